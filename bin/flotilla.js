@@ -1,0 +1,58 @@
+#!/usr/bin/env node
+// Kept to syntax that Node 12 can parse, so that an old Node gets a sentence and not a stack trace.
+import { spawn } from "child_process";
+import { existsSync } from "fs";
+import { fileURLToPath } from "url";
+
+var needed = [22, 18];
+var found = process.versions.node.split(".").map(Number);
+
+if (found[0] < needed[0] || (found[0] === needed[0] && found[1] < needed[1])) {
+  console.error(
+    "flotilla needs Node " +
+      needed.join(".") +
+      " or newer, and this is Node " +
+      process.versions.node +
+      " (" +
+      process.execPath +
+      ").\n" +
+      "Install a newer Node, or add one to this project and run flotilla through it:\n\n" +
+      "  npm install --save-dev node@24\n" +
+      "  npx flotilla " +
+      process.argv.slice(2).join(" "),
+  );
+  process.exitCode = 1;
+} else {
+  run();
+}
+
+function run() {
+  var built = new URL("../dist/cli/main.js", import.meta.url);
+  var source = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
+  if (existsSync(built) || !existsSync(source)) {
+    void import(built.href);
+  } else {
+    runSource(source);
+  }
+}
+
+// A checkout has no build, and only a flag on the command line can point imports at the source.
+function runSource(source) {
+  var args = ["--conditions=flotilla:source", source].concat(process.argv.slice(2));
+  var child = spawn(process.execPath, args, { stdio: "inherit" });
+
+  function forward(signal) {
+    // A terminal sends Ctrl-C to the child as well, and a second one would read as impatience.
+    if (signal === "SIGINT" && process.stdin.isTTY) return;
+    child.kill(signal);
+  }
+  process.on("SIGINT", forward);
+  process.on("SIGTERM", forward);
+
+  child.on("close", function (code, signal) {
+    process.removeListener("SIGINT", forward);
+    process.removeListener("SIGTERM", forward);
+    if (signal) process.kill(process.pid, signal);
+    else process.exitCode = code;
+  });
+}

@@ -1,0 +1,74 @@
+import { hasCode } from "./errors.ts";
+
+export type BatcherOptions = {
+  /** No batch is larger. Default 500. */
+  maxItems?: number;
+  /** Batches under way at once. Two let one be prepared while the other is committed. Default 2. */
+  inFlight?: number;
+};
+
+/**
+ * Collects what arrives while the last write is under way, and sends it as one. Nothing waits on a
+ * timer to fill a batch. A batch that is refused is split in halves, so that only the guilty part
+ * fails; one whose outcome is unknown is not sent again here, because that is for `send` to resolve.
+ */
+export function batcher<Item, Result>(
+  send: (items: Item[]) => Promise<Result[]>,
+  { maxItems = 500, inFlight = 2 }: BatcherOptions = {},
+): (item: Item) => Promise<Result> {
+  type Waiting = {
+    item: Item;
+    resolve: (result: Result) => void;
+    reject: (error: unknown) => void;
+  };
+  let waiting: Waiting[] = [];
+  let underWay = 0;
+  let scheduled = false;
+
+  const flush = () => {
+    scheduled = false;
+    while (waiting.length > 0 && underWay < inFlight) {
+      const batch = waiting.length <= maxItems ? waiting : waiting.slice(0, maxItems);
+      waiting = waiting.length <= maxItems ? [] : waiting.slice(maxItems);
+      underWay++;
+      void deliver(batch).finally(() => {
+        underWay--;
+        flush();
+      });
+    }
+  };
+
+  const deliver = async (batch: Waiting[]): Promise<void> => {
+    try {
+      const results = await send(batch.map((entry) => entry.item));
+      batch.forEach((entry, index) => entry.resolve(results[index]!));
+    } catch (error) {
+      if (batch.length === 1 || hasCode(error, ...sharedFates)) {
+        for (const entry of batch) entry.reject(error);
+        return;
+      }
+      const middle = Math.ceil(batch.length / 2);
+      await deliver(batch.slice(0, middle));
+      await deliver(batch.slice(middle));
+    }
+  };
+
+  return (item) =>
+    new Promise((resolve, reject) => {
+      waiting.push({ item, resolve, reject });
+      if (scheduled || underWay >= inFlight) return;
+      scheduled = true;
+      queueMicrotask(flush);
+    });
+}
+
+// Where the store itself is the trouble, halves would fare no better.
+const sharedFates = [
+  "closed",
+  "store_busy",
+  "store_corrupt",
+  "store_full",
+  "store_read_only",
+  "store_unavailable",
+  "unknown_outcome",
+] as const;

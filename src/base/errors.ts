@@ -1,0 +1,81 @@
+/** Every code that Flotilla throws, stores or sends. One list for code, tables and wire. */
+export type ErrorCode =
+  | "aborted"
+  | "cancelled"
+  | "claim_lost"
+  | "closed"
+  | "conflict"
+  | "handler_failed"
+  | "internal"
+  | "invalid_input"
+  | "invalid_option"
+  | "invalid_output"
+  | "not_found"
+  | "payload_not_storable"
+  | "payload_too_deep"
+  | "payload_too_large"
+  | "pod_died"
+  | "store_busy"
+  | "store_corrupt"
+  | "store_full"
+  | "store_missing"
+  | "store_newer"
+  | "store_outdated"
+  | "store_read_only"
+  | "store_unavailable"
+  | "task_failed"
+  | "timeout"
+  | "unauthorized"
+  | "unknown_outcome"
+  | "unsupported";
+
+export type FlotillaErrorOptions = ErrorOptions & {
+  /** Facts for programs: which option, which limit, which task. */
+  details?: Readonly<Record<string, unknown>>;
+  /** For a handler's error: how long to wait before the next attempt. */
+  retryAfterMs?: number;
+};
+
+/** The one error we throw on purpose. Anything else escaping is a bug. */
+export class FlotillaError extends Error {
+  override readonly name = "FlotillaError";
+  readonly code: ErrorCode;
+  readonly details: Readonly<Record<string, unknown>> | undefined;
+  readonly retryAfterMs: number | undefined;
+
+  constructor(code: ErrorCode, message: string, options: FlotillaErrorOptions = {}) {
+    super(message, options);
+    this.code = code;
+    this.details = options.details;
+    this.retryAfterMs = options.retryAfterMs;
+  }
+}
+
+/** Thrown by a handler: fail the task now, whatever attempts are left. */
+export function abort(message: string, options?: ErrorOptions): FlotillaError {
+  return new FlotillaError("aborted", message, options);
+}
+
+/** Thrown by a handler: try again, but not before `delayMs` have passed. */
+export function retryAfter(
+  delayMs: number,
+  message: string,
+  options?: ErrorOptions,
+): FlotillaError {
+  return new FlotillaError("handler_failed", message, { ...options, retryAfterMs: delayMs });
+}
+
+export function hasCode(error: unknown, ...codes: ErrorCode[]): error is FlotillaError {
+  return error instanceof FlotillaError && codes.includes(error.code);
+}
+
+/** The message of anything that can be thrown, bounded, because handlers throw everything. */
+export function messageOf(thrown: unknown, maxChars = 4_000): string {
+  let text: string;
+  try {
+    text = thrown instanceof Error ? thrown.message || thrown.name : String(thrown);
+  } catch {
+    text = "a value that can't be turned into text was thrown";
+  }
+  return text.length > maxChars ? `${text.slice(0, maxChars)}…` : text;
+}

@@ -1,0 +1,49 @@
+import type { Clock } from "./clock.ts";
+import type { Random } from "./random.ts";
+
+/** Makes ids that sort by the time they were made. */
+export type Ids = { next(): string };
+
+const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+const counterLimit = 0x1000;
+
+/**
+ * UUIDv7: 48 bits of milliseconds, a 12-bit counter so that ids of one millisecond keep their
+ * order, 62 bits of chance. A clock that steps back doesn't take the order back with it.
+ */
+export function uuidv7(clock: Pick<Clock, "now">, random: Random): Ids {
+  let lastMs = 0;
+  let counter = 0;
+  return {
+    next() {
+      const nowMs = clock.now();
+      if (nowMs > lastMs) {
+        lastMs = nowMs;
+        // Starting low leaves room to count within the millisecond.
+        counter = random.uint32() & 0xff;
+      } else if (++counter === counterLimit) {
+        lastMs += 1;
+        counter = 0;
+      }
+      const high = Math.floor(lastMs / 2 ** 16);
+      const low = lastMs % 2 ** 16;
+      const a = random.uint32();
+      const b = random.uint32();
+      return (
+        `${pair(high >>> 24)}${pair(high >>> 16)}${pair(high >>> 8)}${pair(high)}-` +
+        `${pair(low >>> 8)}${pair(low)}-` +
+        `${pair(0x70 | (counter >>> 8))}${pair(counter)}-` +
+        `${pair(0x80 | ((a >>> 24) & 0x3f))}${pair(a >>> 16)}-` +
+        `${pair(a >>> 8)}${pair(a)}${pair(b >>> 24)}${pair(b >>> 16)}${pair(b >>> 8)}${pair(b)}`
+      );
+    },
+  };
+}
+
+const pair = (bits: number) => hex[bits & 0xff]!;
+
+const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+export function isUuid(text: string): boolean {
+  return uuidPattern.test(text);
+}

@@ -1,0 +1,74 @@
+import { FlotillaError, messageOf } from "./errors.ts";
+
+export type JsonLimits = {
+  /** What the text may take as UTF-8. Default 256 KiB. */
+  maxBytes?: number;
+  /** How deep arrays and objects may nest. Default 64. */
+  maxDepth?: number;
+};
+
+export const defaultMaxBytes = 256 * 1024;
+export const defaultMaxDepth = 64;
+
+/**
+ * A value as JSON text that every database stores and gives back unchanged. Refused are values over
+ * the limits, and text with U+0000 or half a surrogate pair, which Postgres rejects: one such value
+ * in a batch would make the whole batch fail, for ever.
+ */
+export function encodeJson(what: string, value: unknown, limits: JsonLimits = {}): string {
+  const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth } = limits;
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) throw tooDeep(what, maxDepth);
+    throw new FlotillaError("payload_not_storable", `${what} isn't JSON: ${messageOf(error)}`);
+  }
+  text ??= "null";
+  if (text.length * 3 > maxBytes) checkSize(what, text, maxBytes);
+  // A level takes two characters at least, so short texts can't be deep.
+  if (text.length > maxDepth * 2 && depthOf(text) > maxDepth) throw tooDeep(what, maxDepth);
+  if (text.includes("\\u") && unstorable.test(text)) {
+    throw new FlotillaError(
+      "payload_not_storable",
+      `${what} holds U+0000 or half a surrogate pair, which databases refuse: remove it`,
+    );
+  }
+  return text;
+}
+
+// `JSON.stringify` writes exactly these characters as escapes; an even run of backslashes before
+// the `u` is an escaped backslash followed by a plain `u`.
+const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f][0-9a-f]{2})/;
+
+function checkSize(what: string, text: string, maxBytes: number): void {
+  const bytes = new TextEncoder().encode(text).length;
+  if (bytes <= maxBytes) return;
+  throw new FlotillaError(
+    "payload_too_large",
+    `${what} takes ${bytes} bytes as JSON, the limit is ${maxBytes}: store it elsewhere and pass a reference`,
+    { details: { bytes, maxBytes } },
+  );
+}
+
+function tooDeep(what: string, maxDepth: number): FlotillaError {
+  return new FlotillaError("payload_too_deep", `${what} nests deeper than ${maxDepth} levels`, {
+    details: { maxDepth },
+  });
+}
+
+function depthOf(text: string): number {
+  let depth = 0;
+  let deepest = 0;
+  let quoted = false;
+  for (let index = 0; index < text.length; index++) {
+    const char = text.charCodeAt(index);
+    if (quoted) {
+      if (char === 0x5c) index++;
+      else if (char === 0x22) quoted = false;
+    } else if (char === 0x22) quoted = true;
+    else if (char === 0x5b || char === 0x7b) deepest = Math.max(deepest, ++depth);
+    else if (char === 0x5d || char === 0x7d) depth--;
+  }
+  return deepest;
+}

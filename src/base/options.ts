@@ -1,0 +1,71 @@
+import { FlotillaError } from "./errors.ts";
+
+/** Refuses options that don't exist, and says which one was probably meant. */
+export function checkOptions(
+  what: string,
+  given: Readonly<Record<string, unknown>>,
+  known: readonly string[],
+): void {
+  for (const name of Object.keys(given)) {
+    if (known.includes(name)) continue;
+    const meant = nearest(name, known);
+    const hint = meant ? `, did you mean \`${meant}\`?` : `; it takes ${known.join(", ")}`;
+    throw new FlotillaError("invalid_option", `${what}: unknown option \`${name}\`${hint}`, {
+      details: { option: name, ...(meant && { suggestion: meant }) },
+    });
+  }
+}
+
+export type NumberRange = { readonly min: number; readonly max: number; readonly whole?: boolean };
+
+/** Refuses numbers out of range, and what isn't a number at all. */
+export function checkNumber(what: string, value: unknown, range: NumberRange): number {
+  const { min, max, whole = true } = range;
+  if (
+    typeof value === "number" &&
+    value >= min &&
+    value <= max &&
+    (!whole || Number.isInteger(value))
+  ) {
+    return value;
+  }
+  const kind = whole ? "a whole number" : "a number";
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be ${kind} from ${min} to ${max}, not ${shown(value)}`,
+  );
+}
+
+function shown(value: unknown): string {
+  return typeof value === "string" ? JSON.stringify(value.slice(0, 40)) : String(value);
+}
+
+/** The known name that is at most a third of its letters away. */
+export function nearest(name: string, known: readonly string[]): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Infinity;
+  for (const candidate of known) {
+    const apart = distance(name.toLowerCase(), candidate.toLowerCase());
+    if (apart < bestDistance && apart <= Math.max(1, Math.ceil(candidate.length / 3))) {
+      best = candidate;
+      bestDistance = apart;
+    }
+  }
+  return best;
+}
+
+// Levenshtein, with the last row only. Names are short; the bound keeps hostile ones cheap.
+function distance(a: string, b: string): number {
+  const left = a.slice(0, 64);
+  const right = b.slice(0, 64);
+  let row = Array.from({ length: right.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= left.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= right.length; j++) {
+      const change = left[i - 1] === right[j - 1] ? 0 : 1;
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + change));
+    }
+    row = next;
+  }
+  return row[right.length]!;
+}

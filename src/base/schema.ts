@@ -1,0 +1,50 @@
+import { type ErrorCode, FlotillaError } from "./errors.ts";
+
+/** What we need of a Standard Schema (zod, valibot, arktype …): https://standardschema.dev */
+export type Schema<Input = unknown, Output = Input> = {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => Checked<Output> | Promise<Checked<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+};
+
+type Checked<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly Issue[] };
+
+type Issue = {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+};
+
+const issuesShown = 5;
+
+/** The checked value, or an error that says what was wrong where. A promise only if the schema gives one. */
+export function check<Output>(
+  schema: Schema<unknown, Output> | undefined,
+  value: unknown,
+  what: string,
+  code: ErrorCode,
+): Output | Promise<Output> {
+  if (!schema) return value as Output;
+  const judge = (checked: Checked<Output>): Output => {
+    if (!checked.issues) return checked.value;
+    const issues = checked.issues.slice(0, issuesShown).map(describe);
+    const more = checked.issues.length - issues.length;
+    const text = issues.join("; ") + (more > 0 ? `; and ${more} more` : "");
+    throw new FlotillaError(code, `${what} doesn't fit its schema: ${text}`, {
+      details: { issues },
+    });
+  };
+  const checked = schema["~standard"].validate(value);
+  return checked instanceof Promise ? checked.then(judge) : judge(checked);
+}
+
+function describe(issue: Issue): string {
+  const path = (issue.path ?? [])
+    .map((step) => String(typeof step === "object" ? step.key : step))
+    .join(".");
+  return path ? `${path}: ${issue.message}` : issue.message;
+}

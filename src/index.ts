@@ -1,0 +1,22 @@
+export { abort, type ErrorCode, FlotillaError, retryAfter } from "./base/errors.ts";
+export type { Backoff } from "./base/backoff.ts";
+export type { Json, Jsonify } from "./base/jsonify.ts";
+export type { Logger } from "./base/log.ts";
+export type { Schema } from "./base/schema.ts";
+export type { ListOptions, Stats, TaskEvent, TaskPage, Tasks } from "./queue/client.ts";
+export type { Enqueued, EnqueueOptions } from "./queue/enqueue.ts";
+export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
+export {
+  type HandleOptions,
+  type InputOf,
+  type ResultOf,
+  task,
+  type TaskContext,
+  type TaskContract,
+  type TaskHandler,
+} from "./queue/task.ts";
+export type { WaitOptions } from "./queue/wait.ts";
+export type { Pod, PodEvent } from "./runtime/assemble.ts";
+export { type Config, defineConfig, type ServerConfig } from "./runtime/config.ts";
+export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./runtime/connect.ts";
+export { startPod, type StartPodOptions } from "./runtime/pod.ts";

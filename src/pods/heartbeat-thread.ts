@@ -1,0 +1,114 @@
+import process from "node:process";
+import { parentPort, Worker, workerData } from "node:worker_threads";
+import { systemClock } from "../base/clock.ts";
+import { openConnection } from "../store/sqlite/connection.ts";
+import { inlineDatabase } from "../store/sqlite/inline.ts";
+import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
+import type { Observation } from "./liveness.ts";
+
+type ThreadData = Pick<HeartbeatOptions, "podId" | "heartbeatMs" | "stallBeats" | "metadata"> & {
+  path: string;
+  pulse: SharedArrayBuffer;
+};
+
+type ThreadMessage = { seen: Observation } | { error: string } | { stopped: true };
+
+const breathSlot = 0;
+const floorSlot = 1;
+
+/** Writes what the heartbeat reads. Made by the main thread. */
+export type PulseWriter = {
+  readonly memory: SharedArrayBuffer;
+  breathe(): void;
+  raiseFloor(call: number): void;
+};
+
+export function createPulse(): PulseWriter {
+  const memory = new SharedArrayBuffer(2 * BigInt64Array.BYTES_PER_ELEMENT);
+  const slots = new BigInt64Array(memory);
+  return {
+    memory,
+    breathe: () => void Atomics.add(slots, breathSlot, 1n),
+    raiseFloor: (call) => void Atomics.store(slots, floorSlot, BigInt(call)),
+  };
+}
+
+/** Starts the heartbeat on a thread of its own, with a connection of its own. */
+export function startHeartbeatThread(
+  options: Omit<HeartbeatOptions, "database" | "clock" | "pulse" | "onStall"> & {
+    path: string;
+    pulse: PulseWriter;
+  },
+): Heartbeat {
+  const { podId, heartbeatMs, stallBeats, path, metadata = {} } = options;
+  const file = import.meta.url.endsWith(".ts") ? "./heartbeat-thread.ts" : "./heartbeat-thread.js";
+  const data: ThreadData = {
+    podId,
+    heartbeatMs,
+    stallBeats,
+    path,
+    metadata,
+    pulse: options.pulse.memory,
+  };
+  const worker = new Worker(new URL(file, import.meta.url), { workerData: data });
+  const exited = new Promise<void>((resolve) => worker.once("exit", () => resolve()));
+  worker.on("message", (message: ThreadMessage) => {
+    if ("seen" in message) options.onBeat(message.seen);
+    else if ("error" in message) options.onError(message.error);
+  });
+  worker.on("error", (error) => options.onError(`the heartbeat thread died: ${error.message}`));
+  return {
+    async stop() {
+      worker.postMessage("stop");
+      await exited;
+    },
+  };
+}
+
+if (parentPort && isThreadData(workerData)) beatOnThisThread(parentPort, workerData);
+
+function isThreadData(data: unknown): data is ThreadData {
+  return typeof data === "object" && data !== null && "heartbeatMs" in data;
+}
+
+function beatOnThisThread(parent: NonNullable<typeof parentPort>, data: ThreadData): void {
+  const slots = new BigInt64Array(data.pulse);
+  const tell = (message: ThreadMessage) => parent.postMessage(message);
+  const connect = () => inlineDatabase(openConnection({ path: data.path, durability: "relaxed" }));
+  let database = connect();
+  const heartbeat = startHeartbeat({
+    ...data,
+    database: {
+      ...database,
+      // A connection that failed is replaced, so that a passing trouble with the file passes.
+      async write(statements) {
+        try {
+          return await database.write(statements);
+        } catch (error) {
+          await database.close().catch(() => {});
+          database = connect();
+          throw error;
+        }
+      },
+    },
+    clock: systemClock,
+    pulse: {
+      breath: () => Number(Atomics.load(slots, breathSlot)),
+      claimFloor: () => Number(Atomics.load(slots, floorSlot)),
+    },
+    onBeat: (seen) => tell({ seen }),
+    onError: (error) => tell({ error }),
+    onStall: () => {
+      process.stderr.write(
+        `flotilla: the event loop of pod ${data.podId} has been blocked for ${data.stallBeats} heartbeats; ending the process so that its tasks go on elsewhere\n`,
+      );
+      process.kill(process.pid, "SIGKILL");
+    },
+  });
+  parent.on("message", () => {
+    void heartbeat.stop().then(async () => {
+      await database.close();
+      parent.close();
+    });
+  });
+}

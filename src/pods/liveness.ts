@@ -1,0 +1,87 @@
+/**
+ * Who is alive, and who leads, judged by beats alone.
+ *
+ * A pod is silent when its `beat` hasn't changed for the limit on the observer's own monotonic
+ * clock, counting only time between consecutive committed beats of the observer. After a gap in
+ * those (the observer was paused, or could read but not write) every count starts anew. So neither
+ * a clock step nor an outage makes everybody look dead at once.
+ */
+export type PodSeen = {
+  readonly podId: string;
+  readonly birthMs: number;
+  readonly status: "up" | "down";
+  /** Rises with every heartbeat. */
+  readonly beat: number;
+  /** Rises with every recovery pass that the pod finished as leader. */
+  readonly passes: number;
+};
+
+export type Observation = {
+  /** The observer's monotonic time at which its own beat was committed. */
+  readonly atMs: number;
+  readonly pods: readonly PodSeen[];
+};
+
+export type LivenessLimits = {
+  readonly deadAfterMs: number;
+  /** Two own beats further apart than this are a gap. */
+  readonly gapMs: number;
+};
+
+type Watched = PodSeen & {
+  /** Counted time since the beat last changed. */
+  readonly silentMs: number;
+  /** Counted time since a pass was last finished. */
+  readonly idleMs: number;
+};
+
+export type Liveness = {
+  readonly lastBeatMs: number | undefined;
+  readonly pods: ReadonlyMap<string, Watched>;
+};
+
+export const nobodySeen: Liveness = { lastBeatMs: undefined, pods: new Map() };
+
+/** Pure: what the observer knows after one more committed beat of its own. */
+export function observe(before: Liveness, seen: Observation, limits: LivenessLimits): Liveness {
+  const elapsedMs = before.lastBeatMs === undefined ? 0 : seen.atMs - before.lastBeatMs;
+  const gap = elapsedMs > limits.gapMs;
+  const pods = new Map<string, Watched>();
+  for (const pod of seen.pods) {
+    const known = before.pods.get(pod.podId);
+    const quiet = known !== undefined && !gap && known.beat === pod.beat;
+    const passed = known === undefined || gap || known.passes !== pod.passes;
+    pods.set(pod.podId, {
+      ...pod,
+      silentMs: quiet ? known.silentMs + elapsedMs : 0,
+      idleMs: passed ? 0 : known.idleMs + elapsedMs,
+    });
+  }
+  return { lastBeatMs: seen.atMs, pods };
+}
+
+/** The pods that must be taken for dead, with the beat they stopped at. */
+export function silentPods(liveness: Liveness, limits: LivenessLimits): PodSeen[] {
+  return [...liveness.pods.values()].filter((pod) => pod.silentMs >= limits.deadAfterMs);
+}
+
+/** The oldest pod, by birth then id, that isn't silent and has finished a recovery pass lately. */
+export function leaderOf(
+  liveness: Liveness,
+  limits: LivenessLimits,
+  self: string,
+): string | undefined {
+  return [...liveness.pods.values()]
+    .filter(
+      (pod) =>
+        pod.status === "up" &&
+        pod.silentMs < limits.deadAfterMs &&
+        // A pod whose heart beats while its main thread is stuck leads nobody anywhere.
+        (pod.podId === self || pod.idleMs < limits.deadAfterMs),
+    )
+    .toSorted(byAge)[0]?.podId;
+}
+
+function byAge(a: PodSeen, b: PodSeen): number {
+  return a.birthMs - b.birthMs || (a.podId < b.podId ? -1 : 1);
+}

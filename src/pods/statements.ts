@@ -1,0 +1,74 @@
+import type { Row } from "../store/database.ts";
+import { now, rows, sql, type Statement, table } from "../store/sql.ts";
+import type { PodSeen } from "./liveness.ts";
+
+const podHealth = table("pod_health");
+
+/**
+ * One heartbeat. An upsert, so that a live pod that was marked down or pruned comes back; then with
+ * the floor it had, so that a claim it has given up still can't land.
+ */
+export function beat(podId: string, metadata: string, claimFloor: number): Statement {
+  return sql`
+    insert into ${podHealth} (pod_id, beat, claim_floor, metadata)
+    values (${podId}, 1, ${claimFloor}, ${metadata})
+    on conflict (pod_id) do update
+    set beat = ${podHealth}.beat + 1, last_heartbeat = ${now}, status = 'up'`;
+}
+
+/** Every pod there is, and those that hold claims though their row is gone. */
+export function seePods(): Statement {
+  return sql`
+    select pod_id, birth_timestamp, status, beat, passes from ${podHealth}
+    union all
+    select distinct claimed_by, 0, 'down', ${unknownBeat}, 0 from ${table("step_tracker")}
+    where status = 'claimed' and claimed_by not in (select pod_id from ${podHealth})`;
+}
+
+// No pod has this beat, so one that comes back is seen to have moved.
+const unknownBeat = -1;
+
+export function toPodSeen(row: Row): PodSeen {
+  return {
+    podId: row["pod_id"],
+    birthMs: Number(row["birth_timestamp"]),
+    status: row["status"],
+    beat: Number(row["beat"]),
+    passes: Number(row["passes"]),
+  };
+}
+
+/** Marks pods down, unless they have beaten since. */
+export function markDown(pods: readonly PodSeen[]): Statement {
+  const silent = rows(
+    { pod_id: "text", beat: "integer" },
+    pods.map((pod) => [pod.podId, pod.beat]),
+  );
+  return sql`
+    update ${podHealth} set status = 'down'
+    where status = 'up'
+      and exists (
+        select 1 from ${silent} silent
+        where silent.pod_id = ${podHealth}.pod_id and silent.beat = ${podHealth}.beat)
+    returning pod_id`;
+}
+
+/** A pod that leaves says so itself. */
+export function leave(podId: string): Statement {
+  return sql`update ${podHealth} set status = 'down', last_heartbeat = ${now} where pod_id = ${podId}`;
+}
+
+/** Tells the others that this leader has finished a pass. */
+export function finishPass(podId: string): Statement {
+  return sql`update ${podHealth} set passes = passes + 1 where pod_id = ${podId}`;
+}
+
+/** Forgets pods that have been down for long. Their claims, if any, are those of an unknown pod. */
+export function prunePods(olderThanMs: number): Statement {
+  return sql`
+    delete from ${podHealth} where status = 'down' and last_heartbeat < ${now} - ${olderThanMs}`;
+}
+
+export function listPods(): Statement {
+  return sql`select * from ${podHealth} order by birth_timestamp, pod_id`;
+}

@@ -1,0 +1,250 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { defaultMaxBytes } from "../base/json.ts";
+import type { Json } from "../base/jsonify.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import type { Random } from "../base/random.ts";
+import type { Database, Row } from "../store/database.ts";
+import {
+  createEnqueue,
+  type Enqueued,
+  type EnqueueOptions,
+  enqueueWithin,
+  prepareTask,
+} from "./enqueue.ts";
+import { resend } from "./resend.ts";
+import { type Task, taskStatuses, type TaskStatus, toTask } from "./row.ts";
+import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./statements/ask.ts";
+import type { NewTask } from "./statements/enqueue.ts";
+import { getEvents } from "./statements/events.ts";
+import type { InputOf, ResultOf, TaskContract } from "./task.ts";
+import { createWaiting, type WaitOptions } from "./wait.ts";
+
+export type ListOptions = {
+  name?: string;
+  status?: TaskStatus;
+  tenant?: string;
+  /** The `next` of the page before. */
+  cursor?: string;
+  /** 1 to 1,000. Default 50. */
+  limit?: number;
+};
+
+export type TaskPage = { readonly tasks: Task[]; readonly next: string | null };
+
+/** How many tasks there are of each name and status: what `count(*)` says. */
+export type Stats = {
+  readonly byStatus: Readonly<Record<TaskStatus, number>>;
+  readonly byName: Readonly<Record<string, Readonly<Record<TaskStatus, number>>>>;
+};
+
+export type TaskEvent = {
+  readonly seq: number;
+  readonly atMs: number;
+  readonly type: string;
+  readonly attempt: number | null;
+  readonly podId: string | null;
+  readonly detail: Json;
+};
+
+/** A new task whose result type is known. */
+export type EnqueuedTask<T extends TaskContract> = Enqueued & { readonly contract?: T };
+
+/** Everything that can be asked of tasks from outside: by producers, servers, the command line. */
+export type Tasks = {
+  enqueue<T extends TaskContract>(
+    task: T,
+    input: InputOf<T>,
+    options?: EnqueueOptions,
+  ): Promise<EnqueuedTask<T>>;
+  enqueue(
+    name: string,
+    input: unknown,
+    options?: EnqueueOptions,
+  ): Promise<EnqueuedTask<TaskContract>>;
+  /** Stores all of them in one transaction, or none. */
+  enqueueMany<T extends TaskContract>(
+    task: T | string,
+    inputs: readonly InputOf<T>[],
+    options?: EnqueueOptions,
+  ): Promise<Enqueued[]>;
+  get(taskId: string): Promise<Task | undefined>;
+  events(taskId: string): Promise<TaskEvent[]>;
+  list(options?: ListOptions): Promise<TaskPage>;
+  stats(): Promise<Stats>;
+  /** Resolves when the cancel is stored: `cancelled` at once, or `cancelling` while a pod still runs it. */
+  cancel(taskId: string): Promise<"cancelled" | "cancelling" | "finished">;
+  /** Starts a failed or cancelled task over. */
+  retry(taskId: string): Promise<void>;
+  /** The result of a task, once it has completed. Rejects if it fails or is cancelled. */
+  waitFor<T extends TaskContract>(
+    task: EnqueuedTask<T>,
+    options?: WaitOptions,
+  ): Promise<ResultOf<T>>;
+  waitFor(taskId: string, options?: WaitOptions): Promise<Json>;
+  /** The task, once it has ended, however it ended. */
+  settled(taskId: string, options?: WaitOptions): Promise<Task>;
+};
+
+export type TasksParts = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  maxPayloadBytes?: number;
+  /** Told after tasks were stored here, so that a pod in this process needn't wait for a hint. */
+  onEnqueued?: () => void;
+};
+
+const bulkLimit = 10_000;
+// A transaction must not keep everybody else waiting for long.
+const resendLimitMs = 30_000;
+
+export function createTasks(parts: TasksParts): Tasks & { close(): void } {
+  const { database, clock, random, ids, onEnqueued } = parts;
+  const { maxPayloadBytes = defaultMaxBytes } = parts;
+  const inserting = createEnqueue(parts);
+  const waiting = createWaiting(parts);
+  const limits = { ids, maxPayloadBytes };
+
+  const store = async (news: NewTask): Promise<Enqueued> => {
+    const enqueued = await inserting.one(news);
+    onEnqueued?.();
+    return enqueued;
+  };
+
+  return {
+    async enqueue(
+      task: TaskContract | string,
+      input: unknown,
+      options: EnqueueOptions = {},
+    ): Promise<Enqueued> {
+      const prepared = prepareTask(task, input, options, limits);
+      const news = prepared instanceof Promise ? await prepared : prepared;
+      if (options.tx === undefined) return store(news);
+      const [enqueued] = await enqueueWithin(options.tx, [news]);
+      return enqueued!;
+    },
+    async enqueueMany(task, inputs, options = {}) {
+      if (inputs.length > bulkLimit) {
+        throw new FlotillaError(
+          "payload_too_large",
+          `enqueueMany takes ${bulkLimit} tasks at most, not ${inputs.length}: send them in parts`,
+        );
+      }
+      if (inputs.length === 0) return [];
+      const prepared = inputs.map(async (input) => prepareTask(task, input, options, limits));
+      const news = await Promise.all(prepared);
+      if (options.tx !== undefined) return enqueueWithin(options.tx, news);
+      const enqueued = await inserting.many(news);
+      onEnqueued?.();
+      return enqueued;
+    },
+    async get(taskId) {
+      const [row] = await database.read(getTask(taskId));
+      return row && toTask(row);
+    },
+    async events(taskId) {
+      return (await database.read(getEvents(taskId))).map(toEvent);
+    },
+    async list(options = {}) {
+      checkOptions("list", options, ["name", "status", "tenant", "cursor", "limit"]);
+      const { cursor, limit = 50, status, ...filter } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      if (status !== undefined && !taskStatuses.includes(status)) {
+        throw new FlotillaError(
+          "invalid_option",
+          `status must be one of ${taskStatuses.join(", ")}`,
+        );
+      }
+      const found = await database.read(
+        listTasks({
+          ...filter,
+          ...(status !== undefined && { status }),
+          ...(cursor !== undefined && { before: cursor }),
+          limit: limit + 1,
+        }),
+      );
+      const tasks = found.slice(0, limit).map(toTask);
+      return { tasks, next: found.length > limit ? tasks.at(-1)!.taskId : null };
+    },
+    async stats() {
+      return toStats(await database.read(countTasks()));
+    },
+    async cancel(taskId) {
+      const { tables } = await resend(database, cancelTask(taskId), {
+        clock,
+        random,
+        limitMs: resendLimitMs,
+      });
+      const [row] = tables[2]!;
+      if (!row) throw notFound(taskId);
+      if (row["status"] === "cancelled") return "cancelled";
+      return row["status"] === "claimed" ? "cancelling" : "finished";
+    },
+    async retry(taskId) {
+      const { tables, repeated } = await resend(database, retryTask(taskId), {
+        clock,
+        random,
+        limitMs: resendLimitMs,
+      });
+      const [row] = tables[2]!;
+      if (!row) throw notFound(taskId);
+      if (tables[1]!.length > 0 || repeated) return onEnqueued?.();
+      throw new FlotillaError(
+        "conflict",
+        `task ${taskId} is ${row["status"]}: only failed and cancelled tasks can be retried`,
+      );
+    },
+    async waitFor(task: Enqueued | string, options: WaitOptions = {}): Promise<any> {
+      checkOptions("waitFor", options, ["timeoutMs", "signal"]);
+      return waiting.result(await existing(task), options);
+    },
+    async settled(taskId, options = {}) {
+      return waiting.settled(await existing(taskId), options);
+    },
+    close: waiting.close,
+  };
+
+  async function existing(task: Enqueued | string): Promise<string> {
+    if (typeof task !== "string") return task.taskId;
+    const [row] = await database.read(getTask(task));
+    if (!row) throw notFound(task);
+    return task;
+  }
+}
+
+function notFound(taskId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
+}
+
+function toEvent(row: Row): TaskEvent {
+  return {
+    seq: Number(row["seq"]),
+    atMs: Number(row["at"]),
+    type: row["type"],
+    attempt: row["attempt"] === null ? null : Number(row["attempt"]),
+    podId: row["pod_id"],
+    detail: row["detail"] === null ? null : (JSON.parse(row["detail"]) as Json),
+  };
+}
+
+function toStats(counts: Row[]): Stats {
+  const none = (): Record<TaskStatus, number> => ({
+    pending: 0,
+    claimed: 0,
+    completed: 0,
+    failed: 0,
+    cancelled: 0,
+  });
+  const byStatus = none();
+  const byName: Record<string, Record<TaskStatus, number>> = Object.create(null);
+  for (const row of counts) {
+    const status = row["status"] as TaskStatus;
+    const name = (byName[row["name"]] ??= none());
+    name[status] += Number(row["tasks"]);
+    byStatus[status] += Number(row["tasks"]);
+  }
+  return { byStatus, byName };
+}

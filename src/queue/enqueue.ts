@@ -1,0 +1,140 @@
+import { batcher } from "../base/batcher.ts";
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { encodeJson } from "../base/json.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import type { Random } from "../base/random.ts";
+import { check } from "../base/schema.ts";
+import type { Database, Row } from "../store/database.ts";
+import { callerTransaction } from "../store/transaction.ts";
+import { resend } from "./resend.ts";
+import { findKeys, insertTasks, type NewTask } from "./statements/enqueue.ts";
+import { checkName, type TaskContract } from "./task.ts";
+
+export type EnqueueOptions = {
+  /** Higher runs first, −100 to 100. Default 0. */
+  priority?: number;
+  /** How long before it may run. Default 0. */
+  delayMs?: number;
+  /** Names the task: enqueueing it again while the first is kept gives the first. */
+  key?: string;
+  /** How often it is tried. Default: what its handler says. */
+  attempts?: number;
+  /** Whose task it is, where one store serves several. Default `default`. */
+  tenant?: string;
+  /** A SQLite connection of the caller's on the same file: the task is there when that commits. */
+  tx?: unknown;
+};
+
+export type Enqueued = {
+  readonly taskId: string;
+  /** False where a task with that key was there already. */
+  readonly created: boolean;
+};
+
+export const enqueueOptionNames = [
+  "priority",
+  "delayMs",
+  "key",
+  "attempts",
+  "tenant",
+  "tx",
+] as const;
+
+const keyChars = 500;
+const yearMs = 366 * 24 * 60 * 60_000;
+const resendLimitMs = 30_000;
+
+/** Turns what a caller gives into a row, or refuses it. Synchronous unless the schema isn't. */
+export function prepareTask(
+  contract: TaskContract | string,
+  input: unknown,
+  options: EnqueueOptions,
+  { ids, maxPayloadBytes }: { ids: Ids; maxPayloadBytes: number },
+): NewTask | Promise<NewTask> {
+  const name = typeof contract === "string" ? contract : contract.name;
+  checkName(name);
+  checkOptions(`enqueue "${name}"`, options, enqueueOptionNames);
+  const { priority = 0, delayMs = 0, key = null, attempts = null, tenant = "default" } = options;
+  checkNumber("priority", priority, { min: -100, max: 100 });
+  checkNumber("delayMs", delayMs, { min: 0, max: yearMs });
+  if (attempts !== null) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
+  if (key !== null) checkText("key", key);
+  checkText("tenant", tenant);
+  // The input form is what is stored; the handler's side makes the output form of it.
+  const payload = encodeJson(`the payload of "${name}"`, input, { maxBytes: maxPayloadBytes });
+  const ready = (): NewTask => ({
+    taskId: ids.next(),
+    tenant,
+    name,
+    payload,
+    priority,
+    delayMs,
+    maxAttempts: attempts,
+    key,
+  });
+  const schema = typeof contract === "string" ? undefined : contract.input;
+  const checked = check(schema, input, `the payload of "${name}"`, "invalid_input");
+  return checked instanceof Promise ? checked.then(ready) : ready();
+}
+
+function checkText(what: string, text: unknown): void {
+  if (typeof text === "string" && text.length > 0 && text.length <= keyChars) {
+    if (text.isWellFormed() && !text.includes("\u0000")) return;
+  }
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be 1 to ${keyChars} characters of text that databases can store`,
+  );
+}
+
+/** The way in for new tasks: what arrives while a write is under way goes into the next one. */
+export function createEnqueue(parts: { database: Database; clock: Clock; random: Random }) {
+  const { database, clock, random } = parts;
+
+  const send = async (news: NewTask[]): Promise<Enqueued[]> => {
+    // The ids are made before the first send, so sending again can't make a second task.
+    const { tables, repeated } = await resend(database, statementsFor(news), {
+      clock,
+      random,
+      limitMs: resendLimitMs,
+    });
+    return outcomes(news, tables, repeated);
+  };
+  return { one: batcher(send), many: send };
+}
+
+/** Puts a task into the caller's own transaction. */
+export async function enqueueWithin(tx: unknown, news: NewTask[]): Promise<Enqueued[]> {
+  const transaction = callerTransaction(tx);
+  const tables: Row[][] = [];
+  for (const statement of statementsFor(news)) tables.push(await transaction.run(statement));
+  return outcomes(news, tables, false);
+}
+
+function statementsFor(news: NewTask[]) {
+  const keyed = news.filter((each) => each.key !== null);
+  return keyed.length > 0 ? [insertTasks(news), findKeys(keyed)] : [insertTasks(news)];
+}
+
+function outcomes(news: NewTask[], tables: Row[][], repeated: boolean): Enqueued[] {
+  const [inserted = [], found = []] = tables;
+  // The usual case, worth a short way: every row went in.
+  if (inserted.length === news.length) return news.map(({ taskId }) => ({ taskId, created: true }));
+  const created = new Set(inserted.map((row) => row["task_id"] as string));
+  const holders = new Map(
+    found.map((row) => [
+      keyOf(row["tenant"], row["name"], row["unique_key"]),
+      row["task_id"] as string,
+    ]),
+  );
+  return news.map(({ taskId, tenant, name, key }) => {
+    const holder = key === null ? undefined : holders.get(keyOf(tenant, name, key));
+    if (holder !== undefined) return { taskId: holder, created: holder === taskId };
+    if (created.has(taskId) || repeated) return { taskId, created: true };
+    throw new FlotillaError("internal", `task ${taskId} was neither stored nor found`);
+  });
+}
+
+const keyOf = (...parts: string[]) => JSON.stringify(parts);

@@ -1,0 +1,73 @@
+import { batcher } from "../base/batcher.ts";
+import type { Clock } from "../base/clock.ts";
+import { hasCode } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { Database } from "../store/database.ts";
+import { resend } from "./resend.ts";
+import { type Finish, finishTasks, lookAt, noteFinishes } from "./statements/finish.ts";
+
+/**
+ * What became of a finish: stored; lost to another pod; or to be decided again, because the row has
+ * been woken since its claim.
+ */
+export type Finished =
+  | { readonly type: "stored" }
+  | { readonly type: "lost" }
+  | { readonly type: "woken"; readonly wake: number; readonly cancelRequested: boolean };
+
+export type Finishing = (finish: Finish) => Promise<Finished>;
+
+/** The way out for attempts that have ended: whatever ended meanwhile is one statement. */
+export function createFinishing(parts: {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  podId: string;
+  /** Fires when there is no more time to wait for the store. */
+  signal: AbortSignal;
+}): Finishing {
+  const { database, podId } = parts;
+
+  const send = async (finishes: Finish[]): Promise<Finished[]> => {
+    const noted = finishes.some((each) => each.event !== null);
+    const statements = noted
+      ? [noteFinishes(podId, finishes), finishTasks(finishes)]
+      : [finishTasks(finishes)];
+    const { tables } = await resend(database, statements, parts);
+    const stored = tables.at(-1)!;
+    if (stored.length === finishes.length) return finishes.map(() => ({ type: "stored" }));
+    const ids = new Set(stored.map((row) => row["task_id"] as string));
+    return judge(finishes, ids);
+  };
+
+  // Zero rows means: look. What is terminal with our token was stored by an earlier send of ours.
+  const judge = async (finishes: Finish[], stored: Set<string>): Promise<Finished[]> => {
+    const missing = finishes.filter((each) => !stored.has(each.taskId));
+    const seen = await patientRead(missing.map((each) => each.taskId));
+    return finishes.map((finish): Finished => {
+      if (stored.has(finish.taskId)) return { type: "stored" };
+      const row = seen.get(finish.taskId);
+      if (!row || Number(row["claim_token"]) !== finish.token) return { type: "lost" };
+      if (row["status"] === finish.status && finish.status !== "pending") return { type: "stored" };
+      const wake = Number(row["wake"]);
+      const open = row["status"] === "claimed" || row["status"] === "pending";
+      if (!open || finish.wake === null || wake === finish.wake) return { type: "lost" };
+      return { type: "woken", wake, cancelRequested: Number(row["cancel_requested"]) === 1 };
+    });
+  };
+
+  const patientRead = async (taskIds: string[]) => {
+    // A look that fails is made again; it rides the same patience as the writes.
+    for (;;) {
+      try {
+        const rows = await database.read(lookAt(taskIds));
+        return new Map(rows.map((row) => [row["task_id"] as string, row]));
+      } catch (error) {
+        if (parts.signal.aborted || hasCode(error, "closed")) throw error;
+        await new Promise<void>((resolve) => parts.clock.after(100, resolve));
+      }
+    }
+  };
+
+  return batcher(send);
+}

@@ -1,0 +1,43 @@
+import { contentionMs } from "../base/backoff.ts";
+import { type Clock, sleep } from "../base/clock.ts";
+import { type ErrorCode, hasCode } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { Database, Row } from "../store/database.ts";
+import type { Statement } from "../store/sql.ts";
+
+export type ResendOptions = {
+  clock: Clock;
+  random: Random;
+  /** Gives up after this long. Without it, never. */
+  limitMs?: number;
+  signal?: AbortSignal;
+};
+
+/** Troubles that pass: the store was busy or away, or its answer was lost. */
+export const passing: readonly ErrorCode[] = [
+  "store_busy",
+  "store_full",
+  "store_unavailable",
+  "unknown_outcome",
+];
+
+/**
+ * Sends the same statements until their outcome is known. Only for writes that may be repeated
+ * because they carry their own condition: an id that is taken, a token that has passed.
+ */
+export async function resend(
+  database: Database,
+  statements: readonly Statement[],
+  { clock, random, limitMs, signal }: ResendOptions,
+): Promise<{ tables: Row[][]; repeated: boolean }> {
+  const startedMs = clock.monotonic();
+  for (let tries = 0; ; tries++) {
+    try {
+      return { tables: await database.write(statements), repeated: tries > 0 };
+    } catch (error) {
+      const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;
+      if (!hasCode(error, ...passing) || late || signal?.aborted) throw error;
+      await sleep(clock, contentionMs(tries + 1, random), signal);
+    }
+  }
+}

@@ -1,0 +1,123 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Row } from "../store/database.ts";
+
+/** Why a task failed, as it is stored. */
+export type TaskError = {
+  readonly code: string;
+  readonly message: string;
+  readonly stack?: string;
+};
+
+/** A task as people see it: one row of `step_tracker`. */
+export type Task = {
+  readonly taskId: string;
+  readonly tenant: string;
+  readonly name: string;
+  readonly priority: number;
+  readonly payload: Json;
+  readonly key: string | null;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly runAtMs: number;
+  /** Attempts that have failed so far. */
+  readonly failures: number;
+  /** Null where the handler's own number counts. */
+  readonly maxAttempts: number | null;
+  /** Pods that have died while they ran it. */
+  readonly deaths: number;
+  readonly claimToken: number;
+  readonly progress: Json;
+  readonly cancelRequested: boolean;
+} & (
+  | { readonly status: "pending"; readonly error: TaskError | null }
+  | { readonly status: "claimed"; readonly claimedBy: string; readonly error: TaskError | null }
+  | { readonly status: "completed"; readonly result: Json }
+  | { readonly status: "failed"; readonly error: TaskError }
+  | { readonly status: "cancelled"; readonly error: TaskError | null }
+);
+
+export type TaskStatus = Task["status"];
+
+export const taskStatuses = ["pending", "claimed", "completed", "failed", "cancelled"] as const;
+
+export function toTask(row: Row): Task {
+  const base = {
+    taskId: row["task_id"],
+    tenant: row["tenant"],
+    name: row["name"],
+    priority: Number(row["priority"]),
+    payload: lenientJson(row["payload"]),
+    key: row["unique_key"],
+    createdAtMs: Number(row["created_at"]),
+    updatedAtMs: Number(row["last_update"]),
+    runAtMs: Number(row["run_at"]),
+    failures: Number(row["retry_count"]),
+    maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
+    deaths: Number(row["deaths"]),
+    claimToken: Number(row["claim_token"]),
+    progress: lenientJson(row["progress"]),
+    cancelRequested: Number(row["cancel_requested"]) === 1,
+  };
+  const error = lenientJson(row["error"]) as TaskError | null;
+  const status = row["status"] as TaskStatus;
+  switch (status) {
+    case "pending":
+    case "cancelled":
+      return { ...base, status, error };
+    case "claimed":
+      return { ...base, status, claimedBy: row["claimed_by"], error };
+    case "completed":
+      return { ...base, status, result: lenientJson(row["result"]) };
+    case "failed":
+      return {
+        ...base,
+        status,
+        error: error ?? { code: "internal", message: "no error was stored" },
+      };
+    default:
+      throw new FlotillaError(
+        "internal",
+        `task ${base.taskId} has the unknown status ${String(status)}`,
+      );
+  }
+}
+
+/** A row inserted by hand may hold anything; looking at it must still work. */
+function lenientJson(text: unknown): Json {
+  if (typeof text !== "string") return (text ?? null) as Json;
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return text;
+  }
+}
+
+/** A task that this pod has claimed: what the run needs, and the fences it writes with. */
+export type Claim = {
+  readonly taskId: string;
+  readonly name: string;
+  readonly payload: string;
+  readonly token: number;
+  readonly wake: number;
+  readonly failures: number;
+  readonly maxAttempts: number | null;
+  readonly deaths: number;
+  readonly createdAtMs: number;
+  readonly runAtMs: number;
+};
+
+export function toClaim(row: Row): Claim {
+  return {
+    taskId: row["task_id"],
+    name: row["name"],
+    payload: row["payload"],
+    token: Number(row["claim_token"]),
+    wake: Number(row["wake"]),
+    failures: Number(row["retry_count"]),
+    maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
+    deaths: Number(row["deaths"]),
+    createdAtMs: Number(row["created_at"]),
+    runAtMs: Number(row["run_at"]),
+  };
+}

@@ -1,0 +1,167 @@
+import { FlotillaError } from "../base/errors.ts";
+import { encodeJson } from "../base/json.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Logger } from "../base/log.ts";
+import { check } from "../base/schema.ts";
+import type { Claim } from "./row.ts";
+import type { Ending } from "./settle.ts";
+import type { TaskContext, TaskHandler } from "./task.ts";
+
+/** Why a running attempt was told to stop. */
+export type StopReason = "timeout" | "cancel" | "shutdown" | "claim_lost";
+
+/** One attempt under way on this pod. */
+export type Running = {
+  readonly claim: Claim;
+  readonly handler: TaskHandler;
+  readonly startedMs: number;
+  /** When the worker must look at it again: its timeout, then the end of its grace. */
+  actAtMs: number;
+  /** The `wake` last seen, which a later decision must not miss. */
+  wake: number;
+  stopped: StopReason | undefined;
+  /** Set once, when the worker has taken its ending; a handler that settles later changes nothing. */
+  ended: boolean;
+  controller: AbortController | undefined;
+};
+
+export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): Running {
+  return {
+    claim,
+    handler,
+    startedMs: nowMs,
+    actAtMs: nowMs + handler.options.timeoutMs,
+    wake: claim.wake,
+    stopped: undefined,
+    ended: false,
+    controller: undefined,
+  };
+}
+
+/** Tells the handler to stop. The first reason is the one that counts. */
+export function stopRun(running: Running, reason: StopReason): void {
+  if (running.stopped !== undefined) return;
+  running.stopped = reason;
+  running.controller?.abort(stopError(running));
+}
+
+function stopError({ claim, handler, stopped }: Running): FlotillaError {
+  switch (stopped) {
+    case "timeout":
+      return new FlotillaError(
+        "timeout",
+        `the attempt took longer than ${handler.options.timeoutMs} ms`,
+      );
+    case "claim_lost":
+      return new FlotillaError("claim_lost", `another pod has task ${claim.taskId} now`);
+    case "cancel":
+      return new FlotillaError("cancelled", `task ${claim.taskId} was cancelled`);
+    case "shutdown":
+    case undefined:
+      return new FlotillaError("cancelled", "this pod is shutting down");
+  }
+}
+
+export type RunParts = {
+  saveProgress: (running: Running, value: string) => void;
+  log: Logger;
+  podId: string;
+  maxResultBytes: number;
+};
+
+/** Runs the handler on a claimed task. Never rejects: whatever happens is an ending. */
+export async function runHandler(running: Running, parts: RunParts): Promise<Ending> {
+  const { claim, handler } = running;
+  try {
+    const stored = parsePayload(claim);
+    const checked = check(
+      handler.input,
+      stored,
+      `the stored payload of "${claim.name}"`,
+      "invalid_input",
+    );
+    const input: unknown = checked instanceof Promise ? await checked : checked;
+    const returned: unknown = await handler.run(contextOf(running, input, parts));
+    const output = check(
+      handler.output,
+      returned,
+      `the result of "${claim.name}"`,
+      "invalid_output",
+    );
+    const value: unknown = output instanceof Promise ? await output : output;
+    const limits = { maxBytes: parts.maxResultBytes };
+    return { type: "returned", result: encodeJson(`the result of "${claim.name}"`, value, limits) };
+  } catch (thrown) {
+    return endingOf(running, thrown);
+  }
+}
+
+/** What it means that a handler threw, or never settled, after it was told to stop. */
+export function endingOf(running: Running, thrown: unknown): Ending {
+  switch (running.stopped) {
+    case "timeout":
+      return { type: "timed_out", timeoutMs: running.handler.options.timeoutMs };
+    case "cancel":
+      return { type: "cancelled" };
+    case "shutdown":
+    case "claim_lost":
+      return { type: "interrupted" };
+    case undefined:
+      return { type: "threw", thrown };
+  }
+}
+
+function parsePayload(claim: Claim): unknown {
+  try {
+    return JSON.parse(claim.payload);
+  } catch (error) {
+    throw new FlotillaError("invalid_input", `the stored payload of "${claim.name}" isn't JSON`, {
+      cause: error,
+    });
+  }
+}
+
+function contextOf(running: Running, input: unknown, parts: RunParts): TaskContext<unknown> {
+  const { claim } = running;
+  return {
+    input,
+    taskId: claim.taskId,
+    name: claim.name,
+    attempt: claim.failures + 1,
+    token: claim.token,
+    // Most handlers never look at it, and a controller costs more than a short task.
+    get signal() {
+      if (!running.controller) {
+        running.controller = new AbortController();
+        if (running.stopped) running.controller.abort(stopError(running));
+      }
+      return running.controller.signal;
+    },
+    progress: (value: Json) => {
+      if (!running.ended) parts.saveProgress(running, encodeJson("progress", value));
+    },
+    get log() {
+      return taskLogger(running, parts);
+    },
+  };
+}
+
+export function taskFields(claim: Claim, podId: string) {
+  return {
+    task: claim.taskId,
+    name: claim.name,
+    pod: podId,
+    attempt: claim.failures + 1,
+    token: claim.token,
+  };
+}
+
+function taskLogger({ claim }: Running, { log, podId }: RunParts): Logger {
+  const fields = taskFields(claim, podId);
+  return {
+    debug: (more, message) => log.debug({ ...fields, ...more }, message),
+    info: (more, message) => log.info({ ...fields, ...more }, message),
+    warn: (more, message) => log.warn({ ...fields, ...more }, message),
+    error: (more, message) => log.error({ ...fields, ...more }, message),
+  };
+}

@@ -1,0 +1,79 @@
+import { join, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { nextSeq } from "./events.ts";
+
+const tasks = table("step_tracker");
+const events = table("step_event");
+
+/** Cancels: at once where nobody runs it, otherwise by asking the pod that does. */
+export function cancelTask(taskId: string): Statement[] {
+  return [
+    sql`
+      insert into ${events} (task_id, seq, type)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
+      where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0`,
+    sql`
+      update ${tasks}
+      set cancel_requested = 1, wake = wake + 1, last_update = ${now},
+        claim_token = claim_token + case when status = 'pending' then 1 else 0 end,
+        status = case when status = 'pending' then 'cancelled' else status end
+      where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0
+      returning status`,
+    sql`select status, cancel_requested from ${tasks} where task_id = ${taskId}`,
+  ];
+}
+
+/** Starts a finished task over: a new generation, noted as such. */
+export function retryTask(taskId: string): Statement[] {
+  return [
+    sql`
+      insert into ${events} (task_id, seq, type)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
+      where task_id = ${taskId} and status in ('failed', 'cancelled')`,
+    sql`
+      update ${tasks}
+      set status = 'pending', retry_count = 0, deaths = 0, parked = 0, cancel_requested = 0,
+        claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
+        error = null, progress = null
+      where task_id = ${taskId} and status in ('failed', 'cancelled')
+      returning status`,
+    sql`select status from ${tasks} where task_id = ${taskId}`,
+  ];
+}
+
+export function getTask(taskId: string): Statement {
+  return sql`select * from ${tasks} where task_id = ${taskId}`;
+}
+
+export function getTasks(taskIds: readonly string[]): Statement {
+  const wanted = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  return sql`select * from ${tasks} where task_id in (select task_id from ${wanted} wanted)`;
+}
+
+export type ListFilter = {
+  readonly name?: string;
+  readonly status?: string;
+  readonly tenant?: string;
+  /** Only tasks with a lower id: the last of the page before. */
+  readonly before?: string;
+  readonly limit: number;
+};
+
+/** A page of tasks, newest first. */
+export function listTasks(filter: ListFilter): Statement {
+  const conditions = [
+    ...(filter.name === undefined ? [] : [sql`name = ${filter.name}`]),
+    ...(filter.status === undefined ? [] : [sql`status = ${filter.status}`]),
+    ...(filter.tenant === undefined ? [] : [sql`tenant = ${filter.tenant}`]),
+    ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
+  ];
+  const where = conditions.length > 0 ? sql`where ${join(conditions, " and ")}` : sql``;
+  return sql`select * from ${tasks} ${where} order by task_id desc limit ${filter.limit}`;
+}
+
+export function countTasks(): Statement {
+  return sql`
+    select name, status, count(*) as tasks from ${tasks} group by name, status order by name, status`;
+}

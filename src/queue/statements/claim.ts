@@ -1,0 +1,125 @@
+import { join, now, sql, type Statement, table } from "../../store/sql.ts";
+
+const tasks = table("step_tracker");
+const pods = table("pod_health");
+
+export type ClaimCall = {
+  readonly podId: string;
+  /** Rises with every call of this pod, so that a call that was given up can be undone by its number. */
+  readonly call: number;
+  readonly names: readonly string[];
+  readonly limit: number;
+};
+
+/** Makes due what was waiting for its time, so that claims never wade through what isn't. */
+export function unparkDue(): Statement {
+  return sql`
+    update ${tasks} set parked = 0
+    where task_id in (
+      select task_id from ${tasks}
+      where status = 'pending' and parked = 1 and run_at <= ${now} order by run_at limit ${unparkLimit})`;
+}
+
+const unparkLimit = 500;
+
+/** When the next waiting task is due, in the store's time and as a wait from now. */
+export function nextDue(): Statement {
+  return sql`
+    select run_at - ${now} as wait_ms from ${tasks}
+    where status = 'pending' and parked = 1 order by run_at limit 1`;
+}
+
+/**
+ * Claims up to `limit` tasks: by priority, then age. Each name is looked up on its own, so a long
+ * backlog of one that isn't asked for costs nothing.
+ */
+export function claimTasks(claim: ClaimCall): Statement {
+  const perName = claim.names.map(
+    (name) => sql`select * from (
+      select task_id, priority, created_at from ${tasks}
+      where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and run_at <= ${now}
+      order by priority desc, created_at, task_id limit ${claim.limit})`,
+  );
+  const first = sql`
+    select task_id from (${join(perName, " union all ")}) ready
+    order by priority desc, created_at, task_id limit ${claim.limit}`;
+  return take(claim, sql`task_id in (${first})`);
+}
+
+/**
+ * The same, oldest first whatever the priority, so that nothing starves. The priorities in use are
+ * found by stepping along the index, since looking at every row of a backlog would take for ever.
+ */
+export function claimOldest(claim: ClaimCall): Statement {
+  const perName = claim.names.map(
+    (name) => sql`select * from (
+      with recursive level (priority) as (
+        select max(priority) from ${tasks}
+        where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
+        union all
+        select (select max(priority) from ${tasks}
+          where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
+            and priority < level.priority)
+        from level where level.priority is not null)
+      select task.task_id, task.created_at from level join ${tasks} task on task.task_id in (
+        select task_id from ${tasks}
+        where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
+          and priority = level.priority and run_at <= ${now}
+        order by created_at, task_id limit ${claim.limit}))`,
+  );
+  const first = sql`
+    select task_id from (${join(perName, " union all ")}) ready
+    order by created_at, task_id limit ${claim.limit}`;
+  return take(claim, sql`task_id in (${first})`);
+}
+
+/** Claims the task that this pod has emptied itself for. */
+export function claimReserved(claim: ClaimCall, taskId: string): Statement {
+  return take(claim, sql`task_id = ${taskId} and claimed_by = ${claim.podId}`);
+}
+
+// The floor is the fence of claims whose answer was lost: once a call has been released, it can't
+// land any more.
+function take(claim: ClaimCall, which: Statement): Statement {
+  return sql`
+    update ${tasks}
+    set status = 'claimed', claimed_by = ${claim.podId}, claim_token = claim_token + 1,
+      claim_call = ${claim.call}, last_update = ${now}
+    where ${which} and status = 'pending'
+      and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call})
+    returning task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths,
+      created_at, run_at`;
+}
+
+/**
+ * Marks one task that must run alone as meant for this pod, which then finishes what it has before
+ * it claims it. A mark of a pod that is no longer up doesn't count.
+ */
+export function reserveAlone(podId: string, names: readonly string[]): Statement {
+  const wanted = join(
+    names.map((name) => sql`${name}`),
+    ", ",
+  );
+  return sql`
+    update ${tasks} set claimed_by = ${podId}
+    where status = 'pending' and task_id in (
+      select task_id from ${tasks}
+      where name in (${wanted}) and status = 'pending' and parked = 0 and deaths >= 2
+        and run_at <= ${now}
+        and (claimed_by is null or claimed_by = ${podId}
+          or claimed_by not in (select pod_id from ${pods} where status = 'up'))
+      order by created_at, task_id limit 1)
+    returning task_id`;
+}
+
+/** Gives back whatever a claim call took, and makes sure that it can take nothing any more. */
+export function releaseCall(podId: string, call: number): Statement[] {
+  return [
+    sql`update ${pods} set claim_floor = ${call} where pod_id = ${podId} and claim_floor < ${call}`,
+    sql`
+      update ${tasks}
+      set status = 'pending', claimed_by = null, claim_call = null, claim_token = claim_token + 1,
+        last_update = ${now}
+      where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'`,
+  ];
+}

@@ -1,0 +1,122 @@
+import { now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { nextSeq } from "./events.ts";
+
+const tasks = table("step_tracker");
+const events = table("step_event");
+
+/** How an attempt ends in the store. Made by `settle`. */
+export type Finish = {
+  readonly taskId: string;
+  readonly token: number;
+  readonly status: "pending" | "completed" | "failed" | "cancelled";
+  readonly result: string | null;
+  readonly error: string | null;
+  /** Whether the attempt counts as a failure. */
+  readonly counted: 0 | 1;
+  /** Before it may run again; null where it won't. */
+  readonly delayMs: number | null;
+  /** What must not have been missed: a row with a newer `wake` isn't parked, but decided again. */
+  readonly wake: number | null;
+  readonly event: {
+    readonly type: string;
+    readonly attempt: number;
+    readonly detail: string | null;
+  } | null;
+};
+
+/** Finishes tasks, unless another pod has claimed them since. What gives a claim back raises the token. */
+export function finishTasks(finishes: readonly Finish[]): Statement {
+  const done = rows(
+    {
+      task_id: "text",
+      token: "integer",
+      status: "text",
+      result: "text",
+      error: "text",
+      counted: "integer",
+      delay_ms: "integer",
+      wake: "integer",
+    },
+    finishes.map((each) => [
+      each.taskId,
+      each.token,
+      each.status,
+      each.result,
+      each.error,
+      each.counted,
+      each.delayMs,
+      each.wake,
+    ]),
+  );
+  return sql`
+    update ${tasks}
+    set status = done.status, result = done.result, error = coalesce(done.error, ${tasks}.error),
+      retry_count = retry_count + done.counted,
+      claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
+      claimed_by = case when done.status = 'pending' then null else claimed_by end,
+      run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,
+      parked = case when done.delay_ms > 0 then 1 else 0 end,
+      claim_call = null, last_update = ${now}
+    from ${done} done
+    where ${tasks}.task_id = done.task_id
+      and ${tasks}.claim_token = done.token
+      and ${tasks}.status in ('claimed', 'pending')
+      and (done.wake is null or ${tasks}.wake = done.wake)
+    returning ${tasks}.task_id`;
+}
+
+/** Notes what happened to tasks, under the same conditions as the finish that it goes with. */
+export function noteFinishes(podId: string, finishes: readonly Finish[]): Statement {
+  const noted = rows(
+    {
+      task_id: "text",
+      token: "integer",
+      wake: "integer",
+      type: "text",
+      attempt: "integer",
+      detail: "text",
+    },
+    finishes
+      .filter((each) => each.event !== null)
+      .map((each) => [
+        each.taskId,
+        each.token,
+        each.wake,
+        each.event!.type,
+        each.event!.attempt,
+        each.event!.detail,
+      ]),
+  );
+  return sql`
+    insert into ${events} (task_id, seq, type, attempt, pod_id, detail)
+    select noted.task_id, ${nextSeq(sql`noted.task_id`)}, noted.type, noted.attempt, ${podId}, noted.detail
+    from ${noted} noted join ${tasks} task on task.task_id = noted.task_id
+    where task.claim_token = noted.token
+      and task.status in ('claimed', 'pending')
+      and (noted.wake is null or task.wake = noted.wake)`;
+}
+
+/** How tasks stand that were held, to learn what became of a claim or of a finish. */
+export function lookAt(taskIds: readonly string[]): Statement {
+  const wanted = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  return sql`
+    select task_id, status, claim_token, wake, cancel_requested from ${tasks}
+    where task_id in (select task_id from ${wanted} wanted)`;
+}
+
+export function saveProgress(
+  saved: readonly { taskId: string; token: number; value: string }[],
+): Statement {
+  const newest = rows(
+    { task_id: "text", token: "integer", value: "text" },
+    saved.map((each) => [each.taskId, each.token, each.value]),
+  );
+  return sql`
+    update ${tasks} set progress = newest.value
+    from ${newest} newest
+    where ${tasks}.task_id = newest.task_id and ${tasks}.claim_token = newest.token
+      and ${tasks}.status = 'claimed'`;
+}

@@ -1,0 +1,103 @@
+import type { PodSeen } from "../../pods/liveness.ts";
+import { now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { aloneAfterDeaths, deathLimit } from "../settle.ts";
+import { nextSeq } from "./events.ts";
+
+const tasks = table("step_tracker");
+const events = table("step_event");
+const pods = table("pod_health");
+
+/** The claims of pods that were seen silent, with the tokens to recover them by. */
+export function claimsOf(podIds: readonly string[], limit: number): Statement {
+  const silent = rows(
+    { pod_id: "text" },
+    podIds.map((podId) => [podId]),
+  );
+  return sql`
+    select task_id, claim_token, claimed_by from ${tasks}
+    where status = 'claimed' and claimed_by in (select pod_id from ${silent} silent)
+    order by task_id limit ${limit}`;
+}
+
+export type Orphan = { readonly taskId: string; readonly token: number; readonly pod: PodSeen };
+
+const orphanColumns = {
+  task_id: "text",
+  token: "integer",
+  pod_id: "text",
+  beat: "integer",
+} as const;
+
+function orphanRows(orphans: readonly Orphan[]) {
+  return rows(
+    orphanColumns,
+    orphans.map(({ taskId, token, pod }) => [taskId, token, pod.podId, pod.beat]),
+  );
+}
+
+/**
+ * Gives orphans back: still claimed, by the pod seen silent, with the token seen, and that pod hasn't
+ * beaten since. The attempt isn't counted, and the token stays, so that the pod may still finish
+ * what it has done if nobody else has claimed it.
+ */
+export function recoverTasks(orphans: readonly Orphan[]): Statement {
+  const spent = sql`${tasks}.deaths + 1 >= ${deathLimit}`;
+  return sql`
+    update ${tasks}
+    set status = case when cancel_requested = 1 then 'cancelled' when ${spent} then 'failed'
+        else 'pending' end,
+      error = case when cancel_requested = 1 then error when ${spent} then ${poisonError} else error end,
+      claim_token = claim_token + case when cancel_requested = 1 or ${spent} then 1 else 0 end,
+      deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = ${now}
+    from ${orphanRows(orphans)} orphan
+    where ${isOrphan(tasks)}
+    returning ${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`;
+}
+
+export function noteRecovery(orphans: readonly Orphan[]): Statement {
+  return sql`
+    insert into ${events} (task_id, seq, type, attempt, pod_id)
+    select orphan.task_id, ${nextSeq(sql`orphan.task_id`)}, 'pod_died', task.retry_count + 1, orphan.pod_id
+    from ${orphanRows(orphans)} orphan join ${tasks} task on task.task_id = orphan.task_id
+    where task.claim_token = orphan.token and task.status = 'claimed'
+      and task.claimed_by = orphan.pod_id
+      and not exists (select 1 from ${pods} pod
+        where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)`;
+}
+
+function isOrphan(from: typeof tasks): Statement {
+  return sql`${from}.task_id = orphan.task_id and ${from}.claim_token = orphan.token
+    and ${from}.status = 'claimed' and ${from}.claimed_by = orphan.pod_id
+    and not exists (select 1 from ${pods} pod
+      where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)`;
+}
+
+const poisonError = JSON.stringify({
+  code: "pod_died",
+  message: `${deathLimit} pods died while they ran this task, ${deathLimit - aloneAfterDeaths} of them with nothing else to run`,
+});
+
+/** A page of ids in order, with what pruning needs to know. */
+export function sweepPage(after: string, limit: number): Statement {
+  return sql`
+    select task_id, status, ${now} - last_update as age_ms from ${tasks}
+    where task_id > ${after} order by task_id limit ${limit}`;
+}
+
+/** Deletes finished tasks that are older than the limit, and their events. */
+export function deleteFinished(taskIds: readonly string[], olderThanMs: number): Statement[] {
+  const old = () =>
+    rows(
+      { task_id: "text" },
+      taskIds.map((taskId) => [taskId]),
+    );
+  const finished = sql`
+    status in ('completed', 'failed', 'cancelled') and last_update < ${now} - ${olderThanMs}`;
+  return [
+    sql`delete from ${events} where task_id in (
+      select task_id from ${tasks}
+      where task_id in (select task_id from ${old()} old) and ${finished})`,
+    sql`delete from ${tasks}
+      where task_id in (select task_id from ${old()} old) and ${finished} returning task_id`,
+  ];
+}

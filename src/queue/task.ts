@@ -1,0 +1,127 @@
+import type { Backoff } from "../base/backoff.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Json, Jsonify } from "../base/jsonify.ts";
+import type { Logger } from "../base/log.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import type { Schema } from "../base/schema.ts";
+
+/** What a handler gets. */
+export type TaskContext<Input> = {
+  readonly input: Input;
+  readonly taskId: string;
+  readonly name: string;
+  /** 1 on the first try. */
+  readonly attempt: number;
+  /** Rises with every claim; give it to systems that can refuse an older one. */
+  readonly token: number;
+  /** Fires on timeout, cancel, shutdown, and when another pod has the task. */
+  readonly signal: AbortSignal;
+  /** Shows others how far the task is. The newest value wins; it is stored a few times a second. */
+  readonly progress: (value: Json) => void;
+  readonly log: Logger;
+};
+
+export type HandleOptions = {
+  /** How often the task is tried before it is failed. Default 3. */
+  attempts?: number;
+  /** How long one attempt may take before its signal fires. Default 15 minutes. */
+  timeoutMs?: number;
+  backoff?: Backoff;
+};
+
+export type ContractOptions<Input, Parsed, Output> = {
+  input?: Schema<Input, Parsed>;
+  output?: Schema<any, Output>;
+};
+
+/** A task's name and types, without its code: safe to import anywhere. */
+export type TaskContract<Input = any, Parsed = any, Output = any> = {
+  readonly name: string;
+  readonly input: Schema<Input, Parsed> | undefined;
+  readonly output: Schema<any, Output> | undefined;
+};
+
+/** A contract together with the code that does it. Goes into `use`. */
+export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
+  Input,
+  Parsed,
+  Output
+> & {
+  readonly options: Required<Omit<HandleOptions, "backoff">> & { readonly backoff: Backoff };
+  readonly run: (context: TaskContext<Parsed>) => unknown;
+};
+
+type Handle<Input, Parsed, Output> = {
+  (run: Run<Parsed, Output>): TaskHandler<Input, Parsed, Output>;
+  (options: HandleOptions, run: Run<Parsed, Output>): TaskHandler<Input, Parsed, Output>;
+};
+
+type Run<Parsed, Output> = (context: TaskContext<Parsed>) => Output | Promise<Output>;
+
+export const handleDefaults = { attempts: 3, timeoutMs: 15 * 60_000 };
+
+const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
+const dayMs = 24 * 60 * 60_000;
+
+/** Names a task. `task(name, options)` is the contract; with a function it is the handler too. */
+export function task<Input = Json, Parsed = Input, Output = unknown>(
+  name: string,
+  options?: ContractOptions<Input, Parsed, Output>,
+): TaskContract<Input, Parsed, Output> & { handle: Handle<Input, Parsed, Output> };
+export function task<Input = Json, Parsed = Input, Output = unknown>(
+  name: string,
+  options: ContractOptions<Input, Parsed, Output> & HandleOptions,
+  run: Run<Parsed, Output>,
+): TaskHandler<Input, Parsed, Output>;
+export function task(
+  name: string,
+  options: ContractOptions<any, any, any> & HandleOptions = {},
+  run?: Run<any, any>,
+): unknown {
+  checkName(name);
+  const { input, output, ...rest } = options;
+  const contract: TaskContract = { name, input, output };
+  if (run) return withRun(contract, rest, run);
+  checkOptions(`task "${name}"`, rest, ["input", "output"]);
+  return {
+    ...contract,
+    handle: (first: HandleOptions | Run<any, any>, second?: Run<any, any>) =>
+      typeof first === "function"
+        ? withRun(contract, {}, first)
+        : withRun(contract, first, second!),
+  };
+}
+
+export function checkName(name: unknown): asserts name is string {
+  if (typeof name === "string" && namePattern.test(name)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `a task's name is 1 to 200 letters, digits and _ . : / -, not ${JSON.stringify(name)?.slice(0, 80)}`,
+  );
+}
+
+function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any>): TaskHandler {
+  const what = `task "${contract.name}"`;
+  checkOptions(what, given, ["attempts", "timeoutMs", "backoff"]);
+  if (typeof run !== "function") {
+    throw new FlotillaError("invalid_option", `${what}: the handler must be a function`);
+  }
+  const { attempts = handleDefaults.attempts, timeoutMs = handleDefaults.timeoutMs } = given;
+  const { backoff = {} } = given;
+  checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000 });
+  checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: 7 * dayMs });
+  checkOptions(`${what}: backoff`, backoff, ["baseMs", "factor", "maxMs", "jitter"]);
+  const { baseMs = 0, factor = 1, maxMs = 0, jitter = 0 } = backoff;
+  checkNumber(`${what}: backoff.baseMs`, baseMs, { min: 0, max: dayMs });
+  checkNumber(`${what}: backoff.factor`, factor, { min: 1, max: 100, whole: false });
+  checkNumber(`${what}: backoff.maxMs`, maxMs, { min: 0, max: 30 * dayMs });
+  checkNumber(`${what}: backoff.jitter`, jitter, { min: 0, max: 10, whole: false });
+  return { ...contract, options: { attempts, timeoutMs, backoff }, run };
+}
+
+export type InputOf<T extends TaskContract> =
+  T extends TaskContract<infer Input, any, any> ? Input : never;
+
+/** What `waitFor` gives: the handler's value after a trip through JSON. */
+export type ResultOf<T extends TaskContract> =
+  T extends TaskContract<any, any, infer Output> ? Jsonify<Output> : never;

@@ -1,0 +1,118 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Database } from "../store/database.ts";
+import { type Task, toTask } from "./row.ts";
+import { getTasks } from "./statements/ask.ts";
+
+export type WaitOptions = {
+  /** How long to wait before rejecting with `timeout`. Default: no limit. */
+  timeoutMs?: number;
+  signal?: AbortSignal;
+};
+
+type Waiter = { resolve: (task: Task) => void; reject: (error: unknown) => void };
+
+// A hint of the store shortens the wait; this is how long a lost hint costs.
+const pollMs = 500;
+const lookGapMs = 5;
+
+/** Waits for tasks to finish: one question to the store for all that are waited for. */
+export function createWaiting({ database, clock }: { database: Database; clock: Clock }) {
+  const waiters = new Map<string, Set<Waiter>>();
+  let stopTimer: (() => void) | undefined;
+  let stopHints: (() => void) | undefined;
+  let looking = false;
+  let dueMs = Infinity;
+  let closed = false;
+
+  const arm = (delayMs: number) => {
+    if (closed || looking || waiters.size === 0) return;
+    const atMs = clock.monotonic() + delayMs;
+    if (stopTimer && atMs >= dueMs) return;
+    stopTimer?.();
+    dueMs = atMs;
+    stopTimer = clock.after(delayMs, () => {
+      stopTimer = undefined;
+      void look();
+    });
+  };
+
+  const look = async (): Promise<void> => {
+    looking = true;
+    let trouble: unknown;
+    try {
+      for (const row of await database.read(getTasks([...waiters.keys()]))) {
+        const task = toTask(row);
+        if (task.status === "pending" || task.status === "claimed") continue;
+        for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
+        waiters.delete(task.taskId);
+      }
+    } catch (error) {
+      trouble = error;
+    }
+    looking = false;
+    dueMs = Infinity;
+    if (waiters.size === 0) {
+      stopHints?.();
+      stopHints = undefined;
+    } else if (!trouble || !closed) arm(pollMs);
+  };
+
+  const settled = (taskId: string, { timeoutMs, signal }: WaitOptions): Promise<Task> =>
+    new Promise((resolve, reject) => {
+      if (closed) return reject(new FlotillaError("closed", "the connection was closed"));
+      if (signal?.aborted) return reject(new FlotillaError("cancelled", "the wait was cut short"));
+      const done = () => {
+        stopTimeout?.();
+        signal?.removeEventListener("abort", onAbort);
+        waiters.get(taskId)?.delete(waiter);
+        if (waiters.get(taskId)?.size === 0) waiters.delete(taskId);
+      };
+      const waiter: Waiter = {
+        resolve: (task) => (done(), resolve(task)),
+        reject: (error) => (done(), reject(error as Error)),
+      };
+      const onAbort = () => waiter.reject(new FlotillaError("cancelled", "the wait was cut short"));
+      const stopTimeout =
+        timeoutMs === undefined
+          ? undefined
+          : clock.after(timeoutMs, () =>
+              waiter.reject(
+                new FlotillaError("timeout", `task ${taskId} didn't finish within ${timeoutMs} ms`),
+              ),
+            );
+      signal?.addEventListener("abort", onAbort, { once: true });
+      waiters.set(taskId, (waiters.get(taskId) ?? new Set()).add(waiter));
+      stopHints ??= database.subscribe(() => arm(lookGapMs));
+      arm(0);
+    });
+
+  return {
+    settled,
+    /** The result of a task that completes; rejects with what went wrong where it doesn't. */
+    async result(taskId: string, options: WaitOptions): Promise<Json> {
+      const task = await settled(taskId, options);
+      if (task.status === "completed") return task.result;
+      if (task.status === "cancelled") {
+        throw new FlotillaError("cancelled", `task ${taskId} (${task.name}) was cancelled`);
+      }
+      const error = task.status === "failed" ? task.error : undefined;
+      throw new FlotillaError(
+        "task_failed",
+        `task ${taskId} (${task.name}) failed: ${error?.message}`,
+        {
+          details: { ...error },
+        },
+      );
+    },
+    close() {
+      closed = true;
+      stopTimer?.();
+      stopHints?.();
+      const error = new FlotillaError("closed", "the connection was closed");
+      for (const each of waiters.values()) for (const waiter of each) waiter.reject(error);
+      waiters.clear();
+    },
+  };
+}

@@ -1,0 +1,330 @@
+import { contentionMs } from "../base/backoff.ts";
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import { defaultMaxBytes } from "../base/json.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { fraction, type Random } from "../base/random.ts";
+import type { Database } from "../store/database.ts";
+import { type Capacity, claimLimit } from "./capacity.ts";
+import { createClaiming } from "./claiming.ts";
+import { createDeadlines } from "./deadlines.ts";
+import { createFinishing, type Finished } from "./finishing.ts";
+import { createProgress } from "./progress.ts";
+import type { Claim, TaskError } from "./row.ts";
+import {
+  endingOf,
+  runHandler,
+  type Running,
+  startedRun,
+  type StopReason,
+  stopRun,
+  taskFields,
+} from "./run.ts";
+import { aloneAfterDeaths, type Ending, settle } from "./settle.ts";
+import { type Finish, lookAt } from "./statements/finish.ts";
+import type { TaskHandler } from "./task.ts";
+
+/** What a worker tells those who count. */
+export type WorkerEvent =
+  | { readonly type: "claimed"; readonly tasks: number; readonly tookMs: number }
+  | { readonly type: "claim_failed"; readonly code: string }
+  | {
+      readonly type: "ended";
+      readonly name: string;
+      readonly outcome: "completed" | "retry" | "failed" | "cancelled" | "released" | "lost";
+      readonly tookMs: number;
+    };
+
+export type WorkerOptions = {
+  podId: string;
+  database: Database;
+  clock: Clock;
+  random: Random;
+  handlers: ReadonlyMap<string, TaskHandler>;
+  capacity: Capacity;
+  /** How long a lost hint may delay a claim or a cancel. */
+  pollMs?: number;
+  /** How long a handler has to settle after its signal has fired. */
+  graceMs?: number;
+  maxResultBytes?: number;
+  /** Told of claim calls that were given up, for the heartbeat's upsert. */
+  onFloor?: (call: number) => void;
+  onEvent?: (event: WorkerEvent) => void;
+  log?: Logger;
+};
+
+export type Worker = {
+  /** There may be something to claim. */
+  wake(): void;
+  readonly running: number;
+  /** Why nothing is claimed right now, for people. */
+  readonly state: WorkerState;
+  /** Stops claiming, waits for what runs, then tells it to stop, then gives it back. */
+  stop(options: { waitMs: number }): Promise<void>;
+};
+
+export type WorkerState =
+  | "alone"
+  | "claiming"
+  | "draining for one"
+  | "full"
+  | "idle"
+  | "stopping"
+  | "waiting for the store";
+
+// Hints come with every commit of anybody; claims that find nothing are kept to this many a second.
+const emptyClaimsPerSecond = 50;
+
+/**
+ * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, and
+ * whatever ends meanwhile is finished in one statement.
+ */
+export function startWorker(options: WorkerOptions): Worker {
+  const { podId, database, clock, random, handlers, capacity, log = silentLogger } = options;
+  const { pollMs = 1_000, graceMs = 5_000, maxResultBytes = defaultMaxBytes } = options;
+  const { onEvent = () => {}, onFloor = () => {} } = options;
+  const names = [...handlers.keys()];
+  const running = new Map<string, Running>();
+  const givingUp = new AbortController();
+  const { signal } = givingUp;
+  const finishing = createFinishing({ ...options, signal });
+  const progress = createProgress(options);
+  const runParts = { saveProgress: progress.save, log, podId, maxResultBytes };
+
+  let stopping = false;
+  let claiming = false;
+  /** The last claim was full or somebody hinted, so there is probably something to claim. */
+  let more = true;
+  let failedClaims = 0;
+  let notBeforeMs = 0;
+  let emptyTokens = emptyClaimsPerSecond;
+  let emptyTokensAtMs = clock.monotonic();
+  /** A task that must run alone and waits for this pod to be empty. */
+  let reserved: string | undefined;
+  let runsAlone = false;
+  /** Endings and releases that aren't stored yet. */
+  let storing = 0;
+  let onQuiet: (() => void) | undefined;
+  let cancelPoll = () => {};
+  let cancelWake: (() => void) | undefined;
+
+  const pending = (work: Promise<void>) => {
+    storing++;
+    void work.finally(() => {
+      storing--;
+      checkQuiet();
+    });
+  };
+  const checkQuiet = () => {
+    if (running.size === 0 && storing === 0 && !claiming) onQuiet?.();
+  };
+
+  const claims = createClaiming({ ...options, names, log, signal, onFloor, onReleasing: pending });
+
+  const wake = () => {
+    more = true;
+    claimSoon();
+  };
+  const wakeIn = (delayMs: number) => {
+    cancelWake?.();
+    cancelWake = clock.after(delayMs, wake);
+  };
+
+  const claimSoon = () => {
+    if (stopping || claiming || !more || runsAlone || names.length === 0) return;
+    const tooEarlyMs = notBeforeMs - clock.monotonic();
+    if (tooEarlyMs > 0) return wakeIn(tooEarlyMs);
+    if (reserved !== undefined && running.size > 0) return;
+    const limit = reserved === undefined ? claimLimit(capacity, running.size) : 1;
+    if (limit > 0) void claim(limit);
+  };
+
+  const claim = async (limit: number): Promise<void> => {
+    claiming = true;
+    more = false;
+    const alone = reserved;
+    reserved = undefined;
+    const startedMs = clock.monotonic();
+    try {
+      const claimed = await claims.claim(limit, alone);
+      claiming = false;
+      failedClaims = 0;
+      const { length } = claimed.claims;
+      onEvent({ type: "claimed", tasks: length, tookMs: clock.monotonic() - startedMs });
+      runsAlone = alone !== undefined && length > 0;
+      reserved = claimed.reserved;
+      if (claimed.nextDueMs !== undefined && claimed.nextDueMs < pollMs) wakeIn(claimed.nextDueMs);
+      if (length === limit || alone !== undefined || reserved !== undefined) more = true;
+      else if (length === 0) slowDown();
+      // The next claim goes out before these run, so that the store works while they do.
+      const held = claimed.claims.map(hold);
+      claimSoon();
+      for (const run of held) void runHandler(run, runParts).then((ending) => end(run, ending));
+    } catch (error) {
+      claiming = false;
+      more = true;
+      failedClaims++;
+      const code = error instanceof FlotillaError ? error.code : "internal";
+      onEvent({ type: "claim_failed", code });
+      log.warn({ pod: podId, code, error: messageOf(error) }, "a claim failed; trying again");
+      notBeforeMs = clock.monotonic() + contentionMs(failedClaims, random);
+      claimSoon();
+    }
+    checkQuiet();
+  };
+
+  const slowDown = () => {
+    const nowMs = clock.monotonic();
+    const earned = ((nowMs - emptyTokensAtMs) / 1_000) * emptyClaimsPerSecond;
+    emptyTokens = Math.min(emptyClaimsPerSecond, emptyTokens + earned) - 1;
+    emptyTokensAtMs = nowMs;
+    if (emptyTokens < 0) notBeforeMs = nowMs + 1_000 / emptyClaimsPerSecond;
+  };
+
+  const hold = (claimed: Claim): Running => {
+    const run = startedRun(claimed, handlers.get(claimed.name)!, clock.monotonic());
+    running.set(claimed.taskId, run);
+    deadlines.watch(run.actAtMs);
+    return run;
+  };
+
+  /** Takes the ending of an attempt, once, and stores it. */
+  const end = (run: Running, ending: Ending): void => {
+    if (run.ended) return;
+    run.ended = true;
+    progress.forget(run);
+    // The task may have come back to this pod under a newer token, as a run of its own.
+    if (running.get(run.claim.taskId) === run) running.delete(run.claim.taskId);
+    if (run.claim.deaths >= aloneAfterDeaths) runsAlone = false;
+    pending(store(run, ending));
+    claimSoon();
+  };
+
+  const store = async (run: Running, ending: Ending): Promise<void> => {
+    let decided = ending;
+    try {
+      for (;;) {
+        const claimNow = { ...run.claim, wake: run.wake };
+        const finish = settle(claimNow, decided, run.handler.options, random);
+        const finished = run.stopped === "claim_lost" ? lost : await finishing(finish);
+        if (finished.type !== "woken") return report(run, finish, finished);
+        // Something happened to the task that this decision didn't know of.
+        run.wake = finished.wake;
+        if (finished.cancelRequested) decided = { type: "cancelled" };
+      }
+    } catch (error) {
+      const fields = { ...taskFields(run.claim, podId), error: messageOf(error) };
+      log.error(fields, "how an attempt ended couldn't be stored; the task is left to recovery");
+    }
+  };
+
+  const report = ({ claim: task, startedMs }: Running, finish: Finish, finished: Finished) => {
+    const outcome = finished.type === "lost" ? "lost" : outcomeOf(finish);
+    onEvent({ type: "ended", name: task.name, outcome, tookMs: clock.monotonic() - startedMs });
+    if (outcome === "completed") return;
+    const fields = { ...taskFields(task, podId), outcome };
+    if (outcome === "lost") log.warn(fields, "another pod has the task now; its result counts");
+    else if (finish.error === null) log.info(fields, "an attempt ended");
+    else {
+      const { code, message } = JSON.parse(finish.error) as TaskError;
+      log.warn({ ...fields, code, error: message }, "an attempt failed");
+    }
+  };
+
+  const deadlines = createDeadlines(
+    clock,
+    () => running.values(),
+    (run) => {
+      if (run.stopped === undefined) interrupt(run, "timeout");
+      // It was told to stop and didn't: it is left to itself, and can store nothing any more.
+      else end(run, endingOf(run, undefined));
+    },
+  );
+
+  const interrupt = (run: Running, reason: StopReason) => {
+    stopRun(run, reason);
+    run.actAtMs = clock.monotonic() + (reason === "claim_lost" ? 0 : graceMs);
+    deadlines.watch(run.actAtMs);
+  };
+
+  const poll = () => {
+    cancelPoll = clock.after(pollMs * (0.75 + fraction(random) / 2), () => {
+      wake();
+      void checkHeld().finally(() => (stopping ? undefined : poll()));
+    });
+  };
+
+  /** Learns of cancels, and of tasks that went to other pods. Short tasks are gone before it asks. */
+  const checkHeld = async (): Promise<void> => {
+    const since = clock.monotonic() - pollMs / 2;
+    const held = [...running.values()].filter((run) => !run.stopped && run.startedMs <= since);
+    if (held.length === 0) return;
+    try {
+      const rows = await database.read(lookAt(held.map((run) => run.claim.taskId)));
+      const seen = new Map(rows.map((row) => [row["task_id"] as string, row]));
+      for (const run of held) {
+        if (run.ended || run.stopped) continue;
+        const row = seen.get(run.claim.taskId);
+        if (!row || Number(row["claim_token"]) !== run.claim.token) interrupt(run, "claim_lost");
+        else if (Number(row["cancel_requested"]) === 1) {
+          run.wake = Number(row["wake"]);
+          interrupt(run, "cancel");
+        }
+      }
+    } catch (error) {
+      log.debug({ pod: podId, error: messageOf(error) }, "looking at held tasks failed");
+    }
+  };
+
+  const unsubscribe = database.subscribe(wake);
+  poll();
+  claimSoon();
+
+  return {
+    wake,
+    get running() {
+      return running.size;
+    },
+    get state() {
+      if (stopping) return "stopping";
+      if (failedClaims > 0) return "waiting for the store";
+      if (runsAlone) return "alone";
+      if (reserved !== undefined) return "draining for one";
+      if (claimLimit(capacity, running.size) === 0) return "full";
+      return claiming ? "claiming" : "idle";
+    },
+    async stop({ waitMs }) {
+      stopping = true;
+      unsubscribe();
+      cancelPoll();
+      cancelWake?.();
+      const quiet = () =>
+        new Promise<void>((resolve) => {
+          onQuiet = resolve;
+          checkQuiet();
+        });
+      await within(clock, waitMs, quiet());
+      for (const run of running.values()) interrupt(run, "shutdown");
+      await within(clock, graceMs * 2, quiet());
+      deadlines.stop();
+      progress.stop();
+      givingUp.abort();
+    },
+  };
+}
+
+const lost: Finished = { type: "lost" };
+
+function outcomeOf({ status, counted }: Finish) {
+  if (status !== "pending") return status;
+  return counted === 1 ? "retry" : "released";
+}
+
+async function within(clock: Clock, limitMs: number, wait: Promise<void>): Promise<void> {
+  let cancel = () => {};
+  const limit = new Promise<void>((resolve) => {
+    cancel = clock.after(limitMs, resolve);
+  });
+  await Promise.race([wait, limit]);
+  cancel();
+}

@@ -1,0 +1,207 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import type { Logger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
+import type { Heartbeat, HeartbeatOptions } from "../pods/heartbeat.ts";
+import {
+  leaderOf,
+  type Liveness,
+  type LivenessLimits,
+  nobodySeen,
+  type Observation,
+  observe,
+} from "../pods/liveness.ts";
+import { leave } from "../pods/statements.ts";
+import { createTasks, type Tasks } from "../queue/client.ts";
+import { createLeader } from "../queue/recover.ts";
+import { startWorker, type Worker, type WorkerEvent } from "../queue/worker.ts";
+import type { Database } from "../store/database.ts";
+import { handlersByName, type Settings } from "./config.ts";
+
+/** Everything a pod touches of the outside. Production and simulation bring their own. */
+export type PodParts = {
+  podId: string;
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log: Logger;
+  /** Starts the heartbeat, on a thread or, in simulations, on virtual time. */
+  startHeartbeat: (options: HeartbeatHooks) => Heartbeat;
+  breathe: () => void;
+  raiseFloor: (call: number) => void;
+  onEvent?: (event: PodEvent) => void;
+};
+
+export type HeartbeatHooks = Pick<
+  HeartbeatOptions,
+  "podId" | "heartbeatMs" | "stallBeats" | "onBeat" | "onError"
+>;
+
+export type PodEvent =
+  | WorkerEvent
+  | { readonly type: "beat"; readonly lagMs: number }
+  | { readonly type: "leading"; readonly podId: string | undefined }
+  | { readonly type: "recovered"; readonly tasks: number };
+
+/** One running Flotilla process: it claims and runs tasks, and can be asked everything about them. */
+export type Pod = Tasks & {
+  readonly podId: string;
+  /** The pod that this one takes for the leader. */
+  readonly leader: string | undefined;
+  readonly running: number;
+  readonly state: Worker["state"];
+  /** Stops claiming, lets running tasks end, gives the rest back, says goodbye. Can be called again. */
+  stop(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+// The first beat makes the pod known; without it nothing can be claimed.
+const firstBeatLimitMs = 30_000;
+
+/** Puts a pod together and starts it. Resolves when it is known to the others and claims. */
+export async function assemblePod(settings: Settings, parts: PodParts): Promise<Pod> {
+  const { podId, database, clock, log, onEvent = () => {} } = parts;
+  const { heartbeatMs, deadAfterMs, stallBeats } = settings;
+  const limits: LivenessLimits = { deadAfterMs, gapMs: gapOf(settings) };
+  const handlers = handlersByName(settings.use);
+  const tasks = createTasks({
+    ...parts,
+    maxPayloadBytes: settings.maxPayloadBytes,
+    onEnqueued: () => worker?.wake(),
+  });
+  const lead = createLeader({
+    podId,
+    database,
+    limits,
+    retentionMs: settings.retentionMs,
+    log,
+    onRecovered: (recovered) => {
+      onEvent({ type: "recovered", tasks: recovered });
+      worker?.wake();
+    },
+  });
+
+  let worker: Worker | undefined;
+  let liveness: Liveness = nobodySeen;
+  let leader: string | undefined;
+  let passing: Promise<unknown> | undefined;
+  let stopped: Promise<void> | undefined;
+  let firstBeat: (() => void) | undefined;
+  let lastError = "no beat was committed";
+  const known = new Promise<void>((resolve) => {
+    firstBeat = resolve;
+  });
+
+  const onBeat = (seen: Observation) => {
+    const previousMs = liveness.lastBeatMs;
+    liveness = observe(liveness, seen, limits);
+    firstBeat?.();
+    const lagMs = previousMs === undefined ? 0 : seen.atMs - previousMs - heartbeatMs;
+    onEvent({ type: "beat", lagMs: Math.max(0, lagMs) });
+    const now = leaderOf(liveness, limits, podId);
+    if (now !== leader) {
+      leader = now;
+      log.info({ pod: podId, leader }, leader === podId ? "this pod leads" : "another pod leads");
+      onEvent({ type: "leading", podId: leader });
+    }
+    if (stopped) return;
+    passing ??= lead.pass(liveness).finally(() => {
+      passing = undefined;
+    });
+  };
+
+  let cancelBreath = () => {};
+  const breathe = () => {
+    parts.breathe();
+    cancelBreath = clock.after(heartbeatMs / 2, breathe);
+  };
+  breathe();
+  const heartbeat = parts.startHeartbeat({
+    podId,
+    heartbeatMs,
+    stallBeats,
+    onBeat,
+    onError(error) {
+      lastError = error;
+      log.warn({ pod: podId, error }, "a heartbeat failed");
+    },
+  });
+  const endHeartbeat = async () => {
+    cancelBreath();
+    await heartbeat.stop();
+  };
+
+  try {
+    await firstOf(
+      clock,
+      known,
+      () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
+    );
+  } catch (error) {
+    await endHeartbeat();
+    throw error;
+  }
+  worker = startWorker({
+    ...parts,
+    handlers,
+    capacity: { slots: settings.slots, target: settings.target },
+    pollMs: settings.pollMs,
+    graceMs: settings.graceMs,
+    maxResultBytes: settings.maxResultBytes,
+    onFloor: parts.raiseFloor,
+    onEvent,
+  });
+  log.info(
+    { pod: podId, names: [...handlers.keys()], slots: settings.slots },
+    "the pod has started",
+  );
+
+  const stop = async (): Promise<void> => {
+    log.info({ pod: podId, running: worker.running }, "the pod is stopping");
+    await worker.stop({ waitMs: settings.shutdownMs });
+    tasks.close();
+    await passing;
+    await endHeartbeat();
+    await database.write([leave(podId)]).catch(() => {});
+    log.info({ pod: podId }, "the pod has stopped");
+  };
+
+  return {
+    ...tasks,
+    podId,
+    get leader() {
+      return leader;
+    },
+    get running() {
+      return worker.running;
+    },
+    get state() {
+      return worker.state;
+    },
+    stop: () => (stopped ??= stop()),
+    [Symbol.asyncDispose]: () => (stopped ??= stop()),
+  };
+}
+
+/** Two own beats further apart than this are a gap, after which nobody's silence counts. */
+export function gapOf({
+  heartbeatMs,
+  deadAfterMs,
+}: {
+  heartbeatMs: number;
+  deadAfterMs: number;
+}): number {
+  return Math.max(heartbeatMs * 2, Math.min(heartbeatMs * 3, deadAfterMs - heartbeatMs));
+}
+
+function firstOf(clock: Clock, wait: Promise<void>, late: () => Error): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(firstBeatLimitMs, () => reject(late()));
+    void wait.then(() => {
+      cancel();
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,147 @@
+import { FlotillaError } from "../base/errors.ts";
+import { defaultMaxBytes } from "../base/json.ts";
+import type { Logger } from "../base/log.ts";
+import { checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
+import type { TaskHandler } from "../queue/task.ts";
+import type { Durability } from "../store/database.ts";
+
+/** What `flotilla.config.ts` says, and what `startPod` takes. Everything has a default but `use`. */
+export type Config = {
+  /** Where the store is. Default `sqlite:flotilla.db`. */
+  store?: string;
+  /** The handlers that this program brings. */
+  use?: readonly TaskHandler[];
+  /** `full` (default): a power cut loses nothing acked. `relaxed`: it may lose the last moments. */
+  durability?: Durability;
+  /** `auto` (default) brings the schema up to date at start, `check` only checks it. */
+  migrate?: "auto" | "check";
+  /** How many tasks this pod could run at once. Default 100. */
+  slots?: number;
+  /** The share of the slots that is used. Default 0.8. */
+  target?: number;
+  /** The longest a lost hint may delay a claim. Default 1,000. */
+  pollMs?: number;
+  /** Default 1,000. */
+  heartbeatMs?: number;
+  /** How long a pod may be silent before its tasks are given to others. Default 5,000. */
+  deadAfterMs?: number;
+  /** After this many heartbeats with a blocked event loop the process is ended. Default 60. */
+  stallBeats?: number;
+  /** How long a handler has to settle after its signal has fired. Default 5,000. */
+  graceMs?: number;
+  /** How long a stop waits for running tasks before it tells them to stop. Default 20,000. */
+  shutdownMs?: number;
+  /** How long finished tasks are kept. Default 7 days. */
+  retentionMs?: number;
+  /** Default 256 KiB. */
+  maxPayloadBytes?: number;
+  /** Default 256 KiB. */
+  maxResultBytes?: number;
+  /** A pino logger, or anything like it. Default: pino on standard error. */
+  log?: Logger;
+  server?: ServerConfig;
+};
+
+export type ServerConfig = {
+  /** Default `127.0.0.1`. Any other address needs `apiKeys`. */
+  host?: string;
+  /** Default 8080; 0 takes a free one. */
+  port?: number;
+  /** Who may call, by `Authorization: Bearer <key>`. At least 16 characters each. */
+  apiKeys?: readonly string[];
+};
+
+/** A config with every default in place. */
+export type Settings = Required<Omit<Config, "log" | "server">> & Pick<Config, "log" | "server">;
+
+const dayMs = 24 * 60 * 60_000;
+
+const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
+  slots: { byDefault: 100, min: 1, max: 100_000 },
+  target: { byDefault: 0.8, min: 0.01, max: 1, whole: false },
+  pollMs: { byDefault: 1_000, min: 10, max: 60_000 },
+  heartbeatMs: { byDefault: 1_000, min: 20, max: 60_000 },
+  deadAfterMs: { byDefault: 5_000, min: 100, max: 3_600_000 },
+  stallBeats: { byDefault: 60, min: 2, max: 100_000 },
+  graceMs: { byDefault: 5_000, min: 0, max: 3_600_000 },
+  shutdownMs: { byDefault: 20_000, min: 0, max: dayMs },
+  retentionMs: { byDefault: 7 * dayMs, min: 0, max: 3_650 * dayMs },
+  maxPayloadBytes: { byDefault: defaultMaxBytes, min: 1, max: 64 * 1024 * 1024 },
+  maxResultBytes: { byDefault: defaultMaxBytes, min: 1, max: 64 * 1024 * 1024 },
+};
+
+const others = ["store", "use", "durability", "migrate", "log", "server"];
+
+/** Checks a config where it is written, so that mistakes show at once, with types that help. */
+export function defineConfig(config: Config): Config {
+  resolveConfig(config);
+  return config;
+}
+
+/** Fills in the defaults, and refuses what makes no sense. */
+export function resolveConfig(config: Config): Settings {
+  checkOptions("config", config, [...others, ...Object.keys(numbers)]);
+  const given = config as Record<string, unknown>;
+  const settings = Object.fromEntries(
+    Object.entries(numbers).map(([name, { byDefault, ...range }]) => [
+      name,
+      checkNumber(name, given[name] ?? byDefault, range),
+    ]),
+  );
+  const { store = "sqlite:flotilla.db", durability = "full", migrate = "auto", use = [] } = config;
+  oneOf("durability", durability, ["full", "relaxed"]);
+  oneOf("migrate", migrate, ["auto", "check"]);
+  const { heartbeatMs, deadAfterMs } = settings as { heartbeatMs: number; deadAfterMs: number };
+  if (deadAfterMs < heartbeatMs * 2) {
+    throw new FlotillaError(
+      "invalid_option",
+      `deadAfterMs (${deadAfterMs}) must be at least twice heartbeatMs (${heartbeatMs}), or healthy pods look dead`,
+    );
+  }
+  checkServer(config.server);
+  handlersByName(use);
+  return {
+    ...(settings as unknown as Settings),
+    store,
+    durability,
+    migrate,
+    use,
+    ...(config.log && { log: config.log }),
+    ...(config.server && { server: config.server }),
+  };
+}
+
+function checkServer(server: ServerConfig | undefined): void {
+  if (!server) return;
+  checkOptions("config.server", server, ["host", "port", "apiKeys"]);
+  if (server.port !== undefined) checkNumber("server.port", server.port, { min: 0, max: 65_535 });
+  for (const key of server.apiKeys ?? []) {
+    if (typeof key === "string" && key.length >= 16) continue;
+    throw new FlotillaError("invalid_option", "server.apiKeys: a key has at least 16 characters");
+  }
+}
+
+function oneOf(what: string, value: string, allowed: readonly string[]): void {
+  if (allowed.includes(value)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be one of ${allowed.join(", ")}, not ${JSON.stringify(value)}`,
+  );
+}
+
+export function handlersByName(use: readonly TaskHandler[]): Map<string, TaskHandler> {
+  const handlers = new Map<string, TaskHandler>();
+  for (const handler of use) {
+    if (typeof handler?.run !== "function") {
+      throw new FlotillaError(
+        "invalid_option",
+        `use: ${JSON.stringify(handler?.name ?? handler)} has no handler; pass what \`.handle(…)\` returned`,
+      );
+    }
+    if (handlers.has(handler.name)) {
+      throw new FlotillaError("invalid_option", `use: two handlers for the task "${handler.name}"`);
+    }
+    handlers.set(handler.name, handler);
+  }
+  return handlers;
+}

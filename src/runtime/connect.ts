@@ -1,0 +1,89 @@
+import { systemClock } from "../base/clock.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { checkOptions } from "../base/options.ts";
+import { systemRandom } from "../base/random.ts";
+import { listPods } from "../pods/statements.ts";
+import { createTasks, type Tasks } from "../queue/client.ts";
+import type { Database } from "../store/database.ts";
+import { openStore, type StoreOptions } from "../store/open.ts";
+
+export type ConnectOptions = StoreOptions & {
+  /** Default 256 KiB. */
+  maxPayloadBytes?: number;
+};
+
+export type PodInfo = {
+  readonly podId: string;
+  readonly status: "up" | "down";
+  readonly birthMs: number;
+  readonly lastHeartbeatMs: number;
+  readonly beat: number;
+  readonly metadata: Readonly<Record<string, unknown>>;
+};
+
+/** A producer: it enqueues and asks, but never claims, beats or runs anything. */
+export type Flotilla = Tasks & {
+  pods(): Promise<PodInfo[]>;
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** Connects to a store. It is opened with the first call, so a web process may start without it. */
+export function connect(url: string, options: ConnectOptions = {}): Flotilla {
+  checkOptions("connect", options, ["durability", "migrate", "create", "log", "maxPayloadBytes"]);
+  let opening: Promise<Database> | undefined;
+  const open = (): Promise<Database> => {
+    opening ??= openStore(url, options).catch((error: unknown) => {
+      // The next call tries again: a store that was away at start-up may be there by then.
+      opening = undefined;
+      throw error;
+    });
+    return opening;
+  };
+  const database: Database = {
+    read: async (statement) => (await open()).read(statement),
+    write: async (statements) => (await open()).write(statements),
+    subscribe(listener) {
+      let stop: (() => void) | undefined;
+      let stopped = false;
+      void open().then(
+        (opened) => {
+          if (!stopped) stop = opened.subscribe(listener);
+        },
+        () => {},
+      );
+      return () => {
+        stopped = true;
+        stop?.();
+      };
+    },
+    close: async () => (await opening?.catch(() => undefined))?.close(),
+  };
+  const { maxPayloadBytes } = options;
+  const tasks = createTasks({
+    database,
+    clock: systemClock,
+    random: systemRandom,
+    ids: uuidv7(systemClock, systemRandom),
+    ...(maxPayloadBytes !== undefined && { maxPayloadBytes }),
+  });
+  const close = async (): Promise<void> => {
+    tasks.close();
+    await database.close();
+  };
+  return {
+    ...tasks,
+    async pods() {
+      return (await database.read(listPods())).map((row) => ({
+        podId: row["pod_id"],
+        status: row["status"],
+        birthMs: Number(row["birth_timestamp"]),
+        lastHeartbeatMs: Number(row["last_heartbeat"]),
+        beat: Number(row["beat"]),
+        metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
+      }));
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}

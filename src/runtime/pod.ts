@@ -1,0 +1,58 @@
+import { hostname } from "node:os";
+import process from "node:process";
+import { systemClock } from "../base/clock.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { systemRandom } from "../base/random.ts";
+import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
+import { openStore, sqlitePath } from "../store/open.ts";
+import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
+import { type Config, resolveConfig } from "./config.ts";
+import { defaultLogger } from "./log.ts";
+
+export type StartPodOptions = {
+  /** Told of every claim, ending and recovery; metrics are made of it. */
+  onEvent?: (event: PodEvent) => void;
+};
+
+/** Starts a pod in this process. `await using pod = await startPod(config)` also stops it. */
+export async function startPod(config: Config, { onEvent }: StartPodOptions = {}): Promise<Pod> {
+  const settings = resolveConfig(config);
+  const log = settings.log ?? defaultLogger();
+  const database = await openStore(settings.store, { ...settings, log });
+  const ids = uuidv7(systemClock, systemRandom);
+  const pulse = createPulse();
+  try {
+    const pod = await assemblePod(settings, {
+      podId: ids.next(),
+      database,
+      clock: systemClock,
+      random: systemRandom,
+      ids,
+      log,
+      startHeartbeat: (hooks) =>
+        startHeartbeatThread({
+          ...hooks,
+          path: sqlitePath(settings.store),
+          pulse,
+          metadata: { host: hostname(), pid: process.pid },
+        }),
+      breathe: pulse.breathe,
+      raiseFloor: pulse.raiseFloor,
+      ...(onEvent && { onEvent }),
+    });
+    const stop = async () => {
+      await pod.stop();
+      await database.close();
+    };
+    let stopped: Promise<void> | undefined;
+    const once = () => (stopped ??= stop());
+    return Object.defineProperties({} as Pod, {
+      ...Object.getOwnPropertyDescriptors(pod),
+      stop: { value: once, enumerable: true },
+      [Symbol.asyncDispose]: { value: once },
+    });
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+}

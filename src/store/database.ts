@@ -1,0 +1,27 @@
+import type { Statement } from "./sql.ts";
+
+export type Row = Readonly<Record<string, any>>;
+
+/**
+ * The shared SQL database, as the rest of the program sees it. Every implementation passes the
+ * suite in `contract.ts`.
+ *
+ * A rejected `write` is definite (nothing of it was stored) unless its code is `unknown_outcome`:
+ * then it may have been stored, or may still be.
+ */
+export type Database = {
+  /** Reads one statement, without waiting for writes. */
+  read(statement: Statement): Promise<Row[]>;
+  /** Commits statements together or not at all, and gives the rows that each returned. */
+  write(statements: readonly Statement[]): Promise<Row[][]>;
+  /** Calls back when somebody may have committed something. A hint: calls can be late, lost or vain. */
+  subscribe(listener: () => void): () => void;
+  close(): Promise<void>;
+};
+
+export type Durability = "full" | "relaxed";
+
+/** A connection of the caller's, inside a transaction of the caller's. */
+export type CallerTransaction = {
+  run(statement: Statement): Promise<Row[]>;
+};

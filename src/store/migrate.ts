@@ -1,0 +1,93 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Database } from "./database.ts";
+import { type Migration, migrations as ours } from "./schema.ts";
+import { now, sql, table } from "./sql.ts";
+
+export type MigrateOptions = {
+  /** `auto` brings the schema up to date, `check` refuses to start on an older one. Default `auto`. */
+  mode?: "auto" | "check";
+  log?: Logger;
+  /** For tests of upgrades. */
+  migrations?: readonly Migration[];
+};
+
+export type SchemaState = {
+  readonly version: number;
+  /** The oldest release that may work on it. */
+  readonly needs: number;
+  readonly known: number;
+  readonly pending: readonly Migration[];
+};
+
+/** Where the schema of this database stands, without changing anything. */
+export async function schemaState(
+  database: Database,
+  migrations: readonly Migration[] = ours,
+): Promise<SchemaState> {
+  const applied = await database
+    .read(sql`select max(id) as version, max(needs) as needs from ${table("migration")}`)
+    .catch((error: unknown) => {
+      if (/no such table|does not exist/.test(String((error as Error).message))) return [];
+      throw error;
+    });
+  const version = Number(applied[0]?.["version"] ?? 0);
+  const needs = Number(applied[0]?.["needs"] ?? 0);
+  return { version, needs, known: migrations.length, pending: migrations.slice(version) };
+}
+
+/**
+ * Brings the schema up to date. Each migration is one transaction that begins by taking its number,
+ * so any number of pods may try at once and each migration is applied by one of them.
+ */
+export async function migrate(
+  database: Database,
+  { mode = "auto", log, migrations = ours }: MigrateOptions = {},
+): Promise<SchemaState> {
+  let state = await schemaState(database, migrations);
+  refuseNewer(state, log);
+  if (state.pending.length > 0 && mode === "check") {
+    throw new FlotillaError(
+      "store_outdated",
+      `the database has schema ${state.version}, this release needs ${state.known}: run \`flotilla migrate\``,
+      { details: { version: state.version, known: state.known } },
+    );
+  }
+  while (state.pending.length > 0) {
+    const id = state.version + 1;
+    const next = state.pending[0]!;
+    await database.write([
+      sql`create table if not exists ${table("migration")} (
+        id integer primary key, name text not null, needs integer not null, applied_at bigint not null
+      )`,
+    ]);
+    try {
+      await database.write([
+        sql`insert into ${table("migration")} (id, name, needs, applied_at)
+          values (${id}, ${next.name}, ${next.needs}, ${now})`,
+        ...next.statements,
+      ]);
+      log?.info({ version: id, name: next.name }, "migrated the schema");
+    } catch (error) {
+      // Either another pod took this number first, or the migration itself is at fault.
+      const after = await schemaState(database, migrations);
+      if (after.version < id) throw error;
+    }
+    state = await schemaState(database, migrations);
+  }
+  refuseNewer(state, log);
+  return state;
+}
+
+function refuseNewer(state: SchemaState, log: Logger | undefined): void {
+  const { version, known, needs } = state;
+  if (version <= known) return;
+  if (needs > known) {
+    throw new FlotillaError(
+      "store_newer",
+      `the database has schema ${version}, this release knows ${known} and can't work with it: update flotilla`,
+      { details: { version, known } },
+    );
+  }
+  log?.warn({ version, known }, "the database is of a newer release; working with what is known");
+}

@@ -1,0 +1,82 @@
+import { index, newId, now, sql, type Statement, table } from "./sql.ts";
+
+/** One step of the schema. Steps are numbered from 1, applied in order, never changed, never undone. */
+export type Migration = {
+  readonly name: string;
+  /** The oldest schema version whose pods can still work beside this one. */
+  readonly needs: number;
+  readonly statements: readonly Statement[];
+};
+
+const firstTables: Migration = {
+  name: "tasks and pods",
+  needs: 1,
+  statements: [
+    sql`create table ${table("pod_health")} (
+      pod_id text primary key,
+      birth_timestamp bigint not null default (${now}),
+      last_heartbeat bigint not null default (${now}),
+      beat bigint not null default 0,
+      passes bigint not null default 0,
+      claim_floor bigint not null default 0,
+      status text not null default 'up' check (status in ('up', 'down')),
+      metadata text not null default '{}'
+    )`,
+    // A row with only a name and a payload is a task that runs: every other column has its default.
+    sql`create table ${table("step_tracker")} (
+      task_id text primary key default (${newId}),
+      tenant text not null default 'default',
+      name text not null,
+      status text not null default 'pending'
+        check (status in ('pending', 'claimed', 'completed', 'failed', 'cancelled')),
+      priority integer not null default 0,
+      payload text not null default 'null',
+      state text,
+      run_at bigint not null default (${now}),
+      created_at bigint not null default (${now}),
+      last_update bigint not null default (${now}),
+      claimed_by text,
+      claim_token bigint not null default 0,
+      claim_call bigint,
+      retry_count integer not null default 0,
+      max_attempts integer,
+      deaths integer not null default 0,
+      parked integer not null default 0,
+      wake bigint not null default 0,
+      cancel_requested integer not null default 0,
+      unique_key text,
+      group_key text,
+      parent_id text,
+      progress text,
+      result text,
+      error text
+    )`,
+    sql`create table ${table("step_event")} (
+      task_id text not null,
+      seq integer not null,
+      at bigint not null default (${now}),
+      type text not null,
+      attempt integer,
+      pod_id text,
+      detail text,
+      primary key (task_id, seq)
+    )`,
+    sql`create table ${table("probe")} (id integer primary key, at bigint not null)`,
+    // What can be claimed, in the order of claiming. Rows that wait or run alone are in none of it.
+    sql`create index ${index("step_ready")}
+      on ${table("step_tracker")} (name, priority desc, created_at, task_id)
+      where status = 'pending' and parked = 0 and deaths < 2`,
+    sql`create index ${index("step_alone")} on ${table("step_tracker")} (name, created_at, task_id)
+      where status = 'pending' and parked = 0 and deaths >= 2`,
+    sql`create index ${index("step_parked")} on ${table("step_tracker")} (run_at)
+      where status = 'pending' and parked = 1`,
+    sql`create index ${index("step_claimed")} on ${table("step_tracker")} (claimed_by, claim_call)
+      where status = 'claimed'`,
+    sql`create index ${index("step_failed")} on ${table("step_tracker")} (task_id)
+      where status = 'failed'`,
+    sql`create unique index ${index("step_unique")}
+      on ${table("step_tracker")} (tenant, name, unique_key) where unique_key is not null`,
+  ],
+};
+
+export const migrations: readonly Migration[] = [firstTables];

@@ -1,0 +1,90 @@
+/**
+ * Statements as data. Values never touch the text, and the few words that differ between databases
+ * are named here and spelled by each database's dialect when it renders the statement.
+ */
+export type Value = string | number | null;
+
+export type TableName = "migration" | "pod_health" | "probe" | "step_event" | "step_tracker";
+
+export type ColumnType = "integer" | "text";
+
+type Word =
+  | { readonly word: "now" }
+  | { readonly word: "new_id" }
+  | { readonly table: TableName }
+  | { readonly index: string }
+  | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns };
+
+type Columns = Readonly<Record<string, ColumnType>>;
+
+export type Statement = {
+  readonly strings: readonly string[];
+  readonly parts: readonly (Value | Statement | Word)[];
+};
+
+export function sql(
+  strings: TemplateStringsArray,
+  ...parts: readonly (Value | Statement | Word)[]
+): Statement {
+  return { strings, parts };
+}
+
+/** The store's time in milliseconds since 1970: the database's clock, or the test's. */
+export const now: Word = { word: "now" };
+
+/** A fresh id, for rows that people insert by hand. */
+export const newId: Word = { word: "new_id" };
+
+/** A table by its plain name; the dialect adds its schema or prefix. */
+export function table(name: TableName): Word {
+  return { table: name };
+}
+
+/** An index by its plain name, prefixed like a table. */
+export function index(name: string): Word {
+  return { index: name };
+}
+
+/** Many rows as one bound value, to be used where a table can stand. */
+export function rows(columns: Columns, values: readonly (readonly Value[])[]): Word {
+  return { rows: values, columns };
+}
+
+/** Statements side by side, with a separator between them. */
+export function join(statements: readonly Statement[], separator: string): Statement {
+  const strings = ["", ...statements.slice(1).map(() => separator), ""];
+  return { strings: statements.length === 0 ? [""] : strings, parts: statements };
+}
+
+/** How one kind of database spells what differs. */
+export type Dialect = {
+  readonly now: string;
+  readonly newId: string;
+  readonly table: (name: string) => string;
+  readonly placeholder: (position: number) => string;
+  /** A derived table made of one bound JSON array of arrays. */
+  readonly rows: (placeholder: string, columns: Columns) => string;
+};
+
+export type Query = { readonly text: string; readonly values: Value[] };
+
+export function render(statement: Statement, dialect: Dialect): Query {
+  const values: Value[] = [];
+  const bind = (value: Value) => dialect.placeholder(values.push(value));
+  const write = (piece: Statement): string => {
+    let text = piece.strings[0]!;
+    for (let at = 0; at < piece.parts.length; at++) {
+      text += spell(piece.parts[at]!) + piece.strings[at + 1]!;
+    }
+    return text;
+  };
+  const spell = (part: Value | Statement | Word): string => {
+    if (part === null || typeof part !== "object") return bind(part);
+    if ("strings" in part) return write(part);
+    if ("table" in part) return dialect.table(part.table);
+    if ("index" in part) return dialect.table(part.index);
+    if ("rows" in part) return dialect.rows(bind(JSON.stringify(part.rows)), part.columns);
+    return part.word === "now" ? dialect.now : dialect.newId;
+  };
+  return { text: write(statement), values };
+}

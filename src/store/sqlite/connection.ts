@@ -1,0 +1,196 @@
+import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { accessSync, constants, existsSync } from "node:fs";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Durability, Row } from "../database.ts";
+import type { Dialect, Query, Value } from "../sql.ts";
+import { sqliteDialect } from "./dialect.ts";
+import { isBusy, storeError } from "./errors.ts";
+
+/** The rows of one statement, as arrays because they may cross threads by the thousand. */
+export type Table = { readonly columns: readonly string[]; readonly rows: readonly Value[][] };
+
+export type Outcome = { readonly tables: Table[] } | { readonly error: unknown };
+
+/** One synchronous connection to one file. Lives on a thread of its own, or in tests inline. */
+export type Connection = {
+  readonly dialect: Dialect;
+  read(query: Query): Table;
+  /** One commit for all; a request that fails takes none of the others with it. */
+  commit(requests: readonly (readonly Query[])[]): Outcome[];
+  close(): void;
+};
+
+export type ConnectionOptions = {
+  /** A file, or `:memory:`. */
+  path: string;
+  durability?: Durability;
+  readOnly?: boolean;
+  /** Whether a missing file is made. Default false: a wrong path must not become an empty store. */
+  create?: boolean;
+  /** Replaces the database's clock, for tests. */
+  nowMs?: () => number;
+};
+
+// How long a write waits for other processes' writes before it is refused.
+const busyLimitMs = 30_000;
+const statementsKept = 200;
+// A write-ahead log of 16 MiB at most between checkpoints: larger ones make reads slow.
+const checkpointPages = 4_000;
+const cacheKib = 32_768;
+
+export function openConnection(options: ConnectionOptions): Connection {
+  const { path, durability = "full", readOnly = false, create = false, nowMs } = options;
+  const inMemory = path === ":memory:";
+  if (!inMemory) checkFile(path, { readOnly, create });
+  let db: DatabaseSync;
+  try {
+    db = new DatabaseSync(path, { readOnly });
+  } catch (error) {
+    throw storeError(error, path);
+  }
+  const statements = new Map<string, StatementSync>();
+
+  const prepare = (text: string): StatementSync => {
+    let statement = statements.get(text);
+    if (!statement) {
+      // Texts are few; the bound is for callers that build many, such as filters.
+      if (statements.size >= statementsKept) statements.clear();
+      statement = db.prepare(text);
+      statement.setReturnArrays(true);
+      statements.set(text, statement);
+    }
+    return statement;
+  };
+
+  const run = (query: Query): Table => {
+    const statement = prepare(query.text);
+    const rows = statement.all(...query.values) as unknown as Value[][];
+    return { columns: rows.length > 0 ? columnsOf(statement) : [], rows };
+  };
+
+  const columnNames = new WeakMap<StatementSync, string[]>();
+  const columnsOf = (statement: StatementSync): string[] => {
+    let names = columnNames.get(statement);
+    if (!names) columnNames.set(statement, (names = statement.columns().map((each) => each.name)));
+    return names;
+  };
+
+  const undo = () => {
+    if (db.isTransaction) db.exec("rollback");
+  };
+
+  const together = (requests: readonly (readonly Query[])[]): Outcome[] => {
+    patiently(() => db.exec("begin immediate"));
+    try {
+      const outcomes = requests.map((queries) => ({ tables: queries.map(run) }));
+      patiently(() => db.exec("commit"));
+      return outcomes;
+    } catch (error) {
+      undo();
+      throw error;
+    }
+  };
+
+  try {
+    patiently(() => db.exec("pragma busy_timeout = 0"));
+    if (!readOnly) {
+      patiently(() => db.exec("pragma journal_mode = wal"));
+      db.exec(`pragma synchronous = ${durability === "full" ? "full" : "normal"}`);
+      db.exec(`pragma wal_autocheckpoint = ${checkpointPages}`);
+    }
+    db.exec(`pragma cache_size = -${cacheKib}; pragma temp_store = memory`);
+    // Touches the file, so that a damaged one is found here and not in the middle of work.
+    patiently(() => db.prepare("select count(*) from sqlite_schema").get());
+  } catch (error) {
+    db.close();
+    throw storeError(error, path);
+  }
+  if (nowMs) db.function("flotilla_now", nowMs);
+
+  return {
+    dialect: sqliteDialect({
+      jsonbEach: hasJsonbEach(db),
+      ...(nowMs && { now: "flotilla_now()" }),
+    }),
+    read(query) {
+      try {
+        return patiently(() => run(query));
+      } catch (error) {
+        throw storeError(error, path);
+      }
+    },
+    commit(requests) {
+      try {
+        return together(requests);
+      } catch (error) {
+        if (requests.length === 1) return [{ error: storeError(error, path) }];
+      }
+      // Somebody's part was refused: each gets a transaction of its own, so that fates aren't shared.
+      return requests.map((request) => {
+        try {
+          return together([request])[0]!;
+        } catch (error) {
+          return { error: storeError(error, path) };
+        }
+      });
+    },
+    close() {
+      statements.clear();
+      db.close();
+    },
+  };
+}
+
+export function toObjects(result: Table): Row[] {
+  const { columns, rows } = result;
+  return rows.map((values) => {
+    const row: Record<string, Value> = {};
+    for (let at = 0; at < columns.length; at++) row[columns[at]!] = values[at]!;
+    return row;
+  });
+}
+
+function checkFile(
+  path: string,
+  { readOnly, create }: { readOnly: boolean; create: boolean },
+): void {
+  if (!existsSync(path)) {
+    if (create) return;
+    throw new FlotillaError(
+      "store_missing",
+      `there is no database file at ${path}: check the path, or run \`flotilla migrate\` to make it`,
+    );
+  }
+  if (readOnly) return;
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK);
+  } catch (error) {
+    throw new FlotillaError(
+      "store_read_only",
+      `the database file ${path} can't be written: check the permissions of the file and of its folder`,
+      { cause: error },
+    );
+  }
+}
+
+function hasJsonbEach(db: DatabaseSync): boolean {
+  const { version } = db.prepare("select sqlite_version() as version").get() as { version: string };
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  return major > 3 || (major === 3 && minor >= 51);
+}
+
+const pause = new Int32Array(new SharedArrayBuffer(4));
+
+/** Another process's lock is a reason to wait, not an error. The waits are short and spread by chance. */
+function patiently<Result>(action: () => Result): Result {
+  const deadline = performance.now() + busyLimitMs;
+  for (let tries = 0; ; tries++) {
+    try {
+      return action();
+    } catch (error) {
+      if (!isBusy(error) || performance.now() > deadline) throw error;
+      const ceilingMs = Math.min(8, 0.25 * 2 ** Math.min(tries, 7));
+      Atomics.wait(pause, 0, 0, ceilingMs * (0.5 + Math.random() / 2));
+    }
+  }
+}

@@ -1,0 +1,46 @@
+import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
+
+const codes: Readonly<Record<number, { code: ErrorCode; advice: string }>> = {
+  5: { code: "store_busy", advice: "another process holds its write lock" },
+  6: { code: "store_busy", advice: "another connection holds its lock" },
+  8: {
+    code: "store_read_only",
+    advice: "it can't be written: check the permissions of the file and of its folder",
+  },
+  10: { code: "store_unavailable", advice: "the disk reported an error" },
+  11: { code: "store_corrupt", advice: "it is damaged: restore it from a back-up" },
+  13: { code: "store_full", advice: "the disk is full: free some space" },
+  14: {
+    code: "store_missing",
+    advice: "it can't be opened: check the path and that its folder exists",
+  },
+  26: {
+    code: "store_corrupt",
+    advice: "it isn't a SQLite database: check the path, or restore it from a back-up",
+  },
+};
+
+/** The primary result code that SQLite gave, if this error comes from it. */
+export function sqliteCode(error: unknown): number | undefined {
+  const code = error instanceof Error && "errcode" in error ? error.errcode : undefined;
+  return typeof code === "number" ? code & 0xff : undefined;
+}
+
+export function isBusy(error: unknown): boolean {
+  const code = sqliteCode(error);
+  return code === 5 || code === 6;
+}
+
+/** SQLite's error in our words, with what to do about it. */
+export function storeError(error: unknown, path: string): FlotillaError {
+  if (error instanceof FlotillaError) return error;
+  const known = codes[sqliteCode(error) ?? -1];
+  if (known) {
+    return new FlotillaError(known.code, `the database file ${path}: ${known.advice}`, {
+      cause: error,
+    });
+  }
+  return new FlotillaError("internal", `the database file ${path}: ${messageOf(error)}`, {
+    cause: error,
+  });
+}

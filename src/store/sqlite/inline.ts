@@ -1,0 +1,44 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Database } from "../database.ts";
+import { render } from "../sql.ts";
+import { type Connection, openConnection, toObjects } from "./connection.ts";
+
+/**
+ * A database on the caller's own thread: for tests and simulations, which need every step in hand,
+ * and for threads that have nothing else to do.
+ */
+export function inlineDatabase(connection: Connection): Database {
+  const listeners = new Set<() => void>();
+  let open = true;
+  const checkOpen = () => {
+    if (!open) throw new FlotillaError("closed", "the database was closed");
+  };
+  return {
+    async read(statement) {
+      checkOpen();
+      return toObjects(connection.read(render(statement, connection.dialect)));
+    },
+    async write(statements) {
+      checkOpen();
+      const queries = statements.map((each) => render(each, connection.dialect));
+      const outcome = connection.commit([queries])[0]!;
+      if ("error" in outcome) throw outcome.error;
+      for (const listener of listeners) listener();
+      return outcome.tables.map(toObjects);
+    },
+    subscribe(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    async close() {
+      if (!open) return;
+      open = false;
+      connection.close();
+    },
+  };
+}
+
+/** A store in memory whose time is the given clock's. It is gone when it is closed. */
+export function memoryDatabase(clock: { now(): number }): Database {
+  return inlineDatabase(openConnection({ path: ":memory:", nowMs: () => clock.now() }));
+}

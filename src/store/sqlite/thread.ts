@@ -1,0 +1,101 @@
+import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { FlotillaError, type FlotillaErrorOptions, messageOf } from "../../base/errors.ts";
+import type { Query } from "../sql.ts";
+import {
+  type Connection,
+  type ConnectionOptions,
+  openConnection,
+  type Table,
+} from "./connection.ts";
+
+/**
+ * The thread that holds a connection, so that an fsync never stops the event loop. Whatever has
+ * arrived while the last commit was under way shares the next one.
+ */
+export type ThreadRequest = { id: number } & (
+  | { read: Query }
+  | { write: readonly Query[] }
+  | { close: true }
+);
+
+export type ThreadReply = {
+  id: number;
+  tables?: Table[];
+  error?: { code: FlotillaError["code"]; message: string; options: FlotillaErrorOptions };
+};
+
+export type ThreadHello =
+  | { ready: { jsonbEach: boolean } }
+  | { failed: NonNullable<ThreadReply["error"]> };
+
+// Bounds how long the first caller of a commit waits for the last.
+const sharedCommitLimit = 256;
+
+const port = parentPort;
+if (port) serve(port, workerData as ConnectionOptions);
+
+function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOptions): void {
+  let connection: Connection;
+  try {
+    connection = openConnection(options);
+  } catch (error) {
+    parent.postMessage({ failed: portable(error) } satisfies ThreadHello);
+    parent.close();
+    return;
+  }
+  const jsonbEach = connection.dialect.rows("?", { probe: "text" }).includes("jsonb_each");
+  parent.postMessage({ ready: { jsonbEach } } satisfies ThreadHello);
+
+  parent.on("message", (first: ThreadRequest) => {
+    const requests = [first];
+    while (requests.length < sharedCommitLimit) {
+      const next = receiveMessageOnPort(parent) as { message: ThreadRequest } | undefined;
+      if (!next) break;
+      requests.push(next.message);
+    }
+    parent.postMessage(answer(connection, requests));
+    if (requests.some((request) => "close" in request)) {
+      connection.close();
+      parent.close();
+    }
+  });
+}
+
+function answer(connection: Connection, requests: ThreadRequest[]): ThreadReply[] {
+  const replies: ThreadReply[] = [];
+  const writes: { id: number; queries: readonly Query[] }[] = [];
+  for (const request of requests) {
+    if ("write" in request) writes.push({ id: request.id, queries: request.write });
+    else if ("read" in request) replies.push({ id: request.id, ...read(connection, request.read) });
+    else replies.push({ id: request.id });
+  }
+  if (writes.length > 0) {
+    const outcomes = connection.commit(writes.map((write) => write.queries));
+    outcomes.forEach((outcome, at) => {
+      const { id } = writes[at]!;
+      replies.push(
+        "error" in outcome
+          ? { id, error: portable(outcome.error) }
+          : { id, tables: outcome.tables },
+      );
+    });
+  }
+  return replies;
+}
+
+function read(connection: Connection, query: Query): Omit<ThreadReply, "id"> {
+  try {
+    return { tables: [connection.read(query)] };
+  } catch (error) {
+    return { error: portable(error) };
+  }
+}
+
+/** Errors lose their class between threads, so what matters of them travels as data. */
+function portable(error: unknown): NonNullable<ThreadReply["error"]> {
+  if (!(error instanceof FlotillaError)) {
+    return { code: "internal", message: messageOf(error), options: {} };
+  }
+  const options = error.details ? { details: error.details } : {};
+  return { code: error.code, message: error.message, options };
+}

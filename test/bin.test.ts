@@ -1,0 +1,129 @@
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+
+const bin = fileURLToPath(new URL("../bin/flotilla.js", import.meta.url));
+let root: string;
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), "flotilla-bin-"));
+  write("package.json", `{ "type": "module" }`);
+  mkdirSync(join(root, "bin"));
+  cpSync(bin, join(root, "bin/flotilla.js"));
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+describe("an old Node", () => {
+  // The machine's own Node shows that the file really parses there, where there is such a one.
+  test.each([...oldNodesOnPath(), "12.22.12", "20.20.2", "22.17.1"])(
+    "is told what is needed: %s",
+    async (node) => {
+      const { code, stdout, stderr } = await run(["dev"], asNode(node));
+      expect(code).toBe(1);
+      expect(stdout).toBe("");
+      expect(stderr).toMatch(
+        /^flotilla needs Node 22\.18 or newer, and this is Node \d+\.\d+\.\d+ /,
+      );
+      expect(stderr).toContain("npm install --save-dev node@24\n  npx flotilla dev\n");
+    },
+  );
+
+  test.each(["22.18.0", "24.0.0"])("is not what %s is", async (version) => {
+    write("dist/cli/main.js", `console.log("started");`);
+    expect(await run([], asNode(version))).toMatchObject({ code: 0, stdout: "started\n" });
+  });
+});
+
+describe("in a checkout", () => {
+  test("the source runs with its arguments, and its exit code is ours", async () => {
+    write(
+      "src/cli/main.ts",
+      `const given: string[] = process.argv.slice(2);
+       console.log(JSON.stringify([given, process.execArgv]));
+       process.exitCode = 7;`,
+    );
+    const { code, stdout } = await run(["tasks", "--json", "a b"]);
+    expect(code).toBe(7);
+    expect(JSON.parse(stdout)).toEqual([
+      ["tasks", "--json", "a b"],
+      ["--conditions=flotilla:source"],
+    ]);
+  });
+
+  test.each(["SIGINT", "SIGTERM"] as const)("%s reaches the source", async (signal) => {
+    write(
+      "src/cli/main.ts",
+      `process.on("${signal}", () => { console.log("stopping"); process.exit(3); });
+       setInterval(() => {}, 1_000);
+       console.log("ready");`,
+    );
+    const { code, stdout } = await run([], { onReady: (child) => child.kill(signal) });
+    expect({ code, stdout }).toEqual({ code: 3, stdout: "ready\nstopping\n" });
+  });
+
+  test("a source that died of a signal is reported as that signal", async () => {
+    write("src/cli/main.ts", `process.kill(process.pid, "SIGKILL");`);
+    expect(await run([])).toMatchObject({ code: null, signal: "SIGKILL" });
+  });
+
+  test("a build is preferred", async () => {
+    write("src/cli/main.ts", `console.log("source");`);
+    write("dist/cli/main.js", `console.log("built", ...process.argv.slice(2));`);
+    expect(await run(["dev"])).toMatchObject({ code: 0, stdout: "built dev\n" });
+  });
+});
+
+type Launch = {
+  node?: string;
+  nodeArgs?: string[];
+  onReady?: (child: ChildProcess) => void;
+};
+type Outcome = { code: number | null; signal: string | null; stdout: string; stderr: string };
+
+async function run(args: string[], launch: Launch = {}): Promise<Outcome> {
+  const { node = process.execPath, nodeArgs = [], onReady } = launch;
+  const child = spawn(node, [...nodeArgs, join(root, "bin/flotilla.js"), ...args], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let [stdout, stderr] = ["", ""];
+  child.stderr.on("data", (chunk) => (stderr += chunk));
+  child.stdout.on("data", (chunk) => {
+    stdout += chunk;
+    if (stdout === "ready\n") onReady?.(child);
+  });
+  return await new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code, signal) => resolve({ code, signal, stdout, stderr }));
+  });
+}
+
+/** Runs a path as it is, and a version as this Node under that name. */
+function asNode(pathOrVersion: string): Launch {
+  if (pathOrVersion.includes("/")) return { node: pathOrVersion };
+  const versions = `{ ...process.versions, node: ${JSON.stringify(pathOrVersion)} }`;
+  write("preload.cjs", `Object.defineProperty(process, "versions", { value: ${versions} });`);
+  return { nodeArgs: ["-r", join(root, "preload.cjs")] };
+}
+
+function oldNodesOnPath(): string[] {
+  return (process.env["PATH"] ?? "")
+    .split(delimiter)
+    .map((folder) => join(folder, "node"))
+    .filter((node) => !node.includes("node_modules") && existsSync(node))
+    .filter((node) => {
+      const [major = 0, minor = 0] = execFileSync(node, ["-p", "process.versions.node"], {
+        encoding: "utf8",
+      })
+        .split(".")
+        .map(Number);
+      return major < 22 || (major === 22 && minor < 18);
+    });
+}
+
+function write(path: string, text: string): void {
+  mkdirSync(dirname(join(root, path)), { recursive: true });
+  writeFileSync(join(root, path), text);
+}

@@ -1,0 +1,88 @@
+import { posix } from "node:path";
+import { describe, expect, test } from "vitest";
+import { type Import, importsOf, shippedSources, type Source } from "./sources.ts";
+
+const pillars = ["store", "pods", "bus", "throttle", "queue", "flow", "session"];
+const server = ["base", "protocol", "runtime"];
+
+/** Which folders of `src/` each folder may import besides itself. */
+const mayImport: Record<string, string[]> = {
+  base: [],
+  protocol: ["base"],
+  client: ["base", "protocol"],
+  dashboard: ["base", "protocol", "client"],
+  store: ["base"],
+  pods: ["base", "store"],
+  bus: ["base", "store"],
+  throttle: ["base", "store", "pods"],
+  queue: ["base", "store", "pods", "throttle"],
+  flow: ["base", "store", "queue", "throttle"],
+  session: ["base", "protocol", "store", "bus", "pods", "throttle"],
+  runtime: ["base", "protocol", ...pillars],
+  testing: ["base", "protocol", ...pillars, "runtime"],
+  server,
+  cli: ["base", "protocol", "client", ...pillars, "runtime", "server", "testing", "index.ts"],
+  "index.ts": ["base", "protocol", ...pillars, "runtime"],
+};
+const mayImportTypes: Record<string, string[]> = { server: [...server, ...pillars] };
+
+/** Drivers are loaded when a database or a bus asks for them, so nobody installs one in vain. */
+const driver = /^(pg|@nats-io\/.+)$/;
+const driverFolders = ["store", "bus", "session"];
+
+describe("the import table", () => {
+  test("holds for everything under src", () => {
+    expect(shippedSources().flatMap(strays)).toEqual([]);
+  });
+
+  test.each([
+    ["src/base/clock.ts", `import { x } from "../store/x.ts";`],
+    ["src/base/clock.ts", `import { hash } from "node:crypto";`],
+    ["src/base/clock.ts", `import type { ZodType } from "zod";`],
+    ["src/store/database.ts", `export {\n  claim,\n} from "../queue/claim.ts";`],
+    ["src/store/sqlite/open.ts", `export * from "../../queue/claim.ts";`],
+    ["src/store/database.ts", `import pg, { Pool } from "pg";`],
+    ["src/queue/claim.ts", `const pg = await import("pg");`],
+    ["src/queue/claim.ts", `import { flotilla } from "flotilla";`],
+    ["src/queue/claim.ts", `import "../../test/sources.ts";`],
+    ["src/server/routes.ts", `import { enqueue } from "../queue/task.ts";`],
+    ["src/cli/main.ts", `await import("../dashboard/app.tsx");`],
+    ["src/helpers/misc.ts", ``],
+  ])("catches a stray in %s: %s", (path, text) => {
+    expect(strays({ path, text })).toHaveLength(1);
+  });
+
+  test.each([
+    ["src/base/clock.ts", `import { x } from "./x.ts";\n// import { y } from "pg";`],
+    ["src/queue/claim.ts", `import * as pods from "../pods/pod.ts";\nimport pino from "pino";`],
+    ["src/store/postgres.ts", `import type { Pool } from "pg";\nconst pg = await import("pg");`],
+    ["src/server/routes.ts", `import type { Task } from "../queue/task.ts";`],
+    ["src/store/statements.ts", 'export const all = sql`select * from "tasks"`;'],
+  ])("lets pass in %s: %s", (path, text) => {
+    expect(strays({ path, text })).toEqual([]);
+  });
+});
+
+function strays({ path, text }: Source): string[] {
+  const folder = folderOf(path);
+  if (!Object.hasOwn(mayImport, folder)) return [`${path} is in no folder of the table`];
+  return importsOf(text)
+    .filter((found) => !allowed(path, found))
+    .map(({ from, kind }) => `${path} may not import ${from} (${kind})`);
+}
+
+function allowed(path: string, { from, kind }: Import): boolean {
+  const folder = folderOf(path);
+  if (!from.startsWith(".")) {
+    if (folder === "base" || /^flotilla(\/|$)/.test(from)) return false;
+    return !driver.test(from) || (kind !== "static" && driverFolders.includes(folder));
+  }
+  const target = posix.join(posix.dirname(path), from);
+  if (!target.startsWith("src/")) return false;
+  const folders = (kind === "type" && mayImportTypes[folder]) || mayImport[folder]!;
+  return folderOf(target) === folder || folders.includes(folderOf(target));
+}
+
+function folderOf(path: string): string {
+  return path.split("/")[1]!;
+}
