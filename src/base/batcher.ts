@@ -1,10 +1,12 @@
-import { hasCode } from "./errors.ts";
+import { FlotillaError, hasCode } from "./errors.ts";
 
 export type BatcherOptions = {
   /** No batch is larger. Default 500. */
   maxItems?: number;
   /** Batches under way at once. Two let one be prepared while the other is committed. Default 2. */
   inFlight?: number;
+  /** Items that may wait. More are refused, since memory isn't endless. Default 100,000. */
+  maxWaiting?: number;
 };
 
 /**
@@ -14,7 +16,7 @@ export type BatcherOptions = {
  */
 export function batcher<Item, Result>(
   send: (items: Item[]) => Promise<Result[]>,
-  { maxItems = 500, inFlight = 2 }: BatcherOptions = {},
+  { maxItems = 500, inFlight = 2, maxWaiting = 100_000 }: BatcherOptions = {},
 ): (item: Item) => Promise<Result> {
   type Waiting = {
     item: Item;
@@ -55,6 +57,10 @@ export function batcher<Item, Result>(
 
   return (item) =>
     new Promise((resolve, reject) => {
+      if (waiting.length >= maxWaiting) {
+        const message = `${maxWaiting} writes are waiting for the store already: slow down`;
+        return reject(new FlotillaError("overloaded", message));
+      }
       waiting.push({ item, resolve, reject });
       if (scheduled || underWay >= inFlight) return;
       scheduled = true;

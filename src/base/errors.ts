@@ -11,6 +11,7 @@ export type ErrorCode =
   | "invalid_option"
   | "invalid_output"
   | "not_found"
+  | "overloaded"
   | "payload_not_storable"
   | "payload_too_deep"
   | "payload_too_large"

@@ -11,7 +11,7 @@ type ThreadData = Pick<HeartbeatOptions, "podId" | "heartbeatMs" | "stallBeats" 
   pulse: SharedArrayBuffer;
 };
 
-type ThreadMessage = { seen: Observation } | { error: string } | { stopped: true };
+type ThreadMessage = { seen: Observation } | { error: string };
 
 const breathSlot = 0;
 const floorSlot = 1;
@@ -50,16 +50,29 @@ export function startHeartbeatThread(
     metadata,
     pulse: options.pulse.memory,
   };
-  const worker = new Worker(new URL(file, import.meta.url), { workerData: data });
-  const exited = new Promise<void>((resolve) => worker.once("exit", () => resolve()));
-  worker.on("message", (message: ThreadMessage) => {
-    if ("seen" in message) options.onBeat(message.seen);
-    else if ("error" in message) options.onError(message.error);
-  });
-  worker.on("error", (error) => options.onError(`the heartbeat thread died: ${error.message}`));
+  let stopped = false;
+  let cancelRestart = () => {};
+  const start = () => {
+    const worker = new Worker(new URL(file, import.meta.url), { workerData: data });
+    worker.on("message", (message: ThreadMessage) => {
+      if ("seen" in message) options.onBeat(message.seen);
+      else options.onError(message.error);
+    });
+    worker.on("error", (error) => options.onError(`the heartbeat thread died: ${error.message}`));
+    // A pod without a heart looks dead to the others, so a thread that died is replaced.
+    worker.once("exit", () => {
+      if (!stopped) cancelRestart = systemClock.after(heartbeatMs, () => (running = start()));
+    });
+    return worker;
+  };
+  let running = start();
   return {
     async stop() {
-      worker.postMessage("stop");
+      stopped = true;
+      cancelRestart();
+      if (running.threadId === -1) return;
+      const exited = new Promise<void>((resolve) => running.once("exit", () => resolve()));
+      running.postMessage("stop");
       await exited;
     },
   };

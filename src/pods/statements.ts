@@ -16,10 +16,12 @@ export function beat(podId: string, metadata: string, claimFloor: number): State
     set beat = ${podHealth}.beat + 1, last_heartbeat = ${now}, status = 'up'`;
 }
 
-/** Every pod there is, and those that hold claims though their row is gone. */
+/** Every pod that is up or still holds claims, also those whose row is gone. */
 export function seePods(): Statement {
   return sql`
-    select pod_id, birth_timestamp, status, beat, passes from ${podHealth}
+    select pod_id, birth_timestamp, status, beat, passes from ${podHealth} pod
+    where status = 'up' or exists (
+      select 1 from ${table("step_tracker")} where status = 'claimed' and claimed_by = pod.pod_id)
     union all
     select distinct claimed_by, 0, 'down', ${unknownBeat}, 0 from ${table("step_tracker")}
     where status = 'claimed' and claimed_by not in (select pod_id from ${podHealth})`;

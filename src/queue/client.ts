@@ -13,7 +13,7 @@ import {
   enqueueWithin,
   prepareTask,
 } from "./enqueue.ts";
-import { resend } from "./resend.ts";
+import { resend, untilKnown } from "./resend.ts";
 import { type Task, taskStatuses, type TaskStatus, toTask } from "./row.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./statements/ask.ts";
 import type { NewTask } from "./statements/enqueue.ts";
@@ -97,9 +97,8 @@ export type TasksParts = {
   onEnqueued?: () => void;
 };
 
-const bulkLimit = 10_000;
 // A transaction must not keep everybody else waiting for long.
-const resendLimitMs = 30_000;
+const bulkLimit = 10_000;
 
 export function createTasks(parts: TasksParts): Tasks & { close(): void } {
   const { database, clock, random, ids, onEnqueued } = parts;
@@ -176,7 +175,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       const { tables } = await resend(database, cancelTask(taskId), {
         clock,
         random,
-        limitMs: resendLimitMs,
+        ...untilKnown,
       });
       const [row] = tables[2]!;
       if (!row) throw notFound(taskId);
@@ -187,7 +186,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       const { tables, repeated } = await resend(database, retryTask(taskId), {
         clock,
         random,
-        limitMs: resendLimitMs,
+        ...untilKnown,
       });
       const [row] = tables[2]!;
       if (!row) throw notFound(taskId);

@@ -8,7 +8,7 @@ import type { Random } from "../base/random.ts";
 import { check } from "../base/schema.ts";
 import type { Database, Row } from "../store/database.ts";
 import { callerTransaction } from "../store/transaction.ts";
-import { resend } from "./resend.ts";
+import { resend, untilKnown } from "./resend.ts";
 import { findKeys, insertTasks, type NewTask } from "./statements/enqueue.ts";
 import { checkName, type TaskContract } from "./task.ts";
 
@@ -44,7 +44,6 @@ export const enqueueOptionNames = [
 
 const keyChars = 500;
 const yearMs = 366 * 24 * 60 * 60_000;
-const resendLimitMs = 30_000;
 
 /** Turns what a caller gives into a row, or refuses it. Synchronous unless the schema isn't. */
 export function prepareTask(
@@ -98,7 +97,7 @@ export function createEnqueue(parts: { database: Database; clock: Clock; random:
     const { tables, repeated } = await resend(database, statementsFor(news), {
       clock,
       random,
-      limitMs: resendLimitMs,
+      ...untilKnown,
     });
     return outcomes(news, tables, repeated);
   };

@@ -11,6 +11,8 @@ export type ResendOptions = {
   /** Gives up after this long. Without it, never. */
   limitMs?: number;
   signal?: AbortSignal;
+  /** Which refusals are worth sending again. Default: those that pass. */
+  codes?: readonly ErrorCode[];
 };
 
 /** Troubles that pass: the store was busy or away, or its answer was lost. */
@@ -21,6 +23,9 @@ export const passing: readonly ErrorCode[] = [
   "unknown_outcome",
 ];
 
+/** For callers that wait: only what isn't known is sent again, everything else they want to hear. */
+export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as const;
+
 /**
  * Sends the same statements until their outcome is known. Only for writes that may be repeated
  * because they carry their own condition: an id that is taken, a token that has passed.
@@ -28,7 +33,7 @@ export const passing: readonly ErrorCode[] = [
 export async function resend(
   database: Database,
   statements: readonly Statement[],
-  { clock, random, limitMs, signal }: ResendOptions,
+  { clock, random, limitMs, signal, codes = passing }: ResendOptions,
 ): Promise<{ tables: Row[][]; repeated: boolean }> {
   const startedMs = clock.monotonic();
   for (let tries = 0; ; tries++) {
@@ -36,7 +41,7 @@ export async function resend(
       return { tables: await database.write(statements), repeated: tries > 0 };
     } catch (error) {
       const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;
-      if (!hasCode(error, ...passing) || late || signal?.aborted) throw error;
+      if (!hasCode(error, ...codes) || late || signal?.aborted) throw error;
       await sleep(clock, contentionMs(tries + 1, random), signal);
     }
   }

@@ -1,0 +1,110 @@
+import { Worker } from "node:worker_threads";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Dialect } from "../sql.ts";
+import type { ConnectionOptions, Table } from "./connection.ts";
+import { sqliteDialect } from "./dialect.ts";
+import type { ThreadHello, ThreadReply, ThreadRequest } from "./thread.ts";
+
+/** The main thread's end of a database thread. */
+export type Thread = {
+  readonly dialect: Dialect;
+  /** False once the thread has died, with or without having been asked to. */
+  readonly alive: boolean;
+  ask(request: Ask): Promise<Table[]>;
+  close(): Promise<void>;
+};
+
+type Ask = ThreadRequest extends infer Each
+  ? Each extends unknown
+    ? Omit<Each, "id">
+    : never
+  : never;
+
+/** A thread that is started anew when it has died. What it was doing then has an unknown outcome. */
+export async function keepThread(options: ConnectionOptions): Promise<Thread> {
+  let current = await startThread(options);
+  let starting: Promise<Thread> | undefined;
+  let closed = false;
+  const restarted = (): Promise<Thread> =>
+    (starting ??= startThread({ ...options, create: false })
+      .then((thread) => (current = thread))
+      .finally(() => (starting = undefined)));
+  return {
+    dialect: current.dialect,
+    alive: true,
+    ask(request) {
+      if (current.alive || closed) return current.ask(request);
+      return restarted().then((thread) => thread.ask(request));
+    },
+    close() {
+      closed = true;
+      return current.close();
+    },
+  };
+}
+
+async function startThread(options: ConnectionOptions): Promise<Thread> {
+  const file = import.meta.url.endsWith(".ts") ? "./thread.ts" : "./thread.js";
+  const worker = new Worker(new URL(file, import.meta.url), { workerData: options });
+  const waiting = new Map<
+    number,
+    { resolve: (tables: Table[]) => void; reject: (e: Error) => void }
+  >();
+  let lastId = 0;
+  let gone: FlotillaError | undefined;
+
+  const hello = await new Promise<ThreadHello>((resolve, reject) => {
+    worker.once("message", resolve);
+    worker.once("error", reject);
+  });
+  if ("failed" in hello) {
+    await worker.terminate();
+    throw new FlotillaError(hello.failed.code, hello.failed.message, hello.failed.options);
+  }
+
+  worker.on("message", (replies: ThreadReply[]) => {
+    for (const reply of replies) {
+      const asked = waiting.get(reply.id);
+      waiting.delete(reply.id);
+      if (reply.error) {
+        const { code, message, options: rest } = reply.error;
+        asked?.reject(new FlotillaError(code, message, rest));
+      } else asked?.resolve(reply.tables ?? []);
+    }
+    // A program that only enqueues should end by itself when its work is done.
+    if (waiting.size === 0) worker.unref();
+  });
+  const fail = (error: FlotillaError) => {
+    gone = error;
+    for (const asked of waiting.values()) asked.reject(error);
+    waiting.clear();
+  };
+  worker.on("error", (error) =>
+    fail(new FlotillaError("unknown_outcome", "the database thread died", { cause: error })),
+  );
+  worker.on("exit", () => fail(gone ?? new FlotillaError("closed", "the database was closed")));
+  worker.unref();
+
+  const ask = (request: Ask): Promise<Table[]> => {
+    if (gone) return Promise.reject(gone);
+    const id = ++lastId;
+    if (waiting.size === 0) worker.ref();
+    worker.postMessage({ id, ...request } as ThreadRequest);
+    return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
+  };
+  return {
+    dialect: sqliteDialect(hello.ready),
+    get alive() {
+      return gone === undefined;
+    },
+    ask,
+    async close() {
+      if (gone) return;
+      const exited = new Promise((resolve) => worker.once("exit", resolve));
+      await ask({ close: true }).catch(() => {});
+      gone = new FlotillaError("closed", "the database was closed");
+      worker.ref();
+      await exited;
+    },
+  };
+}
