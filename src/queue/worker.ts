@@ -158,9 +158,11 @@ export function startWorker(options: WorkerOptions): Worker {
       else if (length === 0) slowDown();
       // The next claim goes out before these run, so that the store works while they do.
       const held = claimed.claims.map(hold);
-      if (stopping) return held.forEach((run) => end(run, { type: "interrupted" }));
       claimSoon();
-      for (const run of held) void runHandler(run, runParts).then((ending) => end(run, ending));
+      for (const run of held) {
+        if (stopping) end(run, { type: "interrupted" });
+        else void runHandler(run, runParts).then((ending) => end(run, ending));
+      }
     } catch (error) {
       claiming = false;
       more = true;
