@@ -79,8 +79,9 @@ export function openConnection(options: ConnectionOptions): Connection {
     if (db.isTransaction) db.exec("rollback");
   };
 
+  const begin = () => patiently(() => db.exec("begin immediate"));
+
   const together = (requests: readonly (readonly Query[])[]): Outcome[] => {
-    patiently(() => db.exec("begin immediate"));
     try {
       const outcomes = requests.map((queries) => ({ tables: queries.map(run) }));
       patiently(() => db.exec("commit"));
@@ -121,6 +122,11 @@ export function openConnection(options: ConnectionOptions): Connection {
     },
     commit(requests) {
       try {
+        begin();
+      } catch (error) {
+        return requests.map(() => ({ error: storeError(error, path) }));
+      }
+      try {
         return together(requests);
       } catch (error) {
         if (requests.length === 1) return [{ error: storeError(error, path) }];
@@ -128,6 +134,7 @@ export function openConnection(options: ConnectionOptions): Connection {
       // Somebody's part was refused: each gets a transaction of its own, so that fates aren't shared.
       return requests.map((request) => {
         try {
+          begin();
           return together([request])[0]!;
         } catch (error) {
           return { error: storeError(error, path) };

@@ -1,5 +1,5 @@
 import { type FSWatcher, watch } from "node:fs";
-import { DatabaseSync } from "node:sqlite";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 
 /**
  * Tells when any process has committed to the file. The write-ahead log's change is the signal; it
@@ -11,13 +11,13 @@ export function watchCommits(path: string): {
   close(): void;
 } {
   const listeners = new Set<() => void>();
-  let watching: { watcher: FSWatcher; connection: DatabaseSync } | undefined;
+  let watching: { watcher: FSWatcher; connection: DatabaseSync; ask: StatementSync } | undefined;
   let timer: NodeJS.Timeout | undefined;
   let seen: unknown;
 
   const version = (): unknown => {
     try {
-      return watching?.connection.prepare("pragma data_version").get()?.["data_version"];
+      return watching?.ask.get()?.["data_version"];
     } catch {
       // Busy for a moment; the next look will tell.
       return seen;
@@ -46,14 +46,16 @@ export function watchCommits(path: string): {
   };
 
   const start = () => {
+    let connection: DatabaseSync | undefined;
     try {
-      const connection = new DatabaseSync(path, { readOnly: true });
+      connection = new DatabaseSync(path, { readOnly: true });
+      const ask = connection.prepare("pragma data_version");
       const watcher = watch(`${path}-wal`, { persistent: false }, changed);
       watcher.on("error", () => watcher.close());
-      watching = { watcher, connection };
+      watching = { watcher, connection, ask };
       seen = version();
     } catch {
-      watching = undefined;
+      connection?.close();
     }
   };
   return {
