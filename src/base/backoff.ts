@@ -15,7 +15,9 @@ export type Backoff = {
 /** The wait after the `failures`-th failure, 1 being the first. */
 export function backoffMs(failures: number, random: Random, backoff: Backoff = {}): number {
   const { baseMs = 1_000, factor = 2, maxMs = 300_000, jitter = 0.25 } = backoff;
-  const wait = Math.min(maxMs, baseMs * factor ** (Math.max(1, failures) - 1));
+  // Bounded, because zero times infinity is no number.
+  const grown = Math.min(Number.MAX_VALUE, factor ** (Math.max(1, failures) - 1));
+  const wait = Math.min(maxMs, baseMs * grown);
   return Math.min(maxMs, Math.round(wait * (1 + jitter * fraction(random))));
 }
 

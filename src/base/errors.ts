@@ -5,6 +5,7 @@ export type ErrorCode =
   | "claim_lost"
   | "closed"
   | "conflict"
+  | "forbidden"
   | "handler_failed"
   | "internal"
   | "invalid_input"
@@ -74,7 +75,7 @@ export function hasCode(error: unknown, ...codes: ErrorCode[]): error is Flotill
 export function messageOf(thrown: unknown, maxChars = 4_000): string {
   let text: string;
   try {
-    text = thrown instanceof Error ? thrown.message || thrown.name : String(thrown);
+    text = String(thrown instanceof Error ? thrown.message || thrown.name : thrown);
   } catch {
     text = "a value that can't be turned into text was thrown";
   }

@@ -1,0 +1,50 @@
+import { describe, expect, test } from "vitest";
+import { abort, FlotillaError, hasCode, messageOf, retryAfter } from "./errors.ts";
+
+describe("the message of what was thrown", () => {
+  const unprintable = {
+    toString: () => {
+      throw new Error("no");
+    },
+  };
+  const oddMessage = Object.assign(new Error("x"), { message: { not: "text" } });
+  test.each([
+    ["an error", new Error("broken"), "broken"],
+    ["an error without a message", new TypeError(), "TypeError"],
+    ["text", "broken", "broken"],
+    ["nothing", undefined, "undefined"],
+    ["null", null, "null"],
+    ["a symbol", Symbol("s"), "Symbol(s)"],
+    [
+      "an object without text",
+      Object.create(null),
+      "a value that can't be turned into text was thrown",
+    ],
+    [
+      "an object whose text throws",
+      unprintable,
+      "a value that can't be turned into text was thrown",
+    ],
+    ["an error whose message isn't text", oddMessage, "[object Object]"],
+  ])("is text, whatever it was: %s", (_, thrown, message) => {
+    expect(messageOf(thrown)).toBe(message);
+  });
+
+  test("is bounded", () => {
+    expect(messageOf("a".repeat(10_000))).toHaveLength(4_001);
+    expect(messageOf("abcdef", 3)).toBe("abc…");
+  });
+});
+
+test("a handler's errors carry what the queue needs of them", () => {
+  const cause = new Error("why");
+  expect(abort("stop", { cause })).toMatchObject({ code: "aborted", message: "stop", cause });
+  expect(retryAfter(5_000, "later")).toMatchObject({ code: "handler_failed", retryAfterMs: 5_000 });
+});
+
+test("codes are told apart from errors that aren't ours", () => {
+  const error = new FlotillaError("closed", "x");
+  expect(hasCode(error, "closed", "timeout")).toBe(true);
+  expect(hasCode(error, "timeout")).toBe(false);
+  expect(hasCode(Object.assign(new Error("x"), { code: "closed" }), "closed")).toBe(false);
+});
