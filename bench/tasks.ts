@@ -1,0 +1,46 @@
+import { availableParallelism, cpus } from "node:os";
+import process from "node:process";
+import type { Report } from "./report.ts";
+import type { BenchOptions } from "./run.ts";
+import { measureDrain } from "./tasks/drain.ts";
+import { measureEnqueue } from "./tasks/enqueue.ts";
+import { measureMemory } from "./tasks/memory.ts";
+import { measureRecovery } from "./tasks/recover.ts";
+import { measureWakeup } from "./tasks/wakeup.ts";
+
+const sizes = {
+  full: {
+    enqueue: { rounds: 5, runMs: 3_000 },
+    drain: { rounds: 5, tasks: 100_000, slots: 1_000 },
+    wakeup: { rounds: 3, tasks: 250 },
+    recover: { rounds: 8, atOnce: 1 },
+    memory: { step: 100_000, steps: 10, slots: 1_000 },
+  },
+  quick: {
+    enqueue: { rounds: 3, runMs: 400 },
+    drain: { rounds: 3, tasks: 20_000, slots: 1_000 },
+    wakeup: { rounds: 1, tasks: 100 },
+    recover: { rounds: 4, atOnce: 4 },
+    memory: { step: 10_000, steps: 5, slots: 1_000 },
+  },
+};
+
+/** Tasks on one SQLite file: in, out, awake, recovered, and at what cost. */
+export async function bench(options: BenchOptions): Promise<Report> {
+  const size = options.quick ? sizes.quick : sizes.full;
+  const enqueue = await measureEnqueue(options, size.enqueue);
+  const drain = await measureDrain(options, size.drain);
+  const wakeup = await measureWakeup(options, size.wakeup);
+  const recovery = await measureRecovery(options, size.recover);
+  const memory = await measureMemory(options, size.memory);
+  return {
+    measures: [...enqueue, ...drain, ...wakeup, ...recovery, ...memory.measures],
+    notes: [
+      `durability: full (WAL, synchronous=FULL) for ours and for the limit`,
+      `limit: bare node:sqlite on a thread, the same statements in batches of 100, in the same run`,
+      `drain: one pod with ${size.drain.slots} slots`,
+      ...memory.notes,
+      `Node ${process.version}, ${availableParallelism()} cores, ${cpus()[0]?.model ?? "unknown processor"}`,
+    ],
+  };
+}

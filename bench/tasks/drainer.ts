@@ -1,0 +1,54 @@
+import { silentLogger } from "../../src/base/log.ts";
+import { startPod, task } from "../../src/index.ts";
+import { playRole } from "../roles.ts";
+import { countUsage, rssMib, type Usage } from "../usage.ts";
+import { workName } from "./work.ts";
+
+/** A pod that runs no-op tasks until so many are stored as finished. */
+export type DrainerParams = {
+  readonly store: string;
+  readonly tasks: number;
+  readonly slots: number;
+  /** Gives up counting after this long, and tells how far it came. */
+  readonly cutMs: number;
+  /** Notes its memory each time so many more are finished. */
+  readonly sampleEvery?: number;
+};
+
+export type Drained = Usage & { readonly tasks: number; readonly samplesMib: readonly number[] };
+
+playRole(async ({ store, tasks, slots, cutMs, sampleEvery }: DrainerParams, bench) => {
+  let finished = 0;
+  let used: (() => Usage) | undefined;
+  let enough = () => {};
+  const done = new Promise<void>((resolve) => {
+    enough = resolve;
+  });
+  const samples: number[] = [];
+  const noop = task(workName, {}, () => {
+    // The first handler that starts starts the clock.
+    if (!used) {
+      used = countUsage();
+      setTimeout(enough, cutMs).unref();
+    }
+  });
+  await using pod = await startPod(
+    { store, use: [noop], slots, log: silentLogger },
+    {
+      onEvent(event) {
+        if (event.type !== "ended" || event.outcome !== "completed") return;
+        finished++;
+        if (sampleEvery !== undefined && finished % sampleEvery === 0) {
+          samples.push(rssMib());
+          bench.tell("finished", finished);
+        }
+        if (finished === tasks) enough();
+      },
+    },
+  );
+  await done;
+  const usage = used!();
+  const counted = finished;
+  await pod.stop();
+  return { ...usage, tasks: counted, samplesMib: samples } satisfies Drained;
+});

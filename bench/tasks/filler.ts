@@ -1,0 +1,25 @@
+import { connect } from "../../src/index.ts";
+import { playRole } from "../roles.ts";
+import { payload, workName } from "./work.ts";
+
+/** Fills a store with tasks in the fastest way: the first part at once, each other when asked to. */
+export type FillerParams = {
+  readonly store: string;
+  readonly tasks: number;
+  readonly parts: number;
+};
+
+const bulkTasks = 1_000;
+
+playRole(async ({ store, tasks, parts }: FillerParams, bench) => {
+  await using flotilla = connect(store);
+  for (let part = 1; part <= parts; part++) {
+    if (part > 1) await bench.heard("more");
+    for (let stored = 0; stored < tasks; stored += bulkTasks) {
+      const inputs = Array.from({ length: Math.min(bulkTasks, tasks - stored) }, (_, at) =>
+        payload(stored + at),
+      );
+      await flotilla.enqueueMany(workName, inputs);
+    }
+  }
+});

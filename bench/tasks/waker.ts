@@ -1,0 +1,41 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { silentLogger } from "../../src/base/log.ts";
+import { connect, startPod, task } from "../../src/index.ts";
+import { playRole, sharedMs } from "../roles.ts";
+
+/** Two processes of one measurement: one enqueues now and then, the other notes when each started. */
+export type WakerParams = {
+  readonly part: "producer" | "pod";
+  readonly store: string;
+  readonly tasks: number;
+};
+
+const name = "wake";
+const everyMs = 20;
+// The first few find cold code on both sides.
+const warmTasks = 25;
+
+playRole(async ({ part, store, tasks }: WakerParams, bench) => {
+  if (part === "producer") return produce(store, tasks);
+  const latenciesMs: number[] = [];
+  let enough = () => {};
+  const done = new Promise<void>((resolve) => {
+    enough = resolve;
+  });
+  const note = task<{ sentMs: number }>(name, {}, ({ input }) => {
+    if (latenciesMs.push(sharedMs() - input.sentMs) === tasks + warmTasks) enough();
+  });
+  await using pod = await startPod({ store, use: [note], log: silentLogger });
+  bench.tell("ready", pod.podId);
+  await done;
+  return latenciesMs.slice(warmTasks);
+});
+
+async function produce(store: string, tasks: number): Promise<void> {
+  await using flotilla = connect(store);
+  await flotilla.stats();
+  for (let sent = 0; sent < tasks + warmTasks; sent++) {
+    await wait(everyMs);
+    await flotilla.enqueue(name, { sentMs: sharedMs() });
+  }
+}

@@ -1,0 +1,8 @@
+/** The work that every part of this bench, and its limit, does: a no-op with about 100 bytes of payload. */
+export const workName = "noop";
+
+const filler = "x".repeat(80);
+
+export function payload(number: number) {
+  return { number, text: filler };
+}
