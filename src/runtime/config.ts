@@ -2,6 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
+import type { Tasks } from "../queue/client.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Durability } from "../store/database.ts";
 
@@ -39,6 +40,8 @@ export type Config = {
   maxResultBytes?: number;
   /** A pino logger, or anything like it. Default: pino on standard error. */
   log?: Logger;
+  /** Called once the pod claims: the place to enqueue what keeps itself going, or to warm a cache. */
+  onStart?: (tasks: Tasks) => void | Promise<void>;
   server?: ServerConfig;
 };
 
@@ -52,7 +55,9 @@ export type ServerConfig = {
 };
 
 /** A config with every default in place. */
-export type Settings = Required<Omit<Config, "log" | "server">> & Pick<Config, "log" | "server">;
+export type Settings = Required<Omit<Config, Optional>> & Pick<Config, Optional>;
+
+type Optional = "log" | "onStart" | "server";
 
 const dayMs = 24 * 60 * 60_000;
 
@@ -70,7 +75,7 @@ const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
   maxResultBytes: { byDefault: defaultMaxBytes, min: 1, max: 64 * 1024 * 1024 },
 };
 
-const others = ["store", "use", "durability", "migrate", "log", "server"];
+const others = ["store", "use", "durability", "migrate", "log", "onStart", "server"];
 
 /** Checks a config where it is written, so that mistakes show at once, with types that help. */
 export function defineConfig(config: Config): Config {
@@ -107,6 +112,7 @@ export function resolveConfig(config: Config): Settings {
     migrate,
     use,
     ...(config.log && { log: config.log }),
+    ...(config.onStart && { onStart: config.onStart }),
     ...(config.server && { server: config.server }),
   };
 }

@@ -6,6 +6,7 @@ import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import type { Database } from "../store/database.ts";
 import { openStore, type StoreOptions } from "../store/open.ts";
+import { writeProbe } from "../store/probe.ts";
 
 export type ConnectOptions = StoreOptions & {
   /** Default 256 KiB. */
@@ -24,6 +25,8 @@ export type PodInfo = {
 /** A producer: it enqueues and asks, but never claims, beats or runs anything. */
 export type Flotilla = Tasks & {
   pods(): Promise<PodInfo[]>;
+  /** Resolves once something was really written to the store. */
+  ping(): Promise<void>;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -82,6 +85,9 @@ export function connect(url: string, options: ConnectOptions = {}): Flotilla {
         beat: Number(row["beat"]),
         metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
       }));
+    },
+    async ping() {
+      await database.write([writeProbe()]);
     },
     close,
     [Symbol.asyncDispose]: close,

@@ -34,7 +34,11 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
           ...hooks,
           path: sqlitePath(settings.store),
           pulse,
-          metadata: { host: hostname(), pid: process.pid },
+          metadata: {
+            host: hostname(),
+            pid: process.pid,
+            names: settings.use.map((handler) => handler.name),
+          },
         }),
       breathe: pulse.breathe,
       raiseFloor: pulse.raiseFloor,
@@ -46,6 +50,12 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
     };
     let stopped: Promise<void> | undefined;
     const once = () => (stopped ??= stop());
+    try {
+      await settings.onStart?.(pod);
+    } catch (error) {
+      await once();
+      throw error;
+    }
     return Object.defineProperties({} as Pod, {
       ...Object.getOwnPropertyDescriptors(pod),
       stop: { value: once, enumerable: true },

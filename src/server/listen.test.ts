@@ -1,0 +1,95 @@
+import { createServer, request } from "node:http";
+import { type AddressInfo, connect } from "node:net";
+import { Hono } from "hono";
+import { describe, expect, test } from "vitest";
+import { systemClock } from "../base/clock.ts";
+import { checkListening } from "./access.ts";
+import { listen } from "./listen.ts";
+
+const clock = systemClock;
+
+describe("listening", () => {
+  test("a free port is taken and named in the URL", async () => {
+    const app = new Hono().get("/", (c) => c.text("hello"));
+    const server = await listen(app, { host: "127.0.0.1", port: 0, clock });
+    expect(server.url).toBe(`http://127.0.0.1:${server.port}`);
+    expect(await (await fetch(server.url)).text()).toBe("hello");
+    await server.close();
+    await expect(fetch(server.url)).rejects.toThrow("fetch failed");
+  });
+
+  test("a request that is under way ends before the server does", async () => {
+    let finish = () => {};
+    let begun = () => {};
+    const started = new Promise<void>((resolve) => (begun = resolve));
+    const app = new Hono().get("/", async (c) => {
+      begun();
+      await new Promise<void>((resolve) => (finish = resolve));
+      return c.text("done");
+    });
+    const server = await listen(app, { host: "127.0.0.1", port: 0, clock });
+    const answer = fetch(server.url).then((got) => got.text());
+    await started;
+    const closed = server.close();
+    finish();
+    expect(await answer).toBe("done");
+    await closed;
+  });
+
+  test("a connection that never ends is cut, so that a stop can't hang", async () => {
+    const app = new Hono().get("/", () => new Promise<Response>(() => {}));
+    const due: (() => void)[] = [];
+    const after = (_: number, callback: () => void) => (due.push(callback), () => {});
+    const server = await listen(app, { host: "127.0.0.1", port: 0, clock: { ...clock, after } });
+    const socket = connect(server.port, "127.0.0.1");
+    const cut = new Promise((resolve) => socket.on("close", resolve));
+    socket.on("error", () => {});
+    await new Promise<void>((resolve) =>
+      socket.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n", () => resolve()),
+    );
+    const closed = server.close();
+    due[0]!();
+    await Promise.all([closed, cut]);
+    expect(due).toHaveLength(1);
+  });
+
+  test("a port that is taken is named, with what to do", async () => {
+    const other = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => other.once("listening", resolve));
+    const { port } = other.address() as AddressInfo;
+    await expect(listen(new Hono(), { host: "127.0.0.1", port, clock })).rejects.toMatchObject({
+      code: "conflict",
+      message: expect.stringMatching(new RegExp(`127.0.0.1:${port}: .*--port`)),
+    });
+    other.close();
+  });
+
+  test("a Host header that isn't one is refused and harms nobody", async () => {
+    const app = new Hono().get("/", (c) => c.text("hello"));
+    const server = await listen(app, { host: "127.0.0.1", port: 0, clock });
+    const status = await new Promise((resolve, reject) => {
+      const sent = request(server.url, { headers: { Host: "a b/c" } }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode);
+      });
+      sent.on("error", reject).end();
+    });
+    expect(status).toBe(400);
+    expect((await fetch(server.url)).status).toBe(200);
+    await server.close();
+  });
+});
+
+describe("without credentials", () => {
+  test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1", "[::1]"])("%s is allowed", (host) => {
+    expect(() => checkListening(host, [])).not.toThrow();
+  });
+
+  test.each(["0.0.0.0", "::", "", "10.0.0.1", "example.com", "127.0.0.1.example.com"])(
+    "%j is refused, with what to do",
+    (host) => {
+      expect(() => checkListening(host, [])).toThrow(/server\.apiKeys .*FLOTILLA_API_KEYS/);
+      expect(() => checkListening(host, ["a-key-of-16-chars-or-more"])).not.toThrow();
+    },
+  );
+});

@@ -1,0 +1,84 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { getRequestListener } from "@hono/node-server";
+import type { Hono } from "hono";
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+
+export type Listening = {
+  readonly url: string;
+  readonly port: number;
+  /** Takes no new connections, lets requests under way end, then cuts what is left. */
+  close(): Promise<void>;
+};
+
+export type ListenOptions = {
+  host: string;
+  /** 0 takes a free one. */
+  port: number;
+  clock: Clock;
+};
+
+// A client that sends its request drop by drop holds a socket no longer than this.
+const headersTimeoutMs = 10_000;
+const requestTimeoutMs = 30_000;
+const keepAliveTimeoutMs = 5_000;
+const connectionLimit = 10_000;
+const closeLimitMs = 5_000;
+
+/** Serves the app over HTTP. */
+export async function listen(app: Hono, options: ListenOptions): Promise<Listening> {
+  const { host, port, clock } = options;
+  const handle = getRequestListener(app.fetch, { overrideGlobalObjects: false });
+  const server = createServer(
+    {
+      headersTimeout: headersTimeoutMs,
+      requestTimeout: requestTimeoutMs,
+      keepAliveTimeout: keepAliveTimeoutMs,
+      connectionsCheckingInterval: 1_000,
+    },
+    (request, response) => {
+      // A connection whose last answer is out has nothing left to wait for when the server closes.
+      response.once("close", () => closing && server.closeIdleConnections());
+      void handle(request, response);
+    },
+  );
+  let closing = false;
+  server.maxConnections = connectionLimit;
+
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => reject(cantListen(error, options)));
+    server.listen({ host, port }, resolve);
+  });
+  const { address, family, port: taken } = server.address() as AddressInfo;
+  const shown = family === "IPv6" ? `[${address}]` : address;
+  return {
+    url: `http://${shown}:${taken}`,
+    port: taken,
+    close: () =>
+      new Promise((resolve) => {
+        closing = true;
+        const cancel = clock.after(closeLimitMs, () => server.closeAllConnections());
+        server.close(() => {
+          cancel();
+          resolve();
+        });
+        server.closeIdleConnections();
+      }),
+  };
+}
+
+function cantListen(error: NodeJS.ErrnoException, { host, port }: ListenOptions): FlotillaError {
+  const advice: Record<string, string> = {
+    EADDRINUSE: "something listens there already: choose another with --port, or 0 for a free one",
+    EACCES: "this user may not use that port: choose one above 1023 with --port",
+    EADDRNOTAVAIL: "this machine has no such address: check --host",
+    ENOTFOUND: "there is no such host: check --host",
+  };
+  const code = error.code ?? "";
+  return new FlotillaError(
+    code === "EADDRINUSE" ? "conflict" : "invalid_option",
+    `can't listen on ${host}:${port}: ${advice[code] ?? error.message}`,
+    { cause: error },
+  );
+}

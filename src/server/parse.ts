@@ -1,0 +1,68 @@
+import type { Context } from "hono";
+import { FlotillaError } from "../base/errors.ts";
+import { checkOptions } from "../base/options.ts";
+import type { ListOptions } from "../queue/client.ts";
+import type { EnqueueOptions } from "../queue/enqueue.ts";
+
+/** What `POST /v1/tasks` takes. The values of the options are checked where tasks are made. */
+export type EnqueueRequest = {
+  readonly name: string;
+  readonly input: unknown;
+  readonly options: Omit<EnqueueOptions, "tx">;
+};
+
+const optionNames = ["priority", "delayMs", "key", "attempts", "tenant"];
+const filterNames = ["name", "status", "tenant", "cursor", "limit"];
+
+export async function parseEnqueue(c: Context): Promise<EnqueueRequest> {
+  const body = asObject("the body", await jsonBody(c));
+  checkOptions("the body", body, ["name", "input", "options"]);
+  const { name, input = null, options = {} } = body;
+  if (typeof name !== "string") {
+    throw new FlotillaError("invalid_input", "the body needs `name`, the name of a task, as text");
+  }
+  const given = asObject("options", options);
+  checkOptions("options", given, optionNames);
+  for (const [option, value] of Object.entries(given)) {
+    if (value === null) throw new FlotillaError("invalid_option", `${option} must not be null`);
+  }
+  return { name, input, options: given };
+}
+
+export function parseFilter(c: Context): ListOptions {
+  const query = c.req.query();
+  checkOptions("the query", query, filterNames);
+  const { limit, ...rest } = query;
+  return { ...rest, ...(limit !== undefined && { limit: asNumber("limit", limit) }) };
+}
+
+async function jsonBody(c: Context): Promise<unknown> {
+  const type = c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "application/json") {
+    throw new FlotillaError(
+      "unsupported",
+      `the body must be JSON: send \`Content-Type: application/json\`, not ${JSON.stringify(type ?? "nothing")}`,
+    );
+  }
+  const bytes = await c.req.arrayBuffer();
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw new FlotillaError("invalid_input", "the body isn't JSON in UTF-8", { cause: error });
+  }
+}
+
+function asObject(what: string, value: unknown): Record<string, unknown> {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    return value as Record<string, unknown>;
+  }
+  throw new FlotillaError("invalid_input", `${what} must be an object`);
+}
+
+function asNumber(what: string, text: string): number {
+  if (/^-?\d{1,15}$/.test(text)) return Number(text);
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be a whole number, not ${JSON.stringify(text.slice(0, 40))}`,
+  );
+}
