@@ -1,0 +1,82 @@
+import type { Clock } from "../base/clock.ts";
+import { claimReserved } from "../queue/statements/claim.ts";
+import { finishTasks } from "../queue/statements/finish.ts";
+import type { TaskHandler } from "../queue/task.ts";
+import type { Database } from "../store/database.ts";
+import type { Statement } from "../store/sql.ts";
+
+/**
+ * Where a pod can be made to crash:
+ *
+ * - `claimed`: its claim is stored, and it never learns what it got.
+ * - `started`: the handler was about to run.
+ * - `ran`: the handler has returned or thrown, and nothing of that is stored.
+ * - `finished`: how the attempt ended is stored, and the pod never learns that it is.
+ */
+export type CrashPoint = "claimed" | "started" | "ran" | "finished";
+
+/** Whether a pod still lives. One that doesn't sends nothing, hears nothing, and has no timers. */
+export type Life = {
+  readonly alive: boolean;
+  /** Ends the pod here, if that was asked for. */
+  reach(point: CrashPoint): void;
+};
+
+export function mortalClock(clock: Clock, life: Life): Clock {
+  return {
+    now: clock.now,
+    monotonic: clock.monotonic,
+    after: (delayMs, callback) =>
+      clock.after(delayMs, () => {
+        if (life.alive) callback();
+      }),
+  };
+}
+
+export function mortalDatabase(database: Database, life: Life): Database {
+  // What a dead pod waits for never comes, so nothing of it ever goes on.
+  const whileAlive = <Answer>(ask: () => Promise<Answer>): Promise<Answer> =>
+    new Promise((resolve, reject) => {
+      if (!life.alive) return;
+      ask().then(
+        (answer) => void (life.alive && resolve(answer)),
+        (error: unknown) => void (life.alive && reject(error as Error)),
+      );
+    });
+  return {
+    read: (statement) => whileAlive(() => database.read(statement)),
+    write(statements) {
+      const finishing = statements.some((each) => each.strings === finishText);
+      const claimAt = statements.findIndex((each) => each.strings === claimText);
+      if (finishing && life.alive) life.reach("ran");
+      return whileAlive(async () => {
+        const tables = await database.write(statements);
+        if (life.alive && finishing) life.reach("finished");
+        if (life.alive && tables[claimAt]?.length) life.reach("claimed");
+        return tables;
+      });
+    },
+    subscribe: (listener) =>
+      database.subscribe(() => {
+        if (life.alive) listener();
+      }),
+    close: async () => {},
+  };
+}
+
+export function mortalHandler(handler: TaskHandler, life: Life): TaskHandler {
+  return {
+    ...handler,
+    run(context) {
+      life.reach("started");
+      return life.alive ? handler.run(context) : new Promise(() => {});
+    },
+  };
+}
+
+// A statement is known by its template, which is the same object every time it is made.
+const finishText: Statement["strings"] = finishTasks([]).strings;
+const claimText: Statement["strings"] = claimReserved(
+  { podId: "", call: 0, names: [], limit: 0 },
+  "",
+).strings;

@@ -1,0 +1,8 @@
+export type { CrashPoint } from "./crash.ts";
+export {
+  type PlannedCrash,
+  testFlotilla,
+  type TestFlotilla,
+  type TestOptions,
+} from "./flotilla.ts";
+export type { TestPod } from "./pod.ts";

@@ -1,0 +1,93 @@
+import type { Ids } from "../base/ids.ts";
+import type { Logger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
+import type { Clock } from "../base/clock.ts";
+import { startHeartbeat } from "../pods/heartbeat.ts";
+import { assemblePod, type Pod } from "../runtime/assemble.ts";
+import type { Settings } from "../runtime/config.ts";
+import type { Database } from "../store/database.ts";
+import { type CrashPoint, type Life, mortalClock, mortalDatabase, mortalHandler } from "./crash.ts";
+
+/** A pod of a test. */
+export type TestPod = {
+  readonly podId: string;
+  readonly alive: boolean;
+  /** How many tasks it holds. */
+  readonly running: number;
+  /** Whom it takes for the leader. */
+  readonly leader: string | undefined;
+  crash(): void;
+  /** Stops it as a deploy would. Waits by the test's clock, so `advance` while it does. */
+  stop(): Promise<void>;
+};
+
+export type TestPodParts = {
+  store: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log: Logger;
+  reach: (point: CrashPoint, pod: TestPod) => void;
+};
+
+/** A real pod whose heartbeat runs on the test's clock instead of a thread. */
+export async function startTestPod(settings: Settings, parts: TestPodParts): Promise<TestPod> {
+  let alive = true;
+  let pod: Pod | undefined;
+  let breath = 0;
+  let floor = 0;
+  const life: Life = {
+    get alive() {
+      return alive;
+    },
+    reach: (point) => parts.reach(point, testPod),
+  };
+  const clock = mortalClock(parts.clock, life);
+  const database = mortalDatabase(parts.store, life);
+  const podId = parts.ids.next();
+  const testPod: TestPod = {
+    podId,
+    get alive() {
+      return alive;
+    },
+    get running() {
+      return alive ? (pod?.running ?? 0) : 0;
+    },
+    get leader() {
+      return pod?.leader;
+    },
+    crash() {
+      alive = false;
+    },
+    async stop() {
+      if (!alive) return;
+      await pod?.stop();
+      alive = false;
+    },
+  };
+  const use = settings.use.map((handler) => mortalHandler(handler, life));
+  pod = await assemblePod(
+    { ...settings, use },
+    {
+      podId,
+      database,
+      clock,
+      random: parts.random,
+      ids: parts.ids,
+      log: parts.log,
+      startHeartbeat: (hooks) =>
+        startHeartbeat({
+          ...hooks,
+          database,
+          clock,
+          pulse: { breath: () => breath, claimFloor: () => floor },
+          onStall: testPod.crash,
+        }),
+      breathe: () => void breath++,
+      raiseFloor: (call) => {
+        floor = call;
+      },
+    },
+  );
+  return testPod;
+}
