@@ -16,8 +16,8 @@ import {
 } from "./statements/claim.ts";
 
 export type Claiming = {
-  /** Claims up to `limit` tasks, or the one that was reserved. */
-  claim(limit: number, reserved: string | undefined): Promise<Claimed>;
+  /** Claims up to `limit` tasks but none that is held, or the one that was reserved. */
+  claim(limit: number, reserved: string | undefined, held: readonly string[]): Promise<Claimed>;
 };
 
 export type Claimed = {
@@ -63,8 +63,8 @@ export function createClaiming(parts: ClaimingParts): Claiming {
   };
 
   return {
-    async claim(limit, reserved) {
-      const call = { podId, call: ++lastCall, names, limit };
+    async claim(limit, reserved, held) {
+      const call = { podId, call: ++lastCall, names, limit, held };
       const taking =
         reserved !== undefined
           ? claimReserved(call, reserved)

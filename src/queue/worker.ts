@@ -85,6 +85,8 @@ export function startWorker(options: WorkerOptions): Worker {
   const { onEvent = () => {}, onFloor = () => {} } = options;
   const names = [...handlers.keys()];
   const running = new Map<string, Running>();
+  /** Attempts whose ending isn't stored yet: what runs, and what has just ended. */
+  const unsettled = new Set<Running>();
   const givingUp = new AbortController();
   const { signal } = givingUp;
   const finishing = createFinishing({ ...options, signal });
@@ -134,7 +136,7 @@ export function startWorker(options: WorkerOptions): Worker {
     if (stopping || claiming || !more || runsAlone || names.length === 0) return;
     const tooEarlyMs = notBeforeMs - clock.monotonic();
     if (tooEarlyMs > 0) return wakeIn(tooEarlyMs);
-    if (reserved !== undefined && running.size > 0) return;
+    if (reserved !== undefined && unsettled.size > 0) return;
     const limit = reserved === undefined ? claimLimit(capacity, running.size) : 1;
     if (limit > 0) void claim(limit);
   };
@@ -146,7 +148,7 @@ export function startWorker(options: WorkerOptions): Worker {
     reserved = undefined;
     const startedMs = clock.monotonic();
     try {
-      const claimed = await claims.claim(limit, alone);
+      const claimed = await claims.claim(limit, alone, longHeld());
       claiming = false;
       failedClaims = 0;
       const { length } = claimed.claims;
@@ -176,6 +178,12 @@ export function startWorker(options: WorkerOptions): Worker {
     checkQuiet();
   };
 
+  // A run that has just begun can't have been taken from this pod, so the list is mostly empty.
+  const longHeld = () => {
+    const since = clock.monotonic() - pollMs / 2;
+    return [...unsettled].filter((run) => run.startedMs <= since).map((run) => run.claim.taskId);
+  };
+
   const slowDown = () => {
     const nowMs = clock.monotonic();
     const earned = ((nowMs - emptyTokensAtMs) / 1_000) * emptyClaimsPerSecond;
@@ -187,6 +195,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const hold = (claimed: Claim): Running => {
     const run = startedRun(claimed, handlers.get(claimed.name)!, clock.monotonic());
     running.set(claimed.taskId, run);
+    unsettled.add(run);
     deadlines.watch(run.actAtMs);
     return run;
   };
@@ -218,6 +227,9 @@ export function startWorker(options: WorkerOptions): Worker {
     } catch (error) {
       const fields = { ...taskFields(run.claim, podId), error: messageOf(error) };
       log.error(fields, "how an attempt ended couldn't be stored; the task is left to recovery");
+    } finally {
+      unsettled.delete(run);
+      if (reserved !== undefined) claimSoon();
     }
   };
 

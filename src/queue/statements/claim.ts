@@ -1,4 +1,4 @@
-import { join, now, sql, type Statement, table } from "../../store/sql.ts";
+import { join, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 const tasks = table("step_tracker");
 const pods = table("pod_health");
@@ -9,6 +9,8 @@ export type ClaimCall = {
   readonly call: number;
   readonly names: readonly string[];
   readonly limit: number;
+  /** Tasks that this pod still runs, though recovery may have given them back while it was silent. */
+  readonly held?: readonly string[];
 };
 
 /** Makes due what was waiting for its time, so that claims never wade through what isn't. */
@@ -38,6 +40,7 @@ export function claimTasks(claim: ClaimCall): Statement {
     (name) => sql`select * from (
       select task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and run_at <= ${now}
+        ${notHeld(claim)}
       order by priority desc, created_at, task_id limit ${claim.limit})`,
   );
   const first = sql`
@@ -64,13 +67,24 @@ export function claimOldest(claim: ClaimCall): Statement {
       select task.task_id, task.created_at from level join ${tasks} task on task.task_id in (
         select task_id from ${tasks}
         where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
-          and priority = level.priority and run_at <= ${now}
+          and priority = level.priority and run_at <= ${now} ${notHeld(claim)}
         order by created_at, task_id limit ${claim.limit}))`,
   );
   const first = sql`
     select task_id from (${join(perName, " union all ")}) ready
     order by created_at, task_id limit ${claim.limit}`;
   return take(claim, sql`task_id in (${first})`);
+}
+
+// A pod that was taken for dead may still finish what nobody else has claimed, so it doesn't run it
+// again itself. Only tasks that saw a pod die can be among them, and only those are compared.
+function notHeld({ held = [] }: ClaimCall): Statement {
+  if (held.length === 0) return sql``;
+  const ids = rows(
+    { task_id: "text" },
+    held.map((taskId) => [taskId]),
+  );
+  return sql`and (deaths = 0 or task_id not in (select task_id from ${ids} held))`;
 }
 
 /** Claims the task that this pod has emptied itself for. */

@@ -1,0 +1,77 @@
+import process from "node:process";
+import { type HandleOptions, task, type TaskContext, type TaskHandler } from "flotilla";
+import type { NewEntry } from "./ledger.ts";
+
+/** What a handler needs of the process it runs in. */
+export type Surroundings = {
+  podId: () => string;
+  say: (entry: NewEntry) => void;
+  /** Waits until the test opens a gate of this name on this pod. */
+  opened: (gate: string, signal: AbortSignal) => Promise<void>;
+};
+
+type Body = (context: TaskContext<any>) => unknown;
+
+const soon = { backoff: { baseMs: 50, jitter: 0 } } satisfies HandleOptions;
+
+/** Every kind of work that the crash tests know, good and bad. */
+export function handlersFor({ podId, say, opened }: Surroundings): TaskHandler[] {
+  const recorded = (name: string, options: HandleOptions, body: Body) =>
+    task(name, options, async (context) => {
+      const { taskId, token, attempt } = context;
+      const run = { task: taskId, name, token, attempt };
+      say({ event: "start", ...run });
+      let ok = false;
+      try {
+        await body(context);
+        ok = true;
+      } finally {
+        say({ event: "end", ok, ...run });
+      }
+      return { pod: podId(), token };
+    });
+
+  const tellAborts = ({ signal, taskId, name, token, attempt }: TaskContext<any>) =>
+    signal.addEventListener("abort", () =>
+      say({ event: "abort", task: taskId, name, token, attempt }),
+    );
+
+  return [
+    // Takes `ms`, and fails the first `failures` attempts.
+    recorded("work", soon, async ({ input, attempt }) => {
+      if (input.ms > 0) await new Promise((resolve) => setTimeout(resolve, input.ms));
+      if (attempt <= (input.failures ?? 0)) throw new Error(`failure ${attempt}, as ordered`);
+    }),
+    // The same, but not every pod knows it.
+    recorded("rare", soon, async ({ input }) => {
+      await new Promise((resolve) => setTimeout(resolve, input.ms));
+    }),
+    // Runs until the test lets it go, or until it is told to stop.
+    recorded("held", soon, async (context) => {
+      tellAborts(context);
+      await opened(context.input.gate, context.signal);
+    }),
+    recorded("exits", soon, () => process.exit(3)),
+    recorded("kills", soon, () => process.kill(process.pid, "SIGKILL")),
+    recorded("throws-text", { ...soon, attempts: 2 }, () => {
+      throw "not an error";
+    }),
+    recorded("throws-nothing", { ...soon, attempts: 2 }, () => {
+      throw undefined;
+    }),
+    recorded("throws-trap", { ...soon, attempts: 2 }, () => {
+      throw Object.defineProperty({}, "toString", { get: () => process.exit });
+    }),
+    recorded("never-settles", { ...soon, attempts: 2, timeoutMs: 100 }, () => {
+      return new Promise(() => {});
+    }),
+    recorded("blocks", soon, ({ input }) => block(input.ms)),
+    recorded("blocks-at-first", soon, ({ token }) => block(token === 1 ? Infinity : 0)),
+  ];
+}
+
+/** Keeps the thread busy, as a loop that never awaits does. */
+function block(ms: number): void {
+  const startedMs = performance.now();
+  while (performance.now() - startedMs < ms);
+}

@@ -1,0 +1,109 @@
+/** One pod in a process of its own, as the crash tests start it. The test holds its strings by IPC. */
+import { openSync, writeSync } from "node:fs";
+import process from "node:process";
+import { type Config, type Logger, type Pod, type PodEvent, startPod } from "flotilla";
+import { type Gate, startGatedPod } from "./gated-pod.ts";
+import { handlersFor } from "./handlers.ts";
+import { type NewEntry, openLedger } from "./ledger.ts";
+
+export type PodSpec = {
+  store: string;
+  ledgerPath: string;
+  logPath: string;
+  /** The tasks that this pod knows. */
+  names: readonly string[];
+  config: Omit<Config, "store" | "use" | "log">;
+  /** Where this pod stops for good, if it is to. */
+  gate?: Gate;
+};
+
+export type ToPod = { open: string } | { stopHeart: true };
+export type FromPod = { ready: string } | { reached: Gate } | { heartStopped: true };
+
+const spec = JSON.parse(process.argv[2]!) as PodSpec;
+const tell = (message: FromPod) => void process.send?.(message);
+
+let podId = "";
+let say: (entry: NewEntry) => void = () => {};
+const open = new Set<string>();
+const waiting = new Map<string, () => void>();
+
+const handlers = handlersFor({
+  podId: () => podId,
+  say: (entry) => say(entry),
+  opened: (gate, signal) =>
+    new Promise((resolve, reject) => {
+      if (open.has(gate)) return resolve();
+      waiting.set(gate, resolve);
+      signal.addEventListener("abort", () => reject(signal.reason as Error));
+    }),
+});
+
+const limits = { heartbeatMs: 100, deadAfterMs: 500, ...spec.config };
+const config: Config = {
+  ...limits,
+  store: spec.store,
+  use: handlers.filter(({ name }) => spec.names.includes(name)),
+  log: fileLogger(spec.logPath),
+};
+
+function onEvent(event: PodEvent): void {
+  switch (event.type) {
+    case "beat": {
+      const gapMs = event.lagMs + limits.heartbeatMs;
+      if (gapMs > limits.deadAfterMs / 2) say({ event: "gap", gapMs });
+      break;
+    }
+    case "leading":
+      return say({ event: "leading", leader: event.podId ?? null });
+    case "recovered":
+      return say({ event: "recovered", tasks: event.tasks });
+    case "ended":
+      if (event.outcome !== "completed")
+        say({ event: "ended", outcome: event.outcome, name: event.name });
+      break;
+    case "claimed":
+    case "claim_failed":
+      break;
+  }
+}
+
+// What happens before the pod has its id is said once it has.
+const early: NewEntry[] = [];
+say = (entry) => void early.push(entry);
+
+let stopHeart = async () => {};
+const pod: Pod = await (async () => {
+  if (spec.gate === undefined) return startPod(config, { onEvent });
+  const onReached = (reached: Gate) => tell({ reached });
+  const gated = await startGatedPod(config, { gate: spec.gate, onReached, onEvent });
+  stopHeart = gated.stopHeart;
+  return gated.pod;
+})();
+
+podId = pod.podId;
+say = openLedger(spec.ledgerPath, podId);
+say({ event: "hello", pid: process.pid, names: spec.names });
+for (const entry of early) say(entry);
+tell({ ready: podId });
+
+process.on("message", (message: ToPod) => {
+  if ("open" in message) {
+    open.add(message.open);
+    waiting.get(message.open)?.();
+  } else void stopHeart().then(() => tell({ heartStopped: true }));
+});
+
+process.once("SIGTERM", () => {
+  void pod.stop().then(() => process.exit(0));
+});
+
+// Without the test that started it, nobody would end this process.
+process.once("disconnect", () => process.exit(1));
+
+function fileLogger(path: string): Logger {
+  const file = openSync(path, "a");
+  const line = (level: string) => (fields: object, message: string) =>
+    void writeSync(file, `${JSON.stringify({ level, message, ...fields })}\n`);
+  return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
+}
