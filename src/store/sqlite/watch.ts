@@ -3,8 +3,9 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
 
 /**
  * Tells when any process has committed to the file. The write-ahead log's change is the signal; it
- * comes before the commit can be seen, so `data_version` is asked until it has moved. Where files
- * can't be watched this stays silent, and polling has to do.
+ * comes before the commit can be seen, so `data_version` is asked until it has moved. Our own
+ * connections touch the log once more after their commits, which spares the wait for that. Where
+ * files can't be watched this stays silent, and polling has to do.
  */
 export function watchCommits(path: string): {
   subscribe(listener: () => void): () => void;
@@ -14,6 +15,8 @@ export function watchCommits(path: string): {
   let watching: { watcher: FSWatcher; connection: DatabaseSync; ask: StatementSync } | undefined;
   let timer: NodeJS.Timeout | undefined;
   let seen: unknown;
+  let notBeforeMs = 0;
+  let closed = false;
 
   const version = (): unknown => {
     try {
@@ -27,6 +30,7 @@ export function watchCommits(path: string): {
   const look = (delayMs: number) => {
     timer = undefined;
     const current = version();
+    notBeforeMs = performance.now() + (current === seen ? missGapMs : 1);
     if (current !== seen) {
       seen = current;
       for (const listener of listeners) listener();
@@ -39,10 +43,10 @@ export function watchCommits(path: string): {
     timer.unref();
   };
   const changed = () => {
-    if (timer === undefined) return look(1);
-    // A look is due already; it starts its doubling anew, because this commit has yet to be seen.
     clearTimeout(timer);
-    again(1, 2);
+    if (performance.now() >= notBeforeMs) look(1);
+    // Too early; the doubling starts anew, because this commit has yet to be seen.
+    else again(1, 2);
   };
 
   const start = () => {
@@ -60,11 +64,13 @@ export function watchCommits(path: string): {
   };
   return {
     subscribe(listener) {
+      if (closed) return () => {};
       if (listeners.size === 0 && !watching) start();
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
     close() {
+      closed = true;
       listeners.clear();
       clearTimeout(timer);
       watching?.watcher.close();
@@ -76,3 +82,5 @@ export function watchCommits(path: string): {
 
 // A commit that can't be seen this long after it was written waits for the next poll.
 const lastLookMs = 64;
+// One commit changes the log in many small steps, and a look at each of them would be dear.
+const missGapMs = 0.2;

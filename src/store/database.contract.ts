@@ -1,0 +1,235 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { FlotillaError } from "../base/errors.ts";
+import { type MovableClock, turns, until } from "../base/movable-clock.contract.ts";
+import type { Database } from "./database.ts";
+import { now, rows, sql } from "./sql.ts";
+
+/** A kind of store, for the suites that every kind passes. */
+export type StoreKind = {
+  readonly name: string;
+  /** A new, empty store. */
+  open(): Promise<OpenStore>;
+};
+
+export type OpenStore = {
+  readonly database: Database;
+  /** What the store's time follows, where tests can move it. */
+  readonly clock?: MovableClock;
+  /** Opens the same store again, as another process would. */
+  readonly again?: () => Promise<Database>;
+  /** How many transactions it has committed so far, where that can be seen. */
+  readonly commits?: () => number;
+  remove(): Promise<void>;
+};
+
+/** What every store promises to the rest of the program. */
+export function databaseContract(kind: StoreKind): void {
+  describe(`the database on ${kind.name}`, () => {
+    let store: OpenStore;
+    let database: Database;
+    const put = (id: number, body: string | null = null) =>
+      sql`insert into scratch (id, body) values (${id}, ${body})`;
+    const ids = async () =>
+      (await database.read(sql`select id from scratch order by id`)).map((row) => row["id"]);
+
+    beforeEach(async () => {
+      store = await kind.open();
+      database = store.database;
+      await database.write([
+        sql`create table scratch (id integer primary key, body text, size bigint)`,
+      ]);
+    });
+    afterEach(async () => {
+      await database.close();
+      await store.remove();
+    });
+
+    test("commits statements together, and gives the rows of each", async () => {
+      const tables = await database.write([
+        put(1, "a"),
+        sql`insert into scratch (id) values (2), (3) returning id`,
+        sql`select count(*) as count from scratch`,
+      ]);
+      expect(tables).toEqual([[], [{ id: 2 }, { id: 3 }], [{ count: 3 }]]);
+      expect(await ids()).toEqual([1, 2, 3]);
+    });
+
+    test("commits nothing where one of the statements is refused", async () => {
+      await database.write([put(1)]);
+      const refused = database.write([put(2), put(3), put(1), put(4)]);
+      await expect(refused).rejects.toBeInstanceOf(FlotillaError);
+      expect(await ids()).toEqual([1]);
+      await database.write([put(5)]);
+      expect(await ids()).toEqual([1, 5]);
+    });
+
+    test("refuses a statement that makes no sense, and works on", async () => {
+      await expect(database.read(sql`select nonsense`)).rejects.toBeInstanceOf(FlotillaError);
+      await expect(database.write([sql`nonsense`])).rejects.toBeInstanceOf(FlotillaError);
+      await database.write([put(1)]);
+      expect(await ids()).toEqual([1]);
+    });
+
+    test("lets no refused part take its neighbours with it", async () => {
+      await database.write([put(7)]);
+      const parts = Array.from({ length: 40 }, (_, id) =>
+        database.write([put(id), put(id + 1_000)]),
+      );
+      const outcomes = await Promise.allSettled(parts);
+      outcomes.forEach(({ status }, id) =>
+        expect(status).toBe(id === 7 ? "rejected" : "fulfilled"),
+      );
+      expect(await ids()).toHaveLength(79);
+      expect(await ids()).not.toContain(1_007);
+    });
+
+    test("answers a thousand concurrent writes, each with its own rows", async () => {
+      const before = store.commits?.() ?? 0;
+      const writes = Array.from({ length: 1_000 }, (_, id) =>
+        database.write([sql`insert into scratch (id) values (${id}) returning id`]),
+      );
+      const answers = await Promise.all(writes);
+      answers.forEach(([table], id) => expect(table).toEqual([{ id }]));
+      expect(await ids()).toHaveLength(1_000);
+      // What arrives while a commit is under way shares the next.
+      const commits = store.commits ? store.commits() - before : 1;
+      expect(commits).toBeGreaterThan(0);
+      expect(commits).toBeLessThan(200);
+    });
+
+    test("shows a write to every read that begins after its answer", async () => {
+      for (let id = 0; id < 50; id++) {
+        await database.write([put(id)]);
+        expect(await database.read(sql`select id from scratch where id = ${id}`)).toEqual([{ id }]);
+      }
+    });
+
+    test("reads while a long write is under way, and doesn't see half of it", async () => {
+      let writing = true;
+      const long = database
+        .write([
+          put(1),
+          sql`insert into scratch (id)
+            with recursive n (i) as (select 1 union all select i + 1 from n where i < 2000000)
+            select max(i) from n`,
+        ])
+        .finally(() => (writing = false));
+      const seen = await ids();
+      // A store on this very thread has nothing that could go on meanwhile.
+      expect(writing || !store.again).toBe(true);
+      expect(seen).toEqual(writing ? [] : [1, 2_000_000]);
+      await long;
+      expect(await ids()).toEqual([1, 2_000_000]);
+    });
+
+    test.each([
+      ["unicode", "héllo 漢字 😀 \u202e \u0001"],
+      ["quotes", `'; drop table scratch; -- "\\\` $1 ?`],
+      ["the empty text", ""],
+      ["null", null],
+      ["text like a number", "007"],
+      ["text like JSON", `{"a":[1,"b"]}`],
+      ["256 KiB", "x".repeat(256 * 1024)],
+      ["256 KiB of other scripts", "漢".repeat(87_381)],
+    ])("gives text back as it was: %s", async (_, body) => {
+      await database.write([
+        put(1, body),
+        sql`insert into scratch (id, body) select id, body
+          from ${rows({ id: "integer", body: "text" }, [[2, body]])} fresh where true`,
+      ]);
+      const found = await database.read(sql`select body from scratch order by id`);
+      expect(found).toEqual([{ body }, { body }]);
+    });
+
+    test.each([0, -1, 1, 2 ** 31, -(2 ** 40), 2 ** 53 - 1, -(2 ** 53 - 1)])(
+      "gives whole numbers back as they were: %d",
+      async (size) => {
+        await database.write([
+          sql`insert into scratch (id, size) values (1, ${size})`,
+          sql`insert into scratch (id, size) select id, size
+            from ${rows({ id: "integer", size: "integer" }, [[2, size]])} fresh where true`,
+        ]);
+        const found = await database.read(sql`select size from scratch order by id`);
+        expect(found.map((row) => Number(row["size"]))).toEqual([size, size]);
+        const same = await database.read(sql`select id from scratch where size = ${size}`);
+        expect(same).toHaveLength(2);
+      },
+    );
+
+    test.each([0, 1, 500])("takes %d rows as one value, in order and with nulls", async (count) => {
+      const given = Array.from({ length: count }, (_, id): [number, string | null] => [
+        id,
+        id % 3 === 0 ? null : `row ${id}`,
+      ]);
+      const fresh = rows({ id: "integer", body: "text" }, given);
+      const [inserted] = await database.write([
+        sql`insert into scratch (id, body) select id, body from ${fresh} fresh where true returning id`,
+      ]);
+      expect(inserted).toHaveLength(count);
+      const stored = await database.read(sql`select id, body from scratch order by id`);
+      expect(stored).toEqual(given.map(([id, body]) => ({ id, body })));
+    });
+
+    test("tells the time", async () => {
+      const ask = async () => Number((await database.read(sql`select ${now} as now`))[0]!["now"]);
+      const [table] = await database.write([
+        sql`insert into scratch (id, size) values (1, ${now}) returning size`,
+      ]);
+      const written = Number(table![0]!["size"]);
+      expect(Number.isInteger(written)).toBe(true);
+      const apartMs = store.clock ? 0 : 5_000;
+      const realMs = () => store.clock?.now() ?? Date.now();
+      expect(Math.abs(written - realMs())).toBeLessThanOrEqual(apartMs);
+      await store.clock?.advance(90_000);
+      expect(Math.abs((await ask()) - realMs())).toBeLessThanOrEqual(apartMs);
+      expect(await ask()).toBeGreaterThanOrEqual(written);
+    });
+
+    test("hints after a commit, until nobody listens", async () => {
+      let hints = 0;
+      const stop = database.subscribe(() => hints++);
+      await database.write([put(1)]);
+      await until("a hint", () => hints > 0);
+      stop();
+      await turns(10);
+      const before = hints;
+      await database.write([put(2)]);
+      await database.read(sql`select 1 as one`);
+      await turns(10);
+      expect(hints).toBe(before);
+    });
+
+    test("hints at what others have committed, and shows it", async () => {
+      if (!store.again) return;
+      const other = await store.again();
+      let hints = 0;
+      database.subscribe(() => hints++);
+      for (let id = 1; id <= 5; id++) {
+        const before = hints;
+        await other.write([put(id)]);
+        await until("a hint", () => hints > before);
+        expect(await ids()).toContain(id);
+      }
+      await other.close();
+    });
+
+    test("keeps what it has acknowledged over a close", async () => {
+      if (!store.again) return;
+      await database.write([put(1, "kept")]);
+      await database.close();
+      database = await store.again();
+      expect(await database.read(sql`select body from scratch`)).toEqual([{ body: "kept" }]);
+    });
+
+    test("finishes what was asked before a close, and refuses what comes after with `closed`", async () => {
+      const last = database.write([put(1)]);
+      const closing = database.close();
+      await last;
+      await closing;
+      await expect(database.write([put(2)])).rejects.toMatchObject({ code: "closed" });
+      await expect(database.read(sql`select 1 as one`)).rejects.toMatchObject({ code: "closed" });
+      expect(() => database.subscribe(() => {})()).not.toThrow();
+      await database.close();
+    });
+  });
+}

@@ -1,0 +1,57 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { movableClock } from "../base/movable-clock.contract.ts";
+import type { StoreKind } from "./database.contract.ts";
+import { memoryDatabase } from "./sqlite/inline.ts";
+import { openSqlite } from "./sqlite/sqlite.ts";
+
+/** Every kind of store there is. A new one is added here and passes all the suites. */
+export const storeKinds: readonly StoreKind[] = [
+  {
+    name: "memory",
+    async open() {
+      const clock = movableClock();
+      return { database: memoryDatabase(clock), clock, remove: async () => {} };
+    },
+  },
+  {
+    name: "a SQLite file",
+    async open() {
+      const { path, remove } = temporaryFile();
+      return {
+        database: await openSqlite({ path, create: true }),
+        again: () => openSqlite({ path }),
+        commits: () => commitsIn(path),
+        remove,
+      };
+    },
+  },
+];
+
+/** A path in a folder of its own, where nothing is yet. */
+export function temporaryFile(name = "flotilla.db") {
+  const folder = mkdtempSync(join(tmpdir(), "flotilla-store-"));
+  return {
+    path: join(folder, name),
+    folder,
+    remove: async () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
+const walHeaderBytes = 32;
+const frameHeaderBytes = 24;
+
+/** Counts the frames of the write-ahead log that end a transaction. */
+export function commitsIn(path: string): number {
+  if (!existsSync(`${path}-wal`)) return 0;
+  const wal = readFileSync(`${path}-wal`);
+  if (wal.length < walHeaderBytes) return 0;
+  const frameBytes = frameHeaderBytes + wal.readUInt32BE(8);
+  let commits = 0;
+  for (let at = walHeaderBytes; at + frameBytes <= wal.length; at += frameBytes) {
+    // The size of the database after the commit; zero in every other frame.
+    if (wal.readUInt32BE(at + 4) !== 0) commits++;
+  }
+  return commits;
+}

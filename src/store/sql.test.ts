@@ -1,0 +1,71 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { type Dialect, index, join, newId, now, render, rows, sql, table } from "./sql.ts";
+
+const numbered: Dialect = {
+  now: "clock()",
+  newId: "uuid()",
+  table: (name) => `app.${name}`,
+  placeholder: (position) => `$${position}`,
+  rows: (placeholder, columns) => `rows(${placeholder}: ${Object.keys(columns).join(",")})`,
+};
+
+describe("a statement", () => {
+  test("binds values and spells words as its dialect does", () => {
+    const tasks = table("step_tracker");
+    const statement = sql`select ${newId} from ${tasks} where a = ${1} and b < ${now} and c = ${"x"}`;
+    expect(render(statement, numbered)).toEqual({
+      text: "select uuid() from app.step_tracker where a = $1 and b < clock() and c = $2",
+      values: [1, "x"],
+    });
+    expect(render(sql`create index ${index("ready")}`, numbered).text).toBe(
+      "create index app.ready",
+    );
+  });
+
+  test("numbers the values of nested statements in the order of the text", () => {
+    const inner = sql`b = ${2} or c in (${join([sql`${3}`, sql`${4}`], ", ")})`;
+    const { text, values } = render(sql`a = ${1} and (${inner}) and d = ${null}`, numbered);
+    expect(text).toBe("a = $1 and (b = $2 or c in ($3, $4)) and d = $5");
+    expect(values).toEqual([1, 2, 3, 4, null]);
+  });
+
+  test("carries rows as one value", () => {
+    const many = rows({ id: "integer", body: "text" }, [
+      [1, "a'b"],
+      [2, null],
+    ]);
+    expect(render(sql`insert into t select * from ${many} fresh`, numbered)).toEqual({
+      text: "insert into t select * from rows($1: id,body) fresh",
+      values: [`[[1,"a'b"],[2,null]]`],
+    });
+  });
+
+  test("can be rendered again, for another database", () => {
+    const statement = sql`select ${"a"} from ${table("probe")}`;
+    const once = render(statement, numbered);
+    expect(render(statement, { ...numbered, placeholder: () => "?" }).text).toBe(
+      "select ? from app.probe",
+    );
+    expect(render(statement, numbered)).toEqual(once);
+  });
+
+  test("never has a value in its text", () => {
+    const value = fc.oneof(fc.string({ minLength: 1 }), fc.integer(), fc.constant(null));
+    fc.assert(
+      fc.property(fc.array(value, { maxLength: 8 }), (values) => {
+        const statement = sql`x in (${join(
+          values.map((each) => sql`${each}`),
+          ", ",
+        )})`;
+        const rendered = render(statement, numbered);
+        expect(rendered.text).toBe(`x in (${values.map((_, at) => `$${at + 1}`).join(", ")})`);
+        expect(rendered.values).toEqual(values);
+      }),
+    );
+  });
+
+  test("joined of nothing is nothing", () => {
+    expect(render(sql`a${join([], ", ")}b`, numbered)).toEqual({ text: "ab", values: [] });
+  });
+});

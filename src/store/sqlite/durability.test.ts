@@ -1,0 +1,55 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { temporaryFile } from "../kinds.contract.ts";
+import { openStore } from "../open.ts";
+import { sql } from "../sql.ts";
+import { openSqlite } from "./sqlite.ts";
+
+let place: ReturnType<typeof temporaryFile>;
+beforeEach(() => {
+  place = temporaryFile();
+});
+afterEach(() => place.remove());
+
+describe("durability", () => {
+  test.each([
+    { asked: "full", synchronous: 2 },
+    { asked: "relaxed", synchronous: 1 },
+    { asked: undefined, synchronous: 2 },
+  ] as const)(
+    "$asked commits with synchronous = $synchronous on the writer's connection",
+    async (each) => {
+      const { asked, synchronous } = each;
+      const options = asked ? { durability: asked } : {};
+      for (const open of [
+        () => openStore(place.path, options),
+        () => openSqlite({ path: place.path, ...options }),
+      ]) {
+        const database = await open();
+        const [level, mode] = await database.write([
+          sql`pragma synchronous`,
+          sql`pragma journal_mode`,
+        ]);
+        expect(level).toEqual([{ synchronous }]);
+        expect(mode).toEqual([{ journal_mode: "wal" }]);
+        await database.close();
+      }
+    },
+  );
+
+  test("keeps the write-ahead log within its bound while nobody reads", async () => {
+    const database = await openSqlite({ path: place.path, create: true });
+    await database.write([sql`create table filler (id integer primary key, body text)`]);
+    for (let round = 0; round < 20; round++) {
+      await database.write(
+        Array.from(
+          { length: 100 },
+          () => sql`insert into filler (body) values (${"x".repeat(20_000)})`,
+        ),
+      );
+    }
+    const { statSync } = await import("node:fs");
+    // Two thousand rows of five pages each have passed through a log of four thousand pages.
+    expect(statSync(`${place.path}-wal`).size).toBeLessThan(24 * 1024 * 1024);
+    await database.close();
+  });
+});

@@ -1,0 +1,31 @@
+import { DatabaseSync } from "node:sqlite";
+import { describe, expect, test } from "vitest";
+import { rows, sql } from "./sql.ts";
+import { callerTransaction } from "./transaction.ts";
+
+describe("the caller's own transaction", () => {
+  test("commits or vanishes with the rest of what the caller does", async () => {
+    const db = new DatabaseSync(":memory:");
+    db.exec("create table scratch (id integer primary key)");
+    const put = (id: number) =>
+      callerTransaction(db).run(
+        sql`insert into scratch select id from ${rows({ id: "integer" }, [[id]])} fresh where true returning id`,
+      );
+    db.exec("begin");
+    expect(await put(1)).toEqual([expect.objectContaining({ id: 1 })]);
+    db.exec("rollback");
+    db.exec("begin");
+    await put(2);
+    db.exec("commit");
+    expect(db.prepare("select id from scratch").all()).toEqual([
+      expect.objectContaining({ id: 2 }),
+    ]);
+    db.close();
+  });
+
+  test.each([null, 1, "tx", {}, [], () => {}])("must be a connection: %j", (handle) => {
+    expect(() => callerTransaction(handle)).toThrow(
+      expect.objectContaining({ code: "invalid_option", message: expect.stringContaining("`tx`") }),
+    );
+  });
+});
