@@ -74,6 +74,8 @@ export type WorkerState =
 
 // Hints come with every commit of anybody; claims that find nothing are kept to this many a second.
 const emptyClaimsPerSecond = 50;
+// No pod is taken for dead sooner, whatever its settings.
+const deadAfterAtLeastMs = 100;
 
 /**
  * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, and
@@ -178,9 +180,9 @@ export function startWorker(options: WorkerOptions): Worker {
     checkQuiet();
   };
 
-  // A run that has just begun can't have been taken from this pod, so the list is mostly empty.
+  // What has just begun can't have been taken from this pod, so the list is mostly empty.
   const longHeld = () => {
-    const since = clock.monotonic() - pollMs / 2;
+    const since = clock.monotonic() - deadAfterAtLeastMs;
     return [...unsettled].filter((run) => run.startedMs <= since).map((run) => run.claim.taskId);
   };
 

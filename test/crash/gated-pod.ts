@@ -14,6 +14,8 @@ import { sqliteDialect } from "../../src/store/sqlite/dialect.ts";
 
 /** A place between the store and the pod where everything stops, so that a fault hits right there. */
 export type Gate =
+  /** Nowhere: only the heart is to be stopped. */
+  | "none"
   /** A claim has been committed, and its answer is on the way. */
   | "claim committed"
   /** An attempt has ended, and its finish hasn't been sent. */
@@ -21,13 +23,11 @@ export type Gate =
   /** A finish has been committed, and its answer is on the way. */
   | "finish committed";
 
-export const gates: readonly Gate[] = ["claim committed", "finish not sent", "finish committed"];
-
 /** A pod as `startPod` makes it, but with gates around its store and a heart that can be stopped. */
 export async function startGatedPod(
   config: Config,
   options: {
-    gate: Gate | undefined;
+    gate: Gate;
     onReached: (gate: Gate) => void;
     onEvent: (event: PodEvent) => void;
   },
@@ -35,7 +35,7 @@ export async function startGatedPod(
   const settings = resolveConfig(config);
   const { gate, onReached, onEvent } = options;
   const store = await openStore(settings.store, settings);
-  const database = gate === undefined ? store : withGate(store, gate, onReached);
+  const database = withGate(store, gate, onReached);
   const ids = uuidv7(systemClock, systemRandom);
   const pulse = createPulse();
   let heart: Heartbeat | undefined;
