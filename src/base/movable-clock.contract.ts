@@ -4,8 +4,8 @@ import type { Clock } from "./clock.ts";
 export type MovableClock = Clock & {
   /** Moves on, firing what falls due on the way, each at its own time and with its work done. */
   advance(byMs: number): Promise<void>;
-  /** Steps the wall clock alone, as an administrator would. */
-  stepWall(byMs: number): void;
+  /** Moves on as it does for a paused process: what falls due on the way fires late, by `advance`. */
+  jump(byMs: number): void;
   /** How many timers are set. */
   readonly timers: number;
 };
@@ -24,6 +24,10 @@ export function movableClock(startMs = 1_800_000_000_000): MovableClock {
     }
     return next;
   };
+  const move = (byMs: number) => {
+    wallMs += byMs;
+    elapsedMs += byMs;
+  };
   return {
     now: () => wallMs,
     monotonic: () => elapsedMs,
@@ -37,18 +41,14 @@ export function movableClock(startMs = 1_800_000_000_000): MovableClock {
       await turns();
       for (let timer = nextDue(untilMs); timer; timer = nextDue(untilMs)) {
         timers.delete(timer);
-        wallMs += timer.dueMs - elapsedMs;
-        elapsedMs = timer.dueMs;
+        move(Math.max(0, timer.dueMs - elapsedMs));
         timer.callback();
         await turns();
       }
-      wallMs += untilMs - elapsedMs;
-      elapsedMs = untilMs;
+      move(untilMs - elapsedMs);
       await turns();
     },
-    stepWall(byMs) {
-      wallMs += byMs;
-    },
+    jump: move,
     get timers() {
       return timers.size;
     },

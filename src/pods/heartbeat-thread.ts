@@ -1,3 +1,4 @@
+import { writeSync } from "node:fs";
 import process from "node:process";
 import { parentPort, Worker, workerData } from "node:worker_threads";
 import { systemClock } from "../base/clock.ts";
@@ -112,7 +113,9 @@ function beatOnThisThread(parent: NonNullable<typeof parentPort>, data: ThreadDa
     onBeat: (seen) => tell({ seen }),
     onError: (error) => tell({ error }),
     onStall: () => {
-      process.stderr.write(
+      // Written here and now: a thread's `process.stderr` goes through the main thread, which is stuck.
+      writeSync(
+        2,
         `flotilla: the event loop of pod ${data.podId} has been blocked for ${data.stallBeats} heartbeats; ending the process so that its tasks go on elsewhere\n`,
       );
       process.kill(process.pid, "SIGKILL");

@@ -1,0 +1,247 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  leaderOf,
+  type Liveness,
+  nobodySeen,
+  type Observation,
+  observe,
+  type PodSeen,
+  silentPods,
+} from "./liveness.ts";
+
+const limits = { deadAfterMs: 5_000, gapMs: 3_000 };
+
+const pod = (podId: string, beat: number, more: Partial<PodSeen> = {}): PodSeen => ({
+  podId,
+  beat,
+  birthMs: 0,
+  status: "up",
+  passes: 0,
+  ...more,
+});
+const observed = (seen: readonly Observation[]): Liveness =>
+  seen.reduce((before, each) => observe(before, each, limits), nobodySeen);
+const silentIds = (seen: readonly Observation[]) =>
+  silentPods(observed(seen), limits).map((each) => each.podId);
+
+/** One observation a second, with the beats of pod `b` as given. */
+const seconds = (beats: readonly number[], startMs = 0): Observation[] =>
+  beats.map((beat, at) => ({ atMs: startMs + at * 1_000, pods: [pod("b", beat)] }));
+
+describe("a pod is silent", () => {
+  test.each([
+    { says: "not when it was just seen", beats: [1], silent: false },
+    { says: "not before the limit", beats: [1, 1, 1, 1, 1], silent: false },
+    { says: "at the limit", beats: [1, 1, 1, 1, 1, 1], silent: true },
+    { says: "not when it beat in between", beats: [1, 1, 1, 2, 2, 2], silent: false },
+    { says: "not any more once it beats again", beats: [1, 1, 1, 1, 1, 1, 2], silent: false },
+    {
+      says: "also when its beat went back and stayed there",
+      beats: [9, 1, 1, 1, 1, 1, 1],
+      silent: true,
+    },
+    { says: "not when it began anew at a lower beat", beats: [9, 9, 9, 9, 9, 1], silent: false },
+  ])("$says", ({ beats, silent }) => {
+    expect(silentIds(seconds(beats))).toEqual(silent ? ["b"] : []);
+  });
+
+  test("only by time that was counted: after a gap in the observer's own beats it starts anew", () => {
+    const before = seconds([1, 1, 1, 1, 1]);
+    expect(silentIds([...before, ...seconds([1], 7_001)])).toEqual([]);
+    expect(silentIds([...before, ...seconds([1, 1, 1, 1, 1], 60_000)])).toEqual([]);
+    expect(silentIds([...before, ...seconds([1, 1, 1, 1, 1, 1], 60_000)])).toEqual(["b"]);
+    // Three seconds are slow, but no gap.
+    expect(silentIds([...before, ...seconds([1], 7_000)])).toEqual(["b"]);
+  });
+
+  test("with the beat that it stopped at, which recovery asks for", () => {
+    expect(silentPods(observed(seconds([4, 4, 4, 4, 4, 4])), limits)).toMatchObject([{ beat: 4 }]);
+  });
+
+  test("also when it is marked down already, since its claims may not be recovered yet", () => {
+    const seen = seconds([1, 1, 1, 1, 1, 1]).map((each) => ({
+      ...each,
+      pods: [pod("b", 1, { status: "down" })],
+    }));
+    expect(silentIds(seen)).toEqual(["b"]);
+  });
+
+  test("not from the time before it was forgotten", () => {
+    const seen = seconds([1, 1, 1, 1, 1]);
+    const forgotten = { atMs: 5_000, pods: [] };
+    expect(silentIds([...seen, forgotten, ...seconds([1], 6_000)])).toEqual([]);
+  });
+});
+
+/** Any history: how long between the observer's beats, and whether each pod moved or was missing. */
+const histories = fc.array(
+  fc.record({
+    afterMs: fc.oneof(fc.integer({ min: 1, max: 3_000 }), fc.integer({ min: 3_001, max: 60_000 })),
+    b: fc.constantFrom("beats", "is still", "is still", "is still", "is gone"),
+    c: fc.constantFrom("beats", "is still", "is still"),
+  }),
+  { minLength: 1, maxLength: 40 },
+);
+
+type Step = { afterMs: number; b: string; c: string };
+
+function play(steps: readonly Step[], { birthMs = 0, startMs = 0 } = {}): Observation[] {
+  let atMs = startMs;
+  const beats = { b: 0, c: 0 };
+  return steps.map((step) => {
+    atMs += step.afterMs;
+    if (step.b === "beats") beats.b++;
+    if (step.c === "beats") beats.c++;
+    const b = step.b === "is gone" ? [] : [pod("b", beats.b, { birthMs })];
+    return { atMs, pods: [...b, pod("c", beats.c, { birthMs: birthMs + 1 })] };
+  });
+}
+
+/** The same question answered by looking back from the end. */
+function countedSilence(history: readonly Observation[], podId: string): number {
+  const beatAt = (at: number) => history[at]!.pods.find((each) => each.podId === podId)?.beat;
+  let silentMs = 0;
+  for (let at = history.length - 1; at > 0; at--) {
+    const elapsedMs = history[at]!.atMs - history[at - 1]!.atMs;
+    const still = beatAt(at) !== undefined && beatAt(at) === beatAt(at - 1);
+    if (!still || elapsedMs > limits.gapMs) break;
+    silentMs += elapsedMs;
+  }
+  return silentMs;
+}
+
+describe("in any history", () => {
+  test("silence is counted time since the last change, and nothing else", () => {
+    fc.assert(
+      fc.property(histories, (steps) => {
+        const history = play(steps);
+        const silent = history
+          .at(-1)!
+          .pods.filter((each) => countedSilence(history, each.podId) >= limits.deadAfterMs);
+        expect(silentIds(history)).toEqual(silent.map((each) => each.podId));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test("a pod that beats between all of ours is never silent, however slow we are", () => {
+    fc.assert(
+      fc.property(histories, (steps) => {
+        const lively = play(steps.map((step) => ({ ...step, c: "beats" })));
+        expect(silentIds(lively)).not.toContain("c");
+      }),
+    );
+  });
+
+  test("the clocks of others, and where ours began, change nothing", () => {
+    fc.assert(
+      fc.property(histories, fc.integer(), fc.nat(1e9), (steps, birthMs, startMs) => {
+        expect(silentIds(play(steps, { birthMs, startMs }))).toEqual(silentIds(play(steps)));
+      }),
+    );
+  });
+
+  test("two observers agree after both have watched a still pod for the limit", () => {
+    const offset = fc.integer({ min: 1, max: 2_999 });
+    fc.assert(
+      fc.property(histories, offset, (steps, offsetMs) => {
+        const first = play(steps);
+        const startMs = first.at(-1)!.atMs;
+        const still = Array.from({ length: 8 }, () => ({
+          afterMs: 1_000,
+          b: "is still",
+          c: "is still",
+        }));
+        const ends = [0, offsetMs].map((shiftMs) =>
+          silentIds([...first, ...play(still, { startMs: startMs + shiftMs })]),
+        );
+        expect(ends[0]).toEqual(ends[1]);
+        expect(ends[0]).toEqual(["b", "c"]);
+      }),
+    );
+  });
+});
+
+describe("the leader", () => {
+  const leading = (pods: readonly PodSeen[], self = "z") =>
+    leaderOf(observed([{ atMs: 0, pods }]), limits, self);
+
+  test("is the oldest pod, by birth and then by id", () => {
+    expect(leading([pod("b", 1, { birthMs: 2 }), pod("a", 1, { birthMs: 3 })])).toBe("b");
+    expect(leading([pod("b", 1), pod("a", 1)])).toBe("a");
+    expect(leading([])).toBeUndefined();
+  });
+
+  test("isn't one that has left", () => {
+    expect(leading([pod("a", 1, { status: "down" }), pod("b", 1, { birthMs: 5 })])).toBe("b");
+  });
+
+  /** `a` is older than `b`; every second both are seen as given. */
+  const watched = (
+    look: (second: number) => { a: Partial<PodSeen>; b: Partial<PodSeen> },
+    count: number,
+  ) =>
+    observed(
+      Array.from({ length: count }, (_, second) => {
+        const { a, b } = look(second);
+        return { atMs: second * 1_000, pods: [pod("a", 1, a), pod("b", 1, { birthMs: 1, ...b })] };
+      }),
+    );
+
+  test("isn't one that has fallen silent", () => {
+    const look = (second: number) => ({ a: {}, b: { beat: second, passes: second } });
+    expect(leaderOf(watched(look, 5), limits, "b")).toBe("a");
+    expect(leaderOf(watched(look, 6), limits, "b")).toBe("b");
+  });
+
+  test("isn't one whose heart beats but which has finished no pass lately", () => {
+    const look = (second: number) => ({ a: { beat: second }, b: { beat: second } });
+    expect(leaderOf(watched(look, 5), limits, "b")).toBe("a");
+    expect(leaderOf(watched(look, 6), limits, "b")).toBe("b");
+    const working = (second: number) => ({
+      a: { beat: second, passes: second },
+      b: { beat: second },
+    });
+    expect(leaderOf(watched(working, 60), limits, "b")).toBe("a");
+  });
+
+  test("is found by everybody who sees the same, but each also trusts itself", () => {
+    const idle = (second: number) => ({ a: { beat: second }, b: { beat: second } });
+    const seen = watched(idle, 10);
+    // Both try, which is safe; the first pass that is finished settles it.
+    expect(leaderOf(seen, limits, "a")).toBe("a");
+    expect(leaderOf(seen, limits, "b")).toBe("b");
+    const settled = observe(
+      seen,
+      {
+        atMs: 10_000,
+        pods: [pod("a", 10, { passes: 1 }), pod("b", 10, { birthMs: 1, passes: 1 })],
+      },
+      limits,
+    );
+    expect(["a", "b", "z"].map((self) => leaderOf(settled, limits, self))).toEqual(["a", "a", "a"]);
+  });
+
+  test("is always one that is up and not silent", () => {
+    fc.assert(
+      fc.property(histories, fc.constantFrom("b", "c", "z"), (steps, self) => {
+        const history = play(steps);
+        const leader = leaderOf(observed(history), limits, self);
+        const silent = silentIds(history);
+        expect(leader === undefined || !silent.includes(leader)).toBe(true);
+        expect(history.at(-1)!.pods.map((each) => each.podId)).toEqual(
+          expect.arrayContaining(leader === undefined ? [] : [leader]),
+        );
+        // Whoever asks finds a leader at the latest in itself.
+        expect(
+          leader !== undefined || silent.includes(self) || self === "z" || !hasPod(history, self),
+        ).toBe(true);
+      }),
+    );
+  });
+});
+
+function hasPod(history: readonly Observation[], podId: string): boolean {
+  return history.at(-1)!.pods.some((each) => each.podId === podId);
+}
