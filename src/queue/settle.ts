@@ -94,12 +94,17 @@ function waitMs(ending: Ending, attempt: number, policy: RetryPolicy, random: Ra
 }
 
 function retryAfterOf(thrown: unknown): number | undefined {
-  if (typeof thrown !== "object" || thrown === null || !("retryAfterMs" in thrown))
+  const asked = fieldOf(thrown, "retryAfterMs");
+  return typeof asked === "number" && asked >= 0 ? Math.round(asked) : undefined;
+}
+
+/** Handlers throw everything, also objects that throw when they are looked at. */
+function fieldOf(thrown: unknown, field: string): unknown {
+  try {
+    return (thrown as Readonly<Record<string, unknown>> | null | undefined)?.[field];
+  } catch {
     return undefined;
-  const { retryAfterMs } = thrown;
-  return typeof retryAfterMs === "number" && retryAfterMs >= 0
-    ? Math.round(retryAfterMs)
-    : undefined;
+  }
 }
 
 function errorOf(
@@ -110,12 +115,15 @@ function errorOf(
   }
   const { thrown } = ending;
   const code = thrown instanceof FlotillaError ? thrown.code : "handler_failed";
-  const stack = thrown instanceof Error ? thrown.stack?.slice(0, stackChars) : undefined;
-  // A lone surrogate in a message would make the whole batch of finishes unstorable.
-  const message = messageOf(thrown).toWellFormed().replaceAll("\u0000", "\uFFFD");
+  const stack = thrown instanceof Error ? fieldOf(thrown, "stack") : undefined;
   return {
     code,
-    message,
-    ...(stack && { stack: stack.toWellFormed().replaceAll("\u0000", "\uFFFD") }),
+    message: storable(messageOf(thrown)),
+    ...(typeof stack === "string" && stack && { stack: storable(stack.slice(0, stackChars)) }),
   };
+}
+
+/** A lone surrogate or U+0000 in a message would make the whole batch of finishes unstorable. */
+function storable(text: string): string {
+  return text.toWellFormed().replaceAll("\u0000", "\uFFFD");
 }
