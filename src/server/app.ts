@@ -31,7 +31,7 @@ const envelopeBytes = 16 * 1024;
 
 /** Every route, without the listening. */
 export function createApp(parts: AppParts): Hono {
-  const { flotilla, apiKeys, contracts = new Map(), metrics, clock, log } = parts;
+  const { flotilla, apiKeys, contracts, metrics, clock, log } = parts;
   const { maxPayloadBytes = defaultMaxBytes } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const access = requireAccess(apiKeys);
@@ -80,7 +80,8 @@ export function createApp(parts: AppParts): Hono {
 
   app.post("/v1/tasks", async (c) => {
     const { name, input, options } = await parseEnqueue(c);
-    const enqueued = await flotilla.enqueue(contracts.get(name) ?? name, input, options);
+    const task: TaskContract = { name, input: contracts?.get(name)?.input, output: undefined };
+    const enqueued = await flotilla.enqueue(task, input, options);
     return c.json(enqueued, enqueued.created ? 201 : 200);
   });
   app.get("/v1/tasks", async (c) => c.json(await flotilla.list(parseFilter(c))));

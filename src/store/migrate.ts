@@ -2,7 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Database } from "./database.ts";
 import { type Migration, migrations as ours } from "./schema.ts";
-import { now, sql, table } from "./sql.ts";
+import { now, sql, type Statement, table } from "./sql.ts";
 
 export type MigrateOptions = {
   /** `auto` brings the schema up to date, `check` refuses to start on an older one. Default `auto`. */
@@ -56,17 +56,10 @@ export async function migrate(
   while (state.pending.length > 0) {
     const id = state.version + 1;
     const next = state.pending[0]!;
-    await database.write([
-      sql`create table if not exists ${table("migration")} (
-        id integer primary key, name text not null, needs integer not null, applied_at bigint not null
-      )`,
-    ]);
+    const [makeTable, ...step] = migrationStatements(id, next);
+    await database.write([makeTable!]);
     try {
-      await database.write([
-        sql`insert into ${table("migration")} (id, name, needs, applied_at)
-          values (${id}, ${next.name}, ${next.needs}, ${now})`,
-        ...next.statements,
-      ]);
+      await database.write(step);
       log?.info({ version: id, name: next.name }, "migrated the schema");
     } catch (error) {
       // Either another pod took this number first, or the migration itself is at fault.
@@ -79,7 +72,20 @@ export async function migrate(
   return state;
 }
 
-function refuseNewer(state: SchemaState, log: Logger | undefined): void {
+/** What one migration runs: the first by itself, the others in one transaction. */
+export function migrationStatements(id: number, migration: Migration): Statement[] {
+  return [
+    sql`create table if not exists ${table("migration")} (
+      id integer primary key, name text not null, needs integer not null, applied_at bigint not null
+    )`,
+    sql`insert into ${table("migration")} (id, name, needs, applied_at)
+      values (${id}, ${migration.name}, ${migration.needs}, ${now})`,
+    ...migration.statements,
+  ];
+}
+
+/** A newer schema is worked with where its makers say that this release can. */
+export function refuseNewer(state: SchemaState, log?: Logger): void {
   const { version, known, needs } = state;
   if (version <= known) return;
   if (needs > known) {

@@ -1,0 +1,36 @@
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import type { Command } from "commander";
+import { FlotillaError } from "../../base/errors.ts";
+
+export function benchCommand(program: Command): void {
+  program
+    .command("bench [args...]")
+    .description("measure this checkout; takes what `npm run bench` takes")
+    .helpOption(false)
+    .allowUnknownOption()
+    .passThroughOptions()
+    .action(bench);
+}
+
+async function bench(args: string[]): Promise<void> {
+  const script = fileURLToPath(new URL("../../../bench/run.ts", import.meta.url));
+  if (!existsSync(script)) {
+    throw new FlotillaError(
+      "unsupported",
+      "the benchmarks aren't part of the package: clone the repository, and run `npm run bench` there",
+    );
+  }
+  const child = spawn(process.execPath, ["--conditions=flotilla:source", script, ...args], {
+    stdio: "inherit",
+  });
+  // The child gets Ctrl-C from the terminal itself; this process only has to outlive it.
+  const forward = (signal: NodeJS.Signals) => void child.kill(signal);
+  process.on("SIGTERM", forward).on("SIGINT", () => {});
+  process.exitCode = await new Promise<number>((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code) => resolve(code ?? 1));
+  });
+}

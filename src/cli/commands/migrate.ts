@@ -1,0 +1,45 @@
+import type { Command } from "commander";
+import { openStore } from "../../store/open.ts";
+import { planMigrations } from "../../store/plan.ts";
+import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { print, printJson } from "../output.ts";
+import { loadStore } from "../settings.ts";
+
+export function migrateCommand(program: Command): void {
+  withJson(
+    withStore(
+      program
+        .command("migrate")
+        .description("bring the store's schema up to date, making the file if there is none"),
+    ),
+  )
+    .option("--dry-run", "print the SQL, and change nothing")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla migrate --dry-run
+  $ flotilla migrate --store sqlite:/var/lib/app/flotilla.db`,
+    )
+    .action(migrate);
+}
+
+async function migrate(flags: StoreFlags & { json?: true; dryRun?: true }): Promise<void> {
+  const url = await loadStore(flags);
+  const { version, known, statements } = await planMigrations(url);
+  if (flags.dryRun) {
+    if (flags.json) return printJson({ version, known, statements });
+    if (statements.length === 0) return print(`-- schema ${version} is up to date`);
+    print(`-- from schema ${version} to ${known}`);
+    return print(statements.join("\n\n"));
+  }
+  const store = await openStore(url);
+  await store.close();
+  const after = Math.max(version, known);
+  if (flags.json) return printJson({ from: version, to: after });
+  print(
+    version === after
+      ? `schema ${version} is up to date`
+      : `migrated from schema ${version} to ${after}`,
+  );
+}

@@ -1,0 +1,60 @@
+import type { Command } from "commander";
+import { FlotillaError } from "../../base/errors.ts";
+import { type PodFlags, type ServerFlags, withPod, withServer } from "../flags.ts";
+import { runUntilSignal } from "../run.ts";
+import { loadSettings } from "../settings.ts";
+
+export function devCommand(program: Command): void {
+  withServer(program.command("dev"))
+    .description("run everything in one process: claims, HTTP, and live counts")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla dev
+  $ flotilla dev --config app/flotilla.config.ts --port 0`,
+    )
+    .action(async (flags: ServerFlags) => {
+      const settings = await loadSettings(flags);
+      await runUntilSignal({ settings, flags, work: true, serve: true, live: true });
+    });
+}
+
+export function workCommand(program: Command): void {
+  withPod(program.command("work"))
+    .description("claim and run tasks, without HTTP")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla work
+  $ flotilla work --slots 200 --store sqlite:/var/lib/app/flotilla.db`,
+    )
+    .action(async (flags: PodFlags) => {
+      const settings = await loadSettings(flags);
+      if (settings.use.length === 0) {
+        throw new FlotillaError(
+          "invalid_option",
+          "there is nothing to work on: name the handlers in `use` of flotilla.config.ts, or pass --config",
+        );
+      }
+      await runUntilSignal({ settings, flags, work: true, serve: false, live: false });
+    });
+}
+
+export function serveCommand(program: Command): void {
+  withServer(program.command("serve"))
+    .option("--no-work", "only HTTP: claim nothing")
+    .description("serve HTTP, and claim and run tasks")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla serve --no-work --port 3000
+  $ FLOTILLA_API_KEYS=$(openssl rand -hex 24) flotilla serve --host 0.0.0.0`,
+    )
+    .action(async (flags: ServerFlags & { work: boolean }) => {
+      const settings = await loadSettings(flags);
+      await runUntilSignal({ settings, flags, work: flags.work, serve: true, live: false });
+    });
+}

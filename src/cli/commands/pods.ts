@@ -1,0 +1,34 @@
+import type { Command } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { onStore } from "../connection.ts";
+import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+
+export function podsCommand(program: Command): void {
+  withJson(withStore(program.command("pods").description("list the pods of this store"))).action(
+    async (flags: StoreFlags & { json?: true }) => {
+      const pods = await onStore(flags, (flotilla) => flotilla.pods());
+      if (flags.json) return printJson({ pods });
+      if (pods.length === 0) return print("no pods");
+      const nowMs = systemClock.now();
+      const heading = ["id", "status", "started", "last beat", "where", "tasks"];
+      const rows = pods.map(({ podId, status, birthMs, lastHeartbeatMs, metadata }) => [
+        podId,
+        paint(status === "up" ? "green" : "gray", status),
+        `${ago(nowMs, birthMs)} ago`,
+        `${ago(nowMs, lastHeartbeatMs)} ago`,
+        oneLine(`${text(metadata["host"])} (${text(metadata["pid"])})`, 60),
+        oneLine(names(metadata["names"]), 60),
+      ]);
+      print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+    },
+  );
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" || typeof value === "number" ? String(value) : "?";
+}
+
+function names(value: unknown): string {
+  return Array.isArray(value) ? value.join(", ") : "";
+}

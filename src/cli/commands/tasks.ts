@@ -1,0 +1,151 @@
+import { type Command, Option } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { TaskEvent } from "../../queue/client.ts";
+import { type Task, taskStatuses, type TaskStatus } from "../../queue/row.ts";
+import { onStore } from "../connection.ts";
+import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
+
+type Flags = StoreFlags & { json?: true };
+type ListFlags = Flags & {
+  name?: string;
+  status?: TaskStatus;
+  tenant?: string;
+  cursor?: string;
+  limit: number;
+};
+
+export function tasksCommand(program: Command): void {
+  const tasks = program
+    .command("tasks")
+    .description("look at tasks, cancel them, start them over")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla tasks list --status failed --name mail
+  $ flotilla tasks show 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
+  $ flotilla tasks retry 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e`,
+    );
+
+  withJson(withStore(tasks.command("list").description("list tasks, newest first")))
+    .option("--name <name>", "only tasks of this name")
+    .addOption(new Option("--status <status>", "only tasks in this state").choices(taskStatuses))
+    .option("--tenant <tenant>", "only tasks of this tenant")
+    .option("--cursor <cursor>", "go on after an earlier page")
+    .addOption(
+      new Option("--limit <number>", "how many at most")
+        .default(20)
+        .argParser(number("--limit", { min: 1, max: 1_000 })),
+    )
+    .action(list);
+  withJson(
+    withStore(tasks.command("show <id>").description("show one task and its events")),
+  ).action(show);
+  withJson(
+    withStore(tasks.command("cancel <id>").description("cancel a task, also while it runs")),
+  ).action(cancel);
+  withJson(
+    withStore(tasks.command("retry <id>").description("start a failed or cancelled task over")),
+  ).action(retry);
+}
+
+async function list({ json, config, store, ...filter }: ListFlags): Promise<void> {
+  const flags = { ...(config && { config }), ...(store && { store }) };
+  const page = await onStore(flags, (flotilla) => flotilla.list(filter));
+  if (json) return printJson(page);
+  if (page.tasks.length === 0) return print("no tasks");
+  const nowMs = systemClock.now();
+  const heading = ["id", "name", "status", "failures", "age", ""].map((each) => paint("dim", each));
+  print(columns([heading, ...page.tasks.map((task) => toRow(task, nowMs))]));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+}
+
+function toRow(task: Task, nowMs: number): string[] {
+  const error = "error" in task && task.error ? task.error.message : "";
+  return [
+    task.taskId,
+    oneLine(task.name, 40),
+    paintStatus(task.status),
+    String(task.failures),
+    ago(nowMs, task.createdAtMs),
+    paint("dim", oneLine(error, 60)),
+  ];
+}
+
+async function show(taskId: string, flags: Flags): Promise<void> {
+  const { task, events } = await onStore(flags, async (flotilla) => ({
+    task: await flotilla.get(taskId),
+    events: await flotilla.events(taskId),
+  }));
+  if (!task) {
+    throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
+  }
+  if (flags.json) return printJson({ task, events });
+  print(columns(facts(task).map(([name, value]) => [paint("dim", name), value])));
+  for (const event of events) print(eventLine(event));
+}
+
+function facts(task: Task): [string, string][] {
+  const { maxAttempts, deaths, key, progress } = task;
+  return [
+    ["id", task.taskId],
+    ["name", oneLine(task.name, 200)],
+    ["status", paintStatus(task.status) + (task.cancelRequested ? " (cancel requested)" : "")],
+    ["tenant", oneLine(task.tenant, 200)],
+    ...(key === null ? [] : [["key", oneLine(key, 200)] as [string, string]]),
+    ["priority", String(task.priority)],
+    ["created", time(task.createdAtMs)],
+    ["updated", time(task.updatedAtMs)],
+    ["runs from", time(task.runAtMs)],
+    ["failures", `${task.failures}${maxAttempts === null ? "" : ` of ${maxAttempts} attempts`}`],
+    ...(deaths > 0 ? [["deaths", String(deaths)] as [string, string]] : []),
+    ...(task.status === "claimed" ? [["pod", task.claimedBy] as [string, string]] : []),
+    ["payload", json(task.payload)],
+    ...(progress === null ? [] : [["progress", json(progress)] as [string, string]]),
+    ...(task.status === "completed" ? [["result", json(task.result)] as [string, string]] : []),
+    ...("error" in task && task.error
+      ? [["error", `${task.error.code}: ${oneLine(task.error.message, 1_000)}`] as [string, string]]
+      : []),
+  ];
+}
+
+function eventLine(event: TaskEvent): string {
+  const { atMs, type, attempt, podId, detail } = event;
+  const parts = [
+    paint("dim", time(atMs)),
+    type,
+    ...(attempt === null ? [] : [`attempt ${attempt}`]),
+    ...(podId === null ? [] : [`on ${podId}`]),
+    ...(detail === null ? [] : [json(detail)]),
+  ];
+  return parts.join("  ");
+}
+
+async function cancel(taskId: string, flags: Flags): Promise<void> {
+  const status = await onStore(flags, (flotilla) => flotilla.cancel(taskId));
+  if (status === "finished") {
+    throw new FlotillaError("conflict", `task ${taskId} has ended already and can't be cancelled`);
+  }
+  if (flags.json) return printJson({ taskId, status });
+  print(
+    status === "cancelled"
+      ? `task ${taskId} is cancelled`
+      : `task ${taskId} is running; its pod will be told within a second`,
+  );
+}
+
+async function retry(taskId: string, flags: Flags): Promise<void> {
+  await onStore(flags, (flotilla) => flotilla.retry(taskId));
+  if (flags.json) return printJson({ taskId, status: "pending" });
+  print(`task ${taskId} starts over`);
+}
+
+function json(value: unknown): string {
+  return oneLine(JSON.stringify(value), 1_000);
+}
+
+function time(atMs: number): string {
+  return new Date(atMs).toISOString();
+}

@@ -1,0 +1,15 @@
+import { connect, type Flotilla } from "../runtime/connect.ts";
+import type { StoreFlags } from "./flags.ts";
+import { loadStore } from "./settings.ts";
+
+/**
+ * Runs a command on the store. A command that looks or enqueues never makes a file and never changes
+ * the schema: a wrong path must not become an empty store.
+ */
+export async function onStore<Result>(
+  flags: StoreFlags,
+  work: (flotilla: Flotilla) => Promise<Result>,
+): Promise<Result> {
+  await using flotilla = connect(await loadStore(flags), { create: false, migrate: "check" });
+  return await work(flotilla);
+}

@@ -1,0 +1,77 @@
+import type { Database, Row } from "../../store/database.ts";
+import { now, sql, table } from "../../store/sql.ts";
+import { oneLine } from "../output.ts";
+import { type Check, ok, warn } from "./check.ts";
+
+type Pod = { readonly podId: string; readonly ageMs: number; readonly names: readonly string[] };
+
+// By the database's clock, for people. Pods themselves judge each other by beats.
+const silentAfterMs = 30_000;
+const namesShown = 5;
+
+/** Whether somebody is there to do the work, and whether all of it has somebody. */
+export async function lookAtFleet(database: Database): Promise<Check[]> {
+  const pods = (
+    await database.read(sql`
+      select pod_id, ${now} - last_heartbeat as age_ms, metadata
+      from ${table("pod_health")} where status = 'up'`)
+  ).map(toPod);
+  const pending = await database.read(sql`
+    select name, count(*) as tasks from ${table("step_tracker")}
+    where status = 'pending' group by name order by name`);
+  const held = await database.read(sql`
+    select claimed_by, count(*) as tasks from ${table("step_tracker")}
+    where status = 'claimed' group by claimed_by`);
+  const live = pods.filter((pod) => pod.ageMs < silentAfterMs);
+  return [podCheck(pods, live), workerCheck(pending, live), claimCheck(held, live)];
+}
+
+function podCheck(pods: readonly Pod[], live: readonly Pod[]): Check {
+  const silent = pods.length - live.length;
+  if (live.length === 0) {
+    return warn("pods", `none is running${silent > 0 ? `; ${silent} fell silent` : ""}`);
+  }
+  const oldest = Math.max(...live.map((pod) => pod.ageMs));
+  const text = `${live.length} running, last heard of ${Math.max(0, oldest)} ms ago or less`;
+  return silent === 0
+    ? ok("pods", text)
+    : warn("pods", `${text}; ${silent} fell silent and will be marked down`);
+}
+
+function workerCheck(pending: readonly Row[], live: readonly Pod[]): Check {
+  const known = new Set(live.flatMap((pod) => pod.names));
+  const waiting = pending.filter((row) => !known.has(row["name"]));
+  if (waiting.length === 0) return ok("workers", "every pending task has a pod that knows it");
+  const names = waiting
+    .slice(0, namesShown)
+    .map((row) => `${oneLine(row["name"], 60)} (${row["tasks"]})`);
+  const more = waiting.length - names.length;
+  return warn(
+    "workers",
+    `tasks are pending that no running pod has a handler for: ${names.join(", ")}${more > 0 ? ` and ${more} more names` : ""}`,
+  );
+}
+
+function claimCheck(held: readonly Row[], live: readonly Pod[]): Check {
+  const ids = new Set(live.map((pod) => pod.podId));
+  const stuck = held.filter((row) => !ids.has(row["claimed_by"]));
+  const tasks = stuck.reduce((sum, row) => sum + Number(row["tasks"]), 0);
+  if (tasks === 0) return ok("claims", "every claimed task is held by a running pod");
+  return warn(
+    "claims",
+    `${tasks} tasks are held by pods that aren't running; ${ids.size > 0 ? "they will be recovered within seconds" : "they go on as soon as a pod runs"}`,
+  );
+}
+
+function toPod(row: Row): Pod {
+  return { podId: row["pod_id"], ageMs: Number(row["age_ms"]), names: namesOf(row["metadata"]) };
+}
+
+function namesOf(metadata: string): string[] {
+  try {
+    const { names } = JSON.parse(metadata) as { names?: unknown };
+    return Array.isArray(names) ? names.filter((name) => typeof name === "string") : [];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,71 @@
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { messageOf } from "../base/errors.ts";
+import { checkNumber, type NumberRange } from "../base/options.ts";
+
+/** Flags that several commands share, each with the variable that stands in for it. */
+export type StoreFlags = { config?: string; store?: string };
+export type PodFlags = StoreFlags & { slots?: number; logLevel?: LogLevel };
+export type ServerFlags = PodFlags & { host?: string; port?: number };
+
+export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+export function withStore(command: Command): Command {
+  return command
+    .addOption(
+      new Option(
+        "--config <file>",
+        "the config file (default: flotilla.config.ts, .mjs or .js, where there is one)",
+      ).env("FLOTILLA_CONFIG"),
+    )
+    .addOption(
+      new Option(
+        "--store <url>",
+        "the store, such as sqlite:flotilla.db (env also: DATABASE_URL)",
+      ).env("FLOTILLA_STORE"),
+    );
+}
+
+export function withPod(command: Command): Command {
+  return withStore(command)
+    .addOption(
+      new Option("--slots <number>", "how many tasks this pod could run at once")
+        .env("FLOTILLA_SLOTS")
+        .argParser(number("--slots", { min: 1, max: 100_000 })),
+    )
+    .addOption(
+      new Option("--log-level <level>", "what is logged")
+        .env("FLOTILLA_LOG_LEVEL")
+        .choices(logLevels),
+    );
+}
+
+export function withServer(command: Command): Command {
+  return withPod(command)
+    .addOption(
+      new Option(
+        "--host <address>",
+        "where to listen (default: 127.0.0.1); others need FLOTILLA_API_KEYS",
+      ).env("FLOTILLA_HOST"),
+    )
+    .addOption(
+      new Option("--port <number>", "the port (default: 8080); 0 takes a free one")
+        .env("FLOTILLA_PORT")
+        .argParser(number("--port", { min: 0, max: 65_535 })),
+    );
+}
+
+export function withJson(command: Command): Command {
+  return command.option("--json", "print JSON");
+}
+
+/** Reads a flag's number, and says what it should have been. */
+export function number(what: string, range: NumberRange): (text: string) => number {
+  return (text) => {
+    try {
+      return checkNumber(what, text.trim() === "" ? text : Number(text), range);
+    } catch (error) {
+      throw new InvalidArgumentError(messageOf(error));
+    }
+  };
+}

@@ -1,0 +1,85 @@
+import type { Clock } from "../base/clock.ts";
+import type { Stats } from "../queue/client.ts";
+import { type TaskStatus, taskStatuses } from "../queue/row.ts";
+import type { PodEvent } from "../runtime/assemble.ts";
+import { columns, oneLine, paint, paintStatus } from "./output.ts";
+
+export type LiveParts = {
+  stats: () => Promise<Stats>;
+  running: () => number;
+  clock: Clock;
+  everyMs: number;
+  /** Given what to show each time it was counted. */
+  show: (counts: Counts) => void;
+};
+
+export type Counts = {
+  readonly stats: Stats;
+  readonly running: number;
+  /** Tasks completed per second since the last count. */
+  readonly perSecond: number;
+};
+
+export type Live = { observe(event: PodEvent): void; stop(): void };
+
+// Counting walks the table; where that takes long, it is done less often.
+const restFactor = 10;
+const namesShown = 15;
+
+/** Counts again and again, and shows it. A count that fails is skipped: the log says why. */
+export function startLive({ stats, running, clock, everyMs, show }: LiveParts): Live {
+  let completed = 0;
+  let sinceMs = clock.monotonic();
+  let stopped = false;
+  let cancel = () => {};
+
+  const once = async (): Promise<void> => {
+    const startedMs = clock.monotonic();
+    try {
+      const counted = await stats();
+      const nowMs = clock.monotonic();
+      const perSecond = (completed / Math.max(1, nowMs - sinceMs)) * 1_000;
+      completed = 0;
+      sinceMs = nowMs;
+      if (!stopped) show({ stats: counted, running: running(), perSecond });
+    } catch {
+      // Shown again with the next count.
+    }
+    const tookMs = clock.monotonic() - startedMs;
+    if (!stopped) cancel = clock.after(Math.max(everyMs, tookMs * restFactor), () => void once());
+  };
+  cancel = clock.after(0, () => void once());
+  return {
+    observe(event) {
+      if (event.type === "ended" && event.outcome === "completed") completed++;
+    },
+    stop() {
+      stopped = true;
+      cancel();
+    },
+  };
+}
+
+/** The counts as a table, for a terminal. */
+export function countsTable({ stats, running, perSecond }: Counts, url: string): string[] {
+  const names = Object.entries(stats.byName);
+  const rows = names.slice(0, namesShown).map(([name, counts]) => toRow(oneLine(name, 30), counts));
+  const heading = ["", ...taskStatuses.map((status) => paintStatus(status, status.padStart(9)))];
+  const more = names.length - rows.length;
+  return [
+    "",
+    ...columns([heading, ...rows, toRow("all", stats.byStatus)]).split("\n"),
+    ...(more > 0 ? [`and ${more} more names`] : []),
+    paint("dim", `${running} running · ${perSecond.toFixed(1)} completed/s · ${url}`),
+  ];
+}
+
+/** The counts on one line, for logs and pipes. */
+export function countsLine({ stats, running, perSecond }: Counts): string {
+  const counts = taskStatuses.map((status) => `${status} ${stats.byStatus[status]}`);
+  return [...counts, `running ${running}`, `${perSecond.toFixed(1)} completed/s`].join("  ");
+}
+
+function toRow(name: string, counts: Readonly<Record<TaskStatus, number>>): string[] {
+  return [name, ...taskStatuses.map((status) => String(counts[status]).padStart(9))];
+}

@@ -1,0 +1,15 @@
+import process from "node:process";
+import { exitCodeOf, explain } from "./failure.ts";
+import { createProgram } from "./program.ts";
+
+// `flotilla tasks list | head` closes the pipe early, which is no reason to complain.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  process.exit(error.code === "EPIPE" ? 0 : 1);
+});
+
+try {
+  await createProgram().parseAsync(process.argv);
+} catch (error) {
+  explain(error, { json: process.argv.includes("--json") });
+  process.exitCode = exitCodeOf(error);
+}

@@ -1,0 +1,67 @@
+import process from "node:process";
+import { styleText } from "node:util";
+import type { TaskStatus } from "../queue/row.ts";
+
+type Style = Parameters<typeof styleText>[0];
+
+/** Colours a text for standard output, if that is a terminal and NO_COLOR isn't set. */
+export function paint(style: Style, text: string): string {
+  return styleText(style, text, { stream: process.stdout });
+}
+
+const statusStyles: Readonly<Record<TaskStatus, Style>> = {
+  pending: "yellow",
+  claimed: "cyan",
+  completed: "green",
+  failed: "red",
+  cancelled: "gray",
+};
+
+export function paintStatus(status: TaskStatus, text: string = status): string {
+  return paint(statusStyles[status], text);
+}
+
+export function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+export function printJson(value: unknown): void {
+  print(JSON.stringify(value));
+}
+
+/** Columns side by side. Colours take no room, so widths are counted without them. */
+export function columns(rows: readonly (readonly string[])[]): string {
+  const widths: number[] = [];
+  for (const row of rows) {
+    row.forEach((cell, at) => (widths[at] = Math.max(widths[at] ?? 0, widthOf(cell))));
+  }
+  const lines = rows.map((row) =>
+    row.map((cell, at) => cell + " ".repeat(widths[at]! - widthOf(cell))).join("  "),
+  );
+  return lines.map((line) => line.trimEnd()).join("\n");
+}
+
+function widthOf(text: string): number {
+  return plain(text).length;
+}
+
+export function plain(text: string): string {
+  // oxlint-disable-next-line no-control-regex
+  return text.replaceAll(/\u001b\[[0-9;]*m/g, "");
+}
+
+/** How long ago, in one or two digits and a unit. */
+export function ago(nowMs: number, thenMs: number): string {
+  const seconds = Math.max(0, (nowMs - thenMs) / 1_000);
+  if (seconds < 60) return `${Math.round(seconds)}s`;
+  if (seconds < 3_600) return `${Math.round(seconds / 60)}m`;
+  if (seconds < 48 * 3_600) return `${Math.round(seconds / 3_600)}h`;
+  return `${Math.round(seconds / 86_400)}d`;
+}
+
+/** Text from tasks and handlers on one line, without anything that could move the cursor. */
+export function oneLine(text: string, maxChars: number): string {
+  // oxlint-disable-next-line no-control-regex
+  const flat = text.replaceAll(/[\u0000-\u001f\u007f-\u009f]+/g, " ");
+  return flat.length > maxChars ? `${flat.slice(0, maxChars - 1)}…` : flat;
+}

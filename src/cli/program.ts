@@ -1,0 +1,60 @@
+import { readFileSync } from "node:fs";
+import process from "node:process";
+import { styleText } from "node:util";
+import { Command } from "commander";
+import { benchCommand } from "./commands/bench.ts";
+import { doctorCommand } from "./commands/doctor.ts";
+import { enqueueCommand } from "./commands/enqueue.ts";
+import { migrateCommand } from "./commands/migrate.ts";
+import { devCommand, serveCommand, workCommand } from "./commands/pod.ts";
+import { podsCommand } from "./commands/pods.ts";
+import { tasksCommand } from "./commands/tasks.ts";
+
+const after = `
+Examples:
+  $ flotilla dev                                  runs everything, with live counts
+  $ flotilla enqueue mail '{"to":"ada"}' --wait   stores a task and waits for its result
+  $ flotilla tasks list --status failed           shows what went wrong
+  $ flotilla doctor                               looks for trouble
+
+Every setting is taken from its flag, then from the environment, then from the config file, then
+from its default. Where there is output, --json makes it JSON.
+
+Exit codes:
+  0  it went well
+  1  it failed
+  2  wrong usage: an unknown command or option, or a value that makes no sense
+  3  the store is missing, damaged, read-only, full, busy or of another release
+  4  there is no such task, or it isn't in a state for that
+`;
+
+/** The whole command line. Parsing it runs the command. */
+export function createProgram(): Command {
+  const program = new Command("flotilla")
+    .description("A durable runtime for AI backends: tasks that survive crashes, on a database.")
+    .version(version(), "-V, --version", "print the version")
+    .helpOption("-h, --help", "print this help")
+    .helpCommand("help [command]", "print the help of a command")
+    .enablePositionalOptions()
+    .exitOverride()
+    .configureHelp({ styleTitle: (title) => styleText("bold", title, { stream: process.stdout }) })
+    .addHelpText("after", after);
+  const commands = [
+    devCommand,
+    workCommand,
+    serveCommand,
+    enqueueCommand,
+    tasksCommand,
+    podsCommand,
+    migrateCommand,
+    doctorCommand,
+    benchCommand,
+  ];
+  for (const make of commands) make(program);
+  return program;
+}
+
+function version(): string {
+  const file = new URL("../../package.json", import.meta.url);
+  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
+}

@@ -1,0 +1,138 @@
+import process from "node:process";
+import { collectDefaultMetrics } from "prom-client";
+import { systemClock } from "../base/clock.ts";
+import { hasCode } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Pod, PodEvent } from "../runtime/assemble.ts";
+import { handlersByName, type Settings } from "../runtime/config.ts";
+import { connect, type Flotilla } from "../runtime/connect.ts";
+import { defaultLogger } from "../runtime/log.ts";
+import { startPod } from "../runtime/pod.ts";
+import { withoutSecrets } from "../store/open.ts";
+import { checkListening } from "../server/access.ts";
+import { createApp } from "../server/app.ts";
+import { listen, type Listening } from "../server/listen.ts";
+import { createMetrics, type Metrics } from "../server/metrics.ts";
+import type { ServerFlags } from "./flags.ts";
+import { countsLine, countsTable, type Live, startLive } from "./live.ts";
+import { paint, print } from "./output.ts";
+import { prettyLogger } from "./pretty-log.ts";
+import { createScreen, type Screen } from "./screen.ts";
+import { stopSignals } from "./signals.ts";
+
+export type RunOptions = {
+  settings: Settings;
+  flags: ServerFlags;
+  /** Claim and run tasks. */
+  work: boolean;
+  /** Answer HTTP. */
+  serve: boolean;
+  /** Show live counts, and on a terminal logs that people can read. */
+  live: boolean;
+};
+
+const defaultHost = "127.0.0.1";
+const defaultPort = 8080;
+const redrawMs = 500;
+const lineMs = 5_000;
+
+/** Runs a pod, a server or both, until a signal asks it to stop. */
+export async function runUntilSignal(options: RunOptions): Promise<void> {
+  const { settings, work, serve } = options;
+  const signals = stopSignals();
+  const screen = options.live && process.stdout.isTTY ? createScreen(process.stdout) : undefined;
+  const log = loggerFor(options, screen);
+  const { host = defaultHost, apiKeys = [] } = settings.server ?? {};
+  // Before anything is opened: a server that may not listen shouldn't migrate either.
+  if (serve) checkListening(host, apiKeys);
+
+  let stopping = false;
+  let pod: Pod | undefined;
+  let live: Live | undefined;
+  const metrics = createMetrics({ pod: () => pod, slots: work ? settings.slots : 0 });
+  const onEvent = (event: PodEvent) => {
+    metrics.observe(event);
+    live?.observe(event);
+  };
+  if (work) pod = await startPod({ ...settings, log }, { onEvent });
+  const flotilla = serve ? openFlotilla(settings, log) : undefined;
+  let server: Listening | undefined;
+  try {
+    await flotilla?.ping();
+    if (flotilla) {
+      const isStopping = () => stopping;
+      server = await startServer(options, { flotilla, metrics, isStopping, log });
+      announce(options, server.url, screen);
+      if (options.live) live = startCounts(flotilla, pod, server.url, screen);
+    }
+    await signals.asked;
+  } finally {
+    stopping = true;
+    live?.stop();
+    // The server answers while the pod's tasks end, and says meanwhile that it isn't ready.
+    await pod?.stop();
+    await server?.close();
+    await flotilla?.close();
+  }
+  // A handler that never settles, or a timer of the user's, must not keep a stopped process alive.
+  process.exit(0);
+}
+
+/** The server's own way to the store, which outlives the pod's while that is stopping. */
+function openFlotilla(settings: Settings, log: Logger): Flotilla {
+  const { store, durability, migrate, maxPayloadBytes } = settings;
+  return connect(store, { durability, migrate, maxPayloadBytes, log });
+}
+
+type ServerParts = {
+  flotilla: Flotilla;
+  metrics: Metrics;
+  isStopping: () => boolean;
+  log: Logger;
+};
+
+async function startServer(options: RunOptions, parts: ServerParts): Promise<Listening> {
+  const { settings, live } = options;
+  const { host = defaultHost, port, apiKeys = [] } = settings.server ?? {};
+  const clock = systemClock;
+  collectDefaultMetrics({ register: parts.metrics.registry });
+  const contracts = handlersByName(settings.use);
+  const { maxPayloadBytes } = settings;
+  const app = createApp({ ...parts, apiKeys, contracts, maxPayloadBytes, clock });
+  try {
+    return await listen(app, { host, port: port ?? defaultPort, clock });
+  } catch (error) {
+    // Whoever just tries things out has often something else on the usual port.
+    if (!live || port !== undefined || !hasCode(error, "conflict")) throw error;
+    return await listen(app, { host, port: 0, clock });
+  }
+}
+
+function loggerFor({ settings, flags, live }: RunOptions, screen: Screen | undefined): Logger {
+  if (settings.log) return settings.log;
+  const level = flags.logLevel ?? "info";
+  if (!live || !process.stderr.isTTY) return defaultLogger(level);
+  const { stderr } = process;
+  const write = screen?.print ?? ((line: string) => void stderr.write(`${line}\n`));
+  return prettyLogger({ level, clock: systemClock, stream: stderr, write });
+}
+
+function announce({ settings, live, work }: RunOptions, url: string, screen?: Screen): void {
+  const say = screen?.print ?? print;
+  if (!live) return say(`flotilla listens on ${url}`);
+  const names = settings.use.map((handler) => handler.name);
+  say(`${paint("bold", "flotilla")} listens on ${paint("cyan", url)}`);
+  say(`  store   ${withoutSecrets(settings.store)}`);
+  if (work) say(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);
+  say(`  try     curl ${url}/v1/tasks`);
+}
+
+function startCounts(flotilla: Flotilla, pod: Pod | undefined, url: string, screen?: Screen): Live {
+  return startLive({
+    stats: () => flotilla.stats(),
+    running: () => pod?.running ?? 0,
+    clock: systemClock,
+    everyMs: screen ? redrawMs : lineMs,
+    show: (counts) => (screen ? screen.show(countsTable(counts, url)) : print(countsLine(counts))),
+  });
+}

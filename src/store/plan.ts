@@ -1,0 +1,48 @@
+import { migrationStatements, refuseNewer, schemaState, type SchemaState } from "./migrate.ts";
+import { sqlitePath } from "./open.ts";
+import { migrations } from "./schema.ts";
+import { type Dialect, render, type Statement } from "./sql.ts";
+import { sqliteDialect } from "./sqlite/dialect.ts";
+import { fileFacts, openToLook } from "./sqlite/inspect.ts";
+
+export type MigrationPlan = SchemaState & {
+  /** The text of every statement that `migrate` would run, in order. */
+  readonly statements: readonly string[];
+};
+
+/** What bringing the schema up to date would do. Changes nothing, and makes no file. */
+export async function planMigrations(url: string): Promise<MigrationPlan> {
+  const path = sqlitePath(url);
+  const state = await stateOf(path);
+  refuseNewer(state);
+  const dialect = sqliteDialect({ jsonbEach: false });
+  const statements = state.pending.flatMap((migration, at) =>
+    migrationStatements(state.version + 1 + at, migration),
+  );
+  return { ...state, statements: statements.map((each) => asText(each, dialect)) };
+}
+
+async function stateOf(path: string): Promise<SchemaState> {
+  if (fileFacts(path).kind === "missing") {
+    return { version: 0, needs: 0, known: migrations.length, pending: migrations };
+  }
+  const database = openToLook(path);
+  try {
+    return await schemaState(database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** A statement with its values in place, for people to read. What is run binds them instead. */
+function asText(statement: Statement, dialect: Dialect): string {
+  const { text, values } = render(statement, {
+    ...dialect,
+    placeholder: (position) => `{{${position}}}`,
+  });
+  const filled = text.replaceAll(/\{\{(\d+)\}\}/g, (_, position: string) => {
+    const value = values[Number(position) - 1]!;
+    return typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
+  });
+  return `${filled.trim().replaceAll(/\n {4,}/g, "\n  ")};`;
+}
