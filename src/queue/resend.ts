@@ -36,12 +36,16 @@ export async function resend(
   { clock, random, limitMs, signal, codes = passing }: ResendOptions,
 ): Promise<{ tables: Row[][]; repeated: boolean }> {
   const startedMs = clock.monotonic();
+  let unknown: unknown;
   for (let tries = 0; ; tries++) {
     try {
       return { tables: await database.write(statements), repeated: tries > 0 };
     } catch (error) {
+      if (hasCode(error, "unknown_outcome")) unknown = error;
       const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;
-      if (!hasCode(error, ...codes) || late || signal?.aborted) throw error;
+      // Once one send's outcome is unknown, a refusal of a later one says nothing about it.
+      const again = unknown === undefined ? codes : passing;
+      if (!hasCode(error, ...again) || late || signal?.aborted) throw unknown ?? error;
       await sleep(clock, contentionMs(tries + 1, random), signal);
     }
   }

@@ -1,4 +1,4 @@
-import { join, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { join, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 const tasks = table("step_tracker");
 const pods = table("pod_health");
@@ -19,7 +19,7 @@ export function unparkDue(): Statement {
     update ${tasks} set parked = 0
     where task_id in (
       select task_id from ${tasks}
-      where status = 'pending' and parked = 1 and run_at <= ${now} order by run_at limit ${unparkLimit})`;
+      where status = 'pending' and parked = 1 and run_at <= ${now} order by run_at ${limit(unparkLimit)})`;
 }
 
 const unparkLimit = 500;
@@ -41,11 +41,11 @@ export function claimTasks(claim: ClaimCall): Statement {
       select task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and run_at <= ${now}
         ${notHeld(claim)}
-      order by priority desc, created_at, task_id limit ${claim.limit})`,
+      order by priority desc, created_at, task_id ${limit(claim.limit)})`,
   );
   const first = sql`
     select task_id from (${join(perName, " union all ")}) ready
-    order by priority desc, created_at, task_id limit ${claim.limit}`;
+    order by priority desc, created_at, task_id ${limit(claim.limit)}`;
   return take(claim, sql`task_id in (${first})`);
 }
 
@@ -68,11 +68,11 @@ export function claimOldest(claim: ClaimCall): Statement {
         select task_id from ${tasks}
         where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
           and priority = level.priority and run_at <= ${now} ${notHeld(claim)}
-        order by created_at, task_id limit ${claim.limit}))`,
+        order by created_at, task_id ${limit(claim.limit)}))`,
   );
   const first = sql`
     select task_id from (${join(perName, " union all ")}) ready
-    order by created_at, task_id limit ${claim.limit}`;
+    order by created_at, task_id ${limit(claim.limit)}`;
   return take(claim, sql`task_id in (${first})`);
 }
 
@@ -132,8 +132,8 @@ export function releaseCall(podId: string, call: number): Statement[] {
     sql`update ${pods} set claim_floor = ${call} where pod_id = ${podId} and claim_floor < ${call}`,
     sql`
       update ${tasks}
-      set status = 'pending', claimed_by = null, claim_call = null, claim_token = claim_token + 1,
-        last_update = ${now}
+      set status = case when cancel_requested = 1 then 'cancelled' else 'pending' end,
+        claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = ${now}
       where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'`,
   ];
 }
