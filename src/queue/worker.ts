@@ -123,7 +123,14 @@ export function startWorker(options: WorkerOptions): Worker {
     if (running.size === 0 && storing === 0 && !claiming) onQuiet?.();
   };
 
-  const claims = createClaiming({ ...options, names, log, signal, onFloor, onReleasing: pending });
+  const claims = createClaiming({
+    ...options,
+    names,
+    log,
+    signal,
+    onFloor,
+    onReleasing: (release) => pending(release.then(wake)),
+  });
 
   const wake = () => {
     more = true;
@@ -239,6 +246,8 @@ export function startWorker(options: WorkerOptions): Worker {
     const outcome = finished.type === "lost" ? "lost" : outcomeOf(finish);
     onEvent({ type: "ended", name: task.name, outcome, tookMs: clock.monotonic() - startedMs });
     if (outcome === "completed") return;
+    // It is there to be claimed again, now or when it is due.
+    if (finish.status === "pending") wake();
     const fields = { ...taskFields(task, podId), outcome };
     if (outcome === "lost") log.warn(fields, "another pod has the task now; its result counts");
     else if (finish.error === null) log.info(fields, "an attempt ended");
@@ -293,7 +302,10 @@ export function startWorker(options: WorkerOptions): Worker {
     }
   };
 
-  const unsubscribe = database.subscribe(wake);
+  // What this pod commits itself it knows of, and its claims would only find nothing.
+  const unsubscribe = database.subscribe((whose) => {
+    if (whose !== "own") wake();
+  });
   poll();
   claimSoon();
 

@@ -14,8 +14,11 @@ export type Database = {
   read(statement: Statement): Promise<Row[]>;
   /** Commits statements together or not at all, and gives the rows that each returned. */
   write(statements: readonly Statement[]): Promise<Row[][]>;
-  /** Calls back when somebody may have committed something. A hint: calls can be late, lost or vain. */
-  subscribe(listener: () => void): () => void;
+  /**
+   * Calls back when somebody may have committed something. A hint: calls can be late, lost or vain.
+   * It says `own` only where nobody but this object can have committed since the last hint.
+   */
+  subscribe(listener: (whose?: "own") => void): () => void;
   close(): Promise<void>;
 };
 

@@ -50,6 +50,14 @@ export function rows(columns: Columns, values: readonly (readonly Value[])[]): W
   return { rows: values, columns };
 }
 
+/**
+ * At most so many rows. The cast is there because SQLite plans a statement anew at every run in
+ * which a bare bound value is the limit, and planning costs more than the statement.
+ */
+export function limit(count: number): Statement {
+  return sql`limit cast(${count} as integer)`;
+}
+
 /** Statements side by side, with a separator between them. */
 export function join(statements: readonly Statement[], separator: string): Statement {
   const strings = ["", ...statements.slice(1).map(() => separator), ""];

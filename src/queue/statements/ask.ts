@@ -1,4 +1,4 @@
-import { join, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { join, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 
 const tasks = table("step_tracker");
@@ -70,7 +70,7 @@ export function listTasks(filter: ListFilter): Statement {
     ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
   ];
   const where = conditions.length > 0 ? sql`where ${join(conditions, " and ")}` : sql``;
-  return sql`select * from ${tasks} ${where} order by task_id desc limit ${filter.limit}`;
+  return sql`select * from ${tasks} ${where} order by task_id desc ${limit(filter.limit)}`;
 }
 
 export function countTasks(): Statement {

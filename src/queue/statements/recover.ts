@@ -1,5 +1,5 @@
 import type { PodSeen } from "../../pods/liveness.ts";
-import { now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { aloneAfterDeaths, deathLimit } from "../settle.ts";
 import { nextSeq } from "./events.ts";
 
@@ -8,7 +8,7 @@ const events = table("step_event");
 const pods = table("pod_health");
 
 /** The claims of pods that were seen silent, with the tokens to recover them by. */
-export function claimsOf(podIds: readonly string[], limit: number): Statement {
+export function claimsOf(podIds: readonly string[], count: number): Statement {
   const silent = rows(
     { pod_id: "text" },
     podIds.map((podId) => [podId]),
@@ -16,7 +16,7 @@ export function claimsOf(podIds: readonly string[], limit: number): Statement {
   return sql`
     select task_id, claim_token, claimed_by from ${tasks}
     where status = 'claimed' and claimed_by in (select pod_id from ${silent} silent)
-    order by task_id limit ${limit}`;
+    order by task_id ${limit(count)}`;
 }
 
 export type Orphan = { readonly taskId: string; readonly token: number; readonly pod: PodSeen };
@@ -78,10 +78,10 @@ const poisonError = JSON.stringify({
 });
 
 /** A page of ids in order, with what pruning needs to know. */
-export function sweepPage(after: string, limit: number): Statement {
+export function sweepPage(after: string, count: number): Statement {
   return sql`
     select task_id, status, ${now} - last_update as age_ms from ${tasks}
-    where task_id > ${after} order by task_id limit ${limit}`;
+    where task_id > ${after} order by task_id ${limit(count)}`;
 }
 
 /** Deletes finished tasks that are older than the limit, and their events. */

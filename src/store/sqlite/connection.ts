@@ -1,5 +1,5 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { accessSync, constants, existsSync } from "node:fs";
+import { accessSync, constants, existsSync, utimesSync } from "node:fs";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Dialect, Query, Value } from "../sql.ts";
@@ -17,6 +17,8 @@ export type Connection = {
   read(query: Query): Table;
   /** One commit for all; a request that fails takes none of the others with it. */
   commit(requests: readonly (readonly Query[])[]): Outcome[];
+  /** Makes those who watch the file look again, if anything was committed since the last time. */
+  hint(): void;
   close(): void;
 };
 
@@ -74,6 +76,9 @@ export function openConnection(options: ConnectionOptions): Connection {
     if (!names) columnNames.set(statement, (names = statement.columns().map((each) => each.name)));
     return names;
   };
+
+  let hinted = 0;
+  const totalChanges = () => (prepare("select total_changes()").get() as unknown as [number])[0];
 
   const undo = () => {
     if (db.isTransaction) db.exec("rollback");
@@ -140,6 +145,19 @@ export function openConnection(options: ConnectionOptions): Connection {
           return { error: storeError(error, path) };
         }
       });
+    },
+    hint() {
+      if (inMemory) return;
+      const changes = totalChanges();
+      if (changes === hinted) return;
+      hinted = changes;
+      // The log is written before its commit can be seen, so whoever watches has looked too early.
+      const at = new Date();
+      try {
+        utimesSync(`${path}-wal`, at, at);
+      } catch {
+        // Then they look a little later by themselves.
+      }
     },
     close() {
       statements.clear();

@@ -54,6 +54,7 @@ function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOption
       requests.push(next.message);
     }
     parent.postMessage(answer(connection, requests));
+    if (requests.some((request) => "write" in request)) connection.hint();
     if (requests.some((request) => "close" in request)) {
       connection.close();
       parent.close();

@@ -1,0 +1,58 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { until } from "../../base/movable-clock.contract.ts";
+import type { Database } from "../database.ts";
+import { temporaryFile } from "../kinds.contract.ts";
+import { openStore } from "../open.ts";
+import { sql, table } from "../sql.ts";
+
+const insert = sql`insert into ${table("step_tracker")} (name) values ('hinted')`;
+
+let place: ReturnType<typeof temporaryFile>;
+let ours: Database;
+let theirs: Database;
+beforeEach(async () => {
+  place = temporaryFile();
+  ours = await openStore(place.path);
+  theirs = await openStore(place.path);
+});
+afterEach(async () => {
+  await ours.close();
+  await theirs.close();
+  await place.remove();
+});
+
+describe("hints of a SQLite file", () => {
+  test("tell our own commits from those of others, to every listener alike", async () => {
+    const told: (string | undefined)[][] = [[], []];
+    for (const each of told) ours.subscribe((whose) => each.push(whose));
+    // The first hint can't know what came before it.
+    await ours.write([insert]);
+    await until("the first hint", () => told.every((each) => each.length > 0));
+    for (let round = 0; round < 5; round++) {
+      for (const [writer, whose] of [
+        [ours, "own"],
+        [theirs, undefined],
+      ] as const) {
+        const before = told.map((each) => each.length);
+        await writer.write([insert]);
+        await until("a hint", () => told.every((each, at) => each.length > before[at]!));
+        for (const [at, each] of told.entries()) expect(each.slice(before[at])).toContain(whose);
+      }
+    }
+  });
+
+  test("are never `own` for what another commits while we do", async () => {
+    let others = 0;
+    ours.subscribe((whose) => {
+      if (whose !== "own") others++;
+    });
+    for (let round = 0; round < 20; round++) {
+      const before = others;
+      const busy = [1, 2, 3].map(() => ours.write([insert]));
+      await theirs.write([insert]);
+      await Promise.all(busy);
+      await until("a hint of the other's commit", () => others > before);
+    }
+    expect(others).toBeGreaterThanOrEqual(20);
+  });
+});
