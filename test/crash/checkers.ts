@@ -24,6 +24,7 @@ export type TaskRow = {
 
 export type Checker = (evidence: Evidence) => string[];
 
+const usual = { deadAfterMs: 500 };
 const deathLimit = 4;
 const attemptsByDefault = 3;
 // How far apart two processes may note what happened at the same moment.
@@ -43,15 +44,18 @@ export const promises: Readonly<Record<string, Checker>> = {
 };
 
 /** What speaks against the promises, in a fleet whose work is done. */
-export function judge(fleet: Fleet, { deadAfterMs = 500 } = {}): string[] {
-  const evidence: Evidence = {
+export function judge(fleet: Fleet, limits?: { deadAfterMs: number }): string[] {
+  return violations(gather(fleet, limits));
+}
+
+export function gather(fleet: Fleet, { deadAfterMs }: { deadAfterMs: number } = usual): Evidence {
+  return {
     rows: fleet.sql("select * from flotilla_step_tracker").map(toTaskRow),
     transitions: fleet.transitions(),
     ledger: fleet.ledger(),
     faults: fleet.faults,
     deadAfterMs,
   };
-  return violations(evidence);
 }
 
 export function violations(evidence: Evidence): string[] {
@@ -114,7 +118,8 @@ function onlyHoldersFinish({ transitions, ledger }: Evidence): string[] {
 
 const open = ["pending", "claimed"];
 
-function endingsStay({ transitions, ledger }: Evidence): string[] {
+function endingsStay(evidence: Evidence): string[] {
+  const { transitions, ledger } = evidence;
   const changed = transitions
     .filter(({ from }) => !open.includes(from))
     .map(({ task, from, to }) => `${task} went from ${from} to ${to}`);
@@ -122,7 +127,11 @@ function endingsStay({ transitions, ledger }: Evidence): string[] {
     transitions.filter(({ to }) => !open.includes(to)).map(({ task, atMs }) => [task, atMs]),
   );
   const late = startsIn(ledger)
-    .filter(({ task, atMs }) => atMs > (endedMs.get(task) ?? Infinity) + slackMs)
+    .filter(({ task, pod, atMs }) => {
+      const sinceMs = endedMs.get(task) ?? Infinity;
+      // A pod that fell asleep over the answer to its claim begins when it wakes, and can't finish.
+      return atMs > sinceMs + slackMs && !wasSilent(evidence, pod, sinceMs);
+    })
     .map(({ task, token }) => `${task} was started with token ${token} after it had ended`);
   return [...changed, ...late];
 }
@@ -167,22 +176,29 @@ function allEnded({ rows }: Evidence): string[] {
     .map(({ task, name, status }) => `${task} (${name}) is still ${status}`);
 }
 
-function takenOnlyFromTheSilent({ transitions, ledger, faults, deadAfterMs }: Evidence): string[] {
-  const gaps = ledger.filter((entry) => entry.event === "gap");
-  return recoveriesIn(transitions).flatMap(({ task, atMs, fromPod }) => {
-    const faulty = faults.some(
-      ({ podId, fromMs, toMs }) =>
-        podId === fromPod && fromMs <= atMs + slackMs && atMs <= toMs + slackMs,
+function takenOnlyFromTheSilent(evidence: Evidence): string[] {
+  return recoveriesIn(evidence.transitions)
+    .filter(({ fromPod, atMs }) => !wasSilent(evidence, fromPod!, atMs))
+    .map(({ task, fromPod }) => `${task} was taken from ${fromPod}, which was beating`);
+}
+
+/** Whether a pod was dead, paused or without a beat at that moment, for long enough to be given up. */
+function wasSilent({ ledger, faults, deadAfterMs }: Evidence, pod: string, atMs: number): boolean {
+  const faulty = faults.some(
+    ({ podId, fromMs, toMs }) =>
+      podId === pod && fromMs <= atMs + slackMs && atMs <= toMs + slackMs,
+  );
+  // A gap is said when it is over, and by a thread that may have had to wait for it to say so.
+  const gap = () =>
+    ledger.some(
+      (entry) =>
+        entry.event === "gap" &&
+        entry.pod === pod &&
+        entry.gapMs > deadAfterMs * 0.8 &&
+        entry.atMs - entry.gapMs - slackMs <= atMs &&
+        atMs <= entry.atMs + slackMs,
     );
-    const silent = gaps.some(
-      (gap) =>
-        gap.pod === fromPod &&
-        gap.gapMs > deadAfterMs * 0.8 &&
-        gap.atMs - gap.gapMs - slackMs <= atMs &&
-        atMs <= gap.atMs + slackMs,
-    );
-    return faulty || silent ? [] : [`${task} was taken from ${fromPod}, which was beating`];
-  });
+  return faulty || gap();
 }
 
 function podIdsUnique({ ledger }: Evidence): string[] {

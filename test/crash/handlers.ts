@@ -1,5 +1,6 @@
 import process from "node:process";
 import { type HandleOptions, task, type TaskContext, type TaskHandler } from "flotilla";
+import { sleep, systemClock } from "../../src/base/clock.ts";
 import type { NewEntry } from "./ledger.ts";
 
 /** What a handler needs of the process it runs in. */
@@ -38,14 +39,12 @@ export function handlersFor({ podId, say, opened }: Surroundings): TaskHandler[]
 
   return [
     // Takes `ms`, and fails the first `failures` attempts.
-    recorded("work", soon, async ({ input, attempt }) => {
-      if (input.ms > 0) await new Promise((resolve) => setTimeout(resolve, input.ms));
+    recorded("work", soon, async ({ input, attempt, signal }) => {
+      if (input.ms > 0) await sleep(systemClock, input.ms, signal);
       if (attempt <= (input.failures ?? 0)) throw new Error(`failure ${attempt}, as ordered`);
     }),
     // The same, but not every pod knows it.
-    recorded("rare", soon, async ({ input }) => {
-      await new Promise((resolve) => setTimeout(resolve, input.ms));
-    }),
+    recorded("rare", soon, ({ input, signal }) => sleep(systemClock, input.ms, signal)),
     // Runs until the test lets it go, or until it is told to stop.
     recorded("held", soon, async (context) => {
       tellAborts(context);

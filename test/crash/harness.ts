@@ -27,6 +27,8 @@ export type PodProcess = {
   /** Resolves when the pod has stopped at the gate it was started with. */
   reached(): Promise<Gate>;
   pause(): void;
+  /** Pauses it at a moment when it doesn't hold the write lock, so that the others can go on. */
+  pauseOutsideWrites(): Promise<void>;
   resume(): void;
   kill(): Promise<Exit>;
   terminate(): Promise<Exit>;
@@ -109,11 +111,13 @@ export async function createFleet(): Promise<Fleet> {
     );
     closeSync(output);
     children.add(child);
-    const pod = await startedPod(child, faults, () => children.delete(child)).catch(
-      (error: unknown) => {
-        throw new Error(`${String(error)}\n${readFileSync(`${stem}.out`, "utf8")}`);
-      },
-    );
+    const pod = await startedPod(child, {
+      faults,
+      writable: () => isWritable(path),
+      onExit: () => children.delete(child),
+    }).catch((error: unknown) => {
+      throw new Error(`${String(error)}\n${readFileSync(`${stem}.out`, "utf8")}`);
+    });
     pods.push(pod);
     return pod;
   };
@@ -132,8 +136,7 @@ export async function createFleet(): Promise<Fleet> {
 
 async function startedPod(
   child: ChildProcess,
-  faults: Fault[],
-  onExit: () => void,
+  { faults, writable, onExit }: { faults: Fault[]; writable: () => boolean; onExit: () => void },
 ): Promise<PodProcess> {
   let alive = true;
   const exited = new Promise<Exit>((resolve) => {
@@ -164,6 +167,11 @@ async function startedPod(
     faults.push({ kind, podId, fromMs: monotonicMs(), toMs: Infinity });
     child.kill(signal);
   };
+  const resume = () => {
+    const pause = faults.findLast((each) => each.podId === podId && each.kind === "pause");
+    if (pause) pause.toMs = monotonicMs();
+    child.kill("SIGCONT");
+  };
   const send = (message: ToPod) => void child.send(message);
   return {
     podId,
@@ -180,11 +188,15 @@ async function startedPod(
     },
     reached: async () => (await reached).reached,
     pause: () => fault("pause", "SIGSTOP"),
-    resume() {
-      const pause = faults.findLast((each) => each.podId === podId && each.kind === "pause");
-      if (pause) pause.toMs = monotonicMs();
-      child.kill("SIGCONT");
+    async pauseOutsideWrites() {
+      for (;;) {
+        fault("pause", "SIGSTOP");
+        if (writable()) return;
+        resume();
+        await pauseFor(lookEveryMs);
+      }
     },
+    resume,
     kill() {
       fault("kill", "SIGKILL");
       return exited;
@@ -194,6 +206,19 @@ async function startedPod(
       return exited;
     },
   };
+}
+
+/** Whether the write lock can be had within a time in which every running process gives it back. */
+function isWritable(path: string): boolean {
+  const db = new DatabaseSync(path, { timeout: 150 });
+  try {
+    db.exec("begin immediate; rollback");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    db.close();
+  }
 }
 
 const lookEveryMs = 10;

@@ -1,0 +1,66 @@
+import type { EnqueueOptions, Flotilla } from "flotilla";
+import { between, fraction, type Random } from "../../src/base/random.ts";
+import { pauseFor } from "./harness.ts";
+import type { History } from "./history.ts";
+
+type Order = { name: string; input: object; options: EnqueueOptions; next?: "cancel" | "wait" };
+
+/** One order of the mixture: mostly short and good, with some of everything that is neither. */
+function nextOrder(random: Random): Order {
+  const kind = fraction(random);
+  const order = (input: object, rest: Partial<Order> = {}): Order => ({
+    name: "work",
+    input,
+    options: {},
+    ...rest,
+  });
+  if (kind < 0.04) return order({ ms: between(random, 200, 600) });
+  if (kind < 0.12) return order({ ms: between(random, 1, 30) });
+  if (kind < 0.17) return order({ ms: 0, failures: 1 });
+  if (kind < 0.18) return order({ ms: 0, failures: 99 });
+  if (kind < 0.23) return order({ ms: 0 }, { options: { delayMs: between(random, 50, 1_500) } });
+  if (kind < 0.27) return order({ ms: 0 }, { options: { key: `key-${between(random, 1, 100)}` } });
+  if (kind < 0.29) return order({ ms: between(random, 1, 50) }, { name: "rare" });
+  if (kind < 0.31) return order({ ms: between(random, 0, 1_500) }, { next: "cancel" });
+  if (kind < 0.33) return order({ ms: between(random, 0, 100) }, { next: "wait" });
+  if (kind < 0.4) return order({ ms: 0 }, { options: { priority: between(random, -5, 5) } });
+  return order({ ms: 0 });
+}
+
+/** Enqueues so many tasks over so much time, whatever happens to the pods meanwhile. */
+export async function produce(
+  flotilla: Flotilla,
+  history: History,
+  random: Random,
+  { count, overMs }: { count: number; overMs: number },
+): Promise<void> {
+  const tickMs = 20;
+  const perTick = Math.ceil((count * tickMs) / overMs);
+  const calls: Promise<unknown>[] = [];
+  for (let made = 0; made < count; made += perTick) {
+    const due = Math.min(perTick, count - made);
+    for (let at = 0; at < due; at++) calls.push(place(flotilla, history, nextOrder(random)));
+    await pauseFor(tickMs);
+  }
+  await Promise.all(calls);
+}
+
+async function place(flotilla: Flotilla, history: History, order: Order): Promise<void> {
+  const { key, delayMs } = order.options;
+  const enqueued = await history.note(
+    {
+      kind: "enqueue",
+      ...(key !== undefined && { key }),
+      ...(delayMs !== undefined && { delayMs }),
+    },
+    () => flotilla.enqueue(order.name, order.input, order.options),
+    ({ taskId }) => [taskId],
+  );
+  if (!enqueued || !order.next) return;
+  const { taskId } = enqueued;
+  const call = async () => {
+    if (order.next === "cancel") return flotilla.cancel(taskId);
+    return flotilla.waitFor(taskId, { timeoutMs: 60_000 });
+  };
+  await history.note({ kind: order.next }, call, () => [taskId]);
+}
