@@ -1,3 +1,4 @@
+import { movableClock as standingClock } from "../testing/clock.ts";
 import type { Clock } from "./clock.ts";
 
 /** A clock for tests: it stands still until it is moved. */
@@ -10,47 +11,33 @@ export type MovableClock = Clock & {
   readonly timers: number;
 };
 
-type Timer = { readonly dueMs: number; readonly callback: () => void };
-
 export function movableClock(startMs = 1_800_000_000_000): MovableClock {
-  const timers = new Set<Timer>();
-  let elapsedMs = 0;
-  let wallMs = startMs;
-
-  const nextDue = (limitMs: number): Timer | undefined => {
-    let next: Timer | undefined;
-    for (const timer of timers) {
-      if (timer.dueMs <= limitMs && (!next || timer.dueMs < next.dueMs)) next = timer;
-    }
-    return next;
-  };
-  const move = (byMs: number) => {
-    wallMs += byMs;
-    elapsedMs += byMs;
-  };
+  const clock = standingClock(startMs);
+  const set = new Set<object>();
   return {
-    now: () => wallMs,
-    monotonic: () => elapsedMs,
+    ...clock,
     after(delayMs, callback) {
-      const timer = { dueMs: elapsedMs + Math.max(0, delayMs), callback };
-      timers.add(timer);
-      return () => timers.delete(timer);
+      const timer = {};
+      set.add(timer);
+      const cancel = clock.after(delayMs, () => {
+        set.delete(timer);
+        callback();
+      });
+      return () => {
+        set.delete(timer);
+        cancel();
+      };
     },
     async advance(byMs) {
-      const untilMs = elapsedMs + byMs;
+      const untilMs = clock.monotonic() + byMs;
       await turns();
-      for (let timer = nextDue(untilMs); timer; timer = nextDue(untilMs)) {
-        timers.delete(timer);
-        move(Math.max(0, timer.dueMs - elapsedMs));
-        timer.callback();
-        await turns();
-      }
-      move(untilMs - elapsedMs);
+      while (clock.fireNext(untilMs)) await turns();
+      clock.moveTo(untilMs);
       await turns();
     },
-    jump: move,
+    jump: (byMs) => clock.moveTo(clock.monotonic() + byMs),
     get timers() {
-      return timers.size;
+      return set.size;
     },
   };
 }
@@ -71,6 +58,6 @@ export async function until<Found>(
     const found = await condition();
     if (found) return found;
     if (performance.now() > deadlineMs) throw new Error(`${what} didn't happen in ${limitMs} ms`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }

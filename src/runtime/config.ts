@@ -135,8 +135,17 @@ function oneOf(what: string, value: string, allowed: readonly string[]): void {
   );
 }
 
+// A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.
+const handlersMost = 500;
+
 export function handlersByName(use: readonly TaskHandler[]): Map<string, TaskHandler> {
   const handlers = new Map<string, TaskHandler>();
+  if (use.length > handlersMost) {
+    throw new FlotillaError(
+      "invalid_option",
+      `use: a pod takes ${handlersMost} handlers at most, not ${use.length}: spread them over several`,
+    );
+  }
   for (const handler of use) {
     if (typeof handler?.run !== "function") {
       throw new FlotillaError(

@@ -1,6 +1,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { movableClock } from "../base/movable-clock.contract.ts";
 import type { StoreKind } from "./database.contract.ts";
 import { memoryDatabase } from "./sqlite/inline.ts";
@@ -22,6 +23,7 @@ export const storeKinds: readonly StoreKind[] = [
       return {
         database: await openSqlite({ path, create: true }),
         again: () => openSqlite({ path }),
+        caller: () => new DatabaseSync(path),
         commits: () => commitsIn(path),
         remove,
       };

@@ -1,0 +1,127 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { FlotillaError } from "../base/errors.ts";
+import type { Database } from "../store/database.ts";
+import type { StoreKind } from "../store/database.contract.ts";
+import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
+import { task } from "./task.ts";
+
+/** What keys, lost answers and the caller's own transaction promise on every store. */
+export function keysContract(kind: StoreKind): void {
+  describe(`enqueueing once on ${kind.name}`, () => {
+    let queue: QueueUnderTest;
+    beforeEach(async () => {
+      queue = await openQueue(kind);
+    });
+    afterEach(() => queue.close());
+
+    test("gives the same task for the same key", async () => {
+      const first = await queue.enqueue("mail", 1, { key: "k" });
+      const second = await queue.enqueue("mail", 2, { key: "k" });
+      expect(first.created).toBe(true);
+      expect(second).toEqual({ taskId: first.taskId, created: false });
+      expect((await queue.get(first.taskId))!.payload).toBe(1);
+    });
+
+    test("takes keys of other names and tenants for others", async () => {
+      const all = await Promise.all([
+        queue.enqueue("mail", 1, { key: "k" }),
+        queue.enqueue("post", 1, { key: "k" }),
+        queue.enqueue("mail", 1, { key: "k", tenant: "acme" }),
+        queue.enqueue("mail", 1, { key: "K" }),
+        queue.enqueue("mail", 1),
+        queue.enqueue("mail", 1),
+      ]);
+      expect(new Set(all.map((each) => each.taskId)).size).toBe(6);
+    });
+
+    test("holds for concurrent calls, in one batch and between connections", async () => {
+      const other = queue.client(queue.store.again ? { database: await queue.store.again() } : {});
+      const calls = Array.from({ length: 60 }, (_, at) =>
+        (at % 2 ? queue : other).enqueue("mail", at, { key: "k" }),
+      );
+      const all = await Promise.all(calls);
+      expect(new Set(all.map((each) => each.taskId)).size).toBe(1);
+      expect(all.filter((each) => each.created)).toHaveLength(1);
+      expect(await queue.count()).toBe(1);
+      other.close();
+    });
+
+    test("holds after the task has ended", async () => {
+      const first = await queue.enqueue("mail", 1, { key: "k" });
+      await queue.work("pod-1", [task("mail", {}, () => "done")]);
+      await queue.ended(first.taskId);
+      expect(await queue.enqueue("mail", 2, { key: "k" })).toEqual({
+        taskId: first.taskId,
+        created: false,
+      });
+      await queue.pass(5_000);
+      expect((await queue.get(first.taskId))!.claimToken).toBe(1);
+    });
+
+    test("folds duplicates within a batch of 500", async () => {
+      const calls = Array.from({ length: 500 }, (_, at) =>
+        queue.enqueue("mail", at, { key: `k${at % 50}` }),
+      );
+      const all = await Promise.all(calls);
+      expect(await queue.count()).toBe(50);
+      expect(all.filter((each) => each.created)).toHaveLength(50);
+      // As if they had come one after another: the first of each key is the one that is kept.
+      all.forEach((each, at) => expect(each.taskId).toBe(all[at % 50]!.taskId));
+      const many = await queue.enqueueMany("mail", [1, 2, 3], { key: "k7" });
+      expect(many.map((each) => each.taskId)).toEqual(
+        Array.from({ length: 3 }, () => all[7]!.taskId),
+      );
+    });
+
+    test("stores a task once though the answer to its first send was lost", async () => {
+      let losing = true;
+      const shaky: Database = {
+        ...queue.database,
+        async write(statements) {
+          const answer = await queue.database.write(statements);
+          if (!losing) return answer;
+          losing = false;
+          throw new FlotillaError("unknown_outcome", "the answer was lost");
+        },
+      };
+      const client = queue.client({ database: shaky });
+      const plain = await queue.outcome(client.enqueue("mail", 1));
+      expect(plain.created).toBe(true);
+      losing = true;
+      const keyed = await queue.outcome(client.enqueue("mail", 2, { key: "k" }));
+      expect(keyed.created).toBe(true);
+      losing = true;
+      const again = await queue.outcome(client.enqueue("mail", 3, { key: "k" }));
+      expect(again).toEqual({ taskId: keyed.taskId, created: false });
+      expect(await queue.count()).toBe(2);
+      client.close();
+    });
+
+    test("in the caller's transaction is there when that commits, and not when it doesn't", async () => {
+      const caller = queue.store.caller?.();
+      if (!caller) return;
+      await queue.work("pod-1", [task("mail", {}, ({ input }) => input)]);
+      caller.exec("create table orders (id integer)");
+
+      caller.exec("begin");
+      caller.exec("insert into orders values (1)");
+      const vanished = await queue.enqueue("mail", "vanished", { tx: caller });
+      expect(vanished.created).toBe(true);
+      caller.exec("rollback");
+
+      caller.exec("begin");
+      const kept = await queue.enqueue("mail", "kept", { tx: caller, key: "k" });
+      const same = await queue.enqueue("mail", "same", { tx: caller, key: "k" });
+      const many = await queue.enqueueMany("mail", [1, 2], { tx: caller });
+      expect(await queue.get(kept.taskId)).toBeUndefined();
+      caller.exec("commit");
+      caller.close();
+
+      expect(same).toEqual({ taskId: kept.taskId, created: false });
+      expect(await queue.ended(kept.taskId)).toMatchObject({ status: "completed", result: "kept" });
+      for (const { taskId } of many) await queue.ended(taskId);
+      expect(await queue.get(vanished.taskId)).toBeUndefined();
+      expect(await queue.count()).toBe(3);
+    });
+  });
+}

@@ -1,0 +1,173 @@
+import { type MovableClock, movableClock } from "../base/movable-clock.contract.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { seededRandom } from "../base/random.ts";
+import { beat, seePods, toPodSeen } from "../pods/statements.ts";
+import type { Database } from "../store/database.ts";
+import type { OpenStore, StoreKind } from "../store/database.contract.ts";
+import { migrate } from "../store/migrate.ts";
+import { sql, type Statement, table } from "../store/sql.ts";
+import { createTasks } from "./client.ts";
+import { type Claim, type Task, toClaim } from "./row.ts";
+import { claimOldest, claimTasks } from "./statements/claim.ts";
+import { recoverTasks } from "./statements/recover.ts";
+import type { TaskHandler } from "./task.ts";
+import { startWorker, type Worker, type WorkerEvent, type WorkerOptions } from "./worker.ts";
+
+/** A queue on an empty store, with time in hand. */
+export type QueueUnderTest = Awaited<ReturnType<typeof openQueue>>;
+
+export const rowsOf = table("step_tracker");
+
+const waitLimitMs = 30_000;
+
+export async function openQueue(kind: StoreKind) {
+  const store: OpenStore = await kind.open();
+  const { database } = store;
+  await migrate(database);
+  const clock: MovableClock = store.clock ?? movableClock();
+  const random = seededRandom(1);
+  const ids = uuidv7(clock, random);
+  const workers: Worker[] = [];
+  const events: WorkerEvent[] = [];
+  let lastCall = 0;
+  const client = (more: { database?: Database; maxPayloadBytes?: number } = {}) =>
+    createTasks({
+      database,
+      clock,
+      random,
+      ids,
+      onEnqueued: () => workers.forEach((worker) => worker.wake()),
+      ...more,
+    });
+  const tasks = client();
+
+  /** Where the store's clock can't be moved, the rows are: to them it is the same. */
+  const moveStore = async (byMs: number): Promise<void> => {
+    if (store.clock || byMs === 0) return;
+    await database.write([
+      sql`update ${rowsOf} set run_at = run_at - ${byMs}, created_at = created_at - ${byMs},
+        last_update = last_update - ${byMs}`,
+      sql`update ${table("pod_health")} set last_heartbeat = last_heartbeat - ${byMs}`,
+    ]);
+  };
+
+  const queue = {
+    ...tasks,
+    store,
+    database,
+    clock,
+    random,
+    ids,
+    events,
+    client,
+
+    /** Time passes, for the store and for everybody who uses it. */
+    async pass(byMs: number): Promise<void> {
+      await moveStore(byMs);
+      await clock.advance(byMs);
+    },
+
+    /** Waits while others work, without letting more than moments pass for them. */
+    async until<Found>(what: string, condition: () => Found | Promise<Found>) {
+      const deadlineMs = performance.now() + waitLimitMs;
+      for (;;) {
+        await clock.advance(1);
+        const found = await condition();
+        if (found) return found as NonNullable<Found>;
+        if (performance.now() > deadlineMs) throw new Error(`${what} didn't happen`);
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+    },
+
+    /** The outcome of something that needs time to pass. */
+    async outcome<Value>(promise: Promise<Value>): Promise<Value> {
+      let settled = false;
+      void promise.catch(() => {}).finally(() => (settled = true));
+      await queue.until("an answer", () => settled);
+      return promise;
+    },
+
+    async ended(taskId: string): Promise<Task> {
+      const terminal = ["completed", "failed", "cancelled"];
+      return queue.until(`the end of ${taskId}`, async () => {
+        const task = await tasks.get(taskId);
+        return task && terminal.includes(task.status) ? task : undefined;
+      });
+    },
+
+    async inStatus<Status extends Task["status"]>(taskId: string, status: Status) {
+      return queue.until(`${taskId} being ${status}`, async () => {
+        const task = await tasks.get(taskId);
+        return task?.status === status ? (task as Extract<Task, { status: Status }>) : undefined;
+      });
+    },
+
+    /** Makes pods known, or lets them beat once more. */
+    async beat(...podIds: string[]): Promise<void> {
+      await database.write(podIds.map((podId) => beat(podId, "{}", 0)));
+    },
+
+    /** Starts a pod's worker. */
+    async work(
+      podId: string,
+      handlers: readonly TaskHandler[],
+      more: Partial<WorkerOptions> = {},
+    ): Promise<Worker> {
+      await queue.beat(podId);
+      const worker = startWorker({
+        podId,
+        database,
+        clock,
+        random,
+        handlers: new Map(handlers.map((handler) => [handler.name, handler])),
+        capacity: { slots: 10, target: 1 },
+        onEvent: (event) => events.push(event),
+        ...more,
+      });
+      workers.push(worker);
+      return worker;
+    },
+
+    /** Claims as a pod would, without running anything. */
+    async claim(
+      podId: string,
+      names: readonly string[],
+      limit = 1,
+      { oldestFirst = false, call = ++lastCall } = {},
+    ): Promise<Claim[]> {
+      const how = oldestFirst ? claimOldest : claimTasks;
+      const [claimed] = await database.write([how({ podId, call, names, limit })]);
+      return claimed!.map(toClaim);
+    },
+
+    /** Recovers claims as a leader would that has seen this pod silent since now. */
+    async recover(podId: string, claims: readonly Claim[]): Promise<number> {
+      const pods = (await database.read(seePods())).map(toPodSeen);
+      const pod = pods.find((each) => each.podId === podId)!;
+      const orphans = claims.map(({ taskId, token }) => ({ taskId, token, pod }));
+      const [recovered] = await database.write([recoverTasks(orphans)]);
+      return recovered!.length;
+    },
+
+    async row(taskId: string) {
+      const [row] = await database.read(sql`select * from ${rowsOf} where task_id = ${taskId}`);
+      return row!;
+    },
+
+    async count(where: Statement = sql`true`): Promise<number> {
+      const [row] = await database.read(
+        sql`select count(*) as count from ${rowsOf} where ${where}`,
+      );
+      return Number(row!["count"]);
+    },
+
+    async close(): Promise<void> {
+      const stopping = workers.map((worker) => worker.stop({ waitMs: 0 }));
+      await queue.outcome(Promise.all(stopping));
+      tasks.close();
+      await database.close();
+      await store.remove();
+    },
+  };
+  return queue;
+}
