@@ -21,7 +21,7 @@ export type PodProcess = {
   readonly exited: Promise<Exit>;
   readonly alive: boolean;
   /** Lets the `held` tasks go that wait for this gate. */
-  open(gate: string): void;
+  open(gate: string, how?: { fails: boolean }): void;
   /** Its beats stop, while all the rest of it goes on. */
   stopHeart(): Promise<void>;
   /** Resolves when the pod has stopped at the gate it was started with. */
@@ -180,7 +180,7 @@ async function startedPod(
     get alive() {
       return alive;
     },
-    open: (gate) => send({ open: gate }),
+    open: (gate, { fails } = { fails: false }) => send({ open: gate, fails }),
     async stopHeart() {
       const stopped = heard((message) => "heartStopped" in message);
       send({ stopHeart: true });

@@ -17,7 +17,7 @@ export type PodSpec = {
   gate?: Gate;
 };
 
-export type ToPod = { open: string } | { stopHeart: true };
+export type ToPod = { open: string; fails: boolean } | { stopHeart: true };
 export type FromPod = { ready: string } | { reached: Gate } | { heartStopped: true };
 
 const spec = JSON.parse(process.argv[2]!) as PodSpec;
@@ -25,16 +25,18 @@ const tell = (message: FromPod) => void process.send?.(message);
 
 let podId = "";
 let say: (entry: NewEntry) => void = () => {};
-const open = new Set<string>();
-const waiting = new Map<string, () => void>();
+/** The gates that are open, and whether what goes through them fails. */
+const open = new Map<string, boolean>();
+const waiting = new Map<string, (() => void)[]>();
 
 const handlers = handlersFor({
   podId: () => podId,
   say: (entry) => say(entry),
   opened: (gate, signal) =>
     new Promise((resolve, reject) => {
-      if (open.has(gate)) return resolve();
-      waiting.set(gate, resolve);
+      const pass = () => (open.get(gate) ? reject(new Error("failed, as ordered")) : resolve());
+      if (open.has(gate)) return pass();
+      waiting.set(gate, [...(waiting.get(gate) ?? []), pass]);
       signal.addEventListener("abort", () => reject(signal.reason as Error));
     }),
 });
@@ -89,8 +91,8 @@ tell({ ready: podId });
 
 process.on("message", (message: ToPod) => {
   if ("open" in message) {
-    open.add(message.open);
-    waiting.get(message.open)?.();
+    open.set(message.open, message.fails);
+    for (const pass of waiting.get(message.open) ?? []) pass();
   } else void stopHeart().then(() => tell({ heartStopped: true }));
 });
 
