@@ -11,14 +11,14 @@ export type DrainSizes = {
   readonly rounds: number;
   readonly tasks: number;
   readonly slots: number;
+  /** A round that takes longer is cut, and counts with what it did until then. */
+  readonly cutMs: number;
 };
-
-const cutMs = 60_000;
 
 /** Running a backlog of no-op tasks in one pod, in turns with the limit on a copy of the same file. */
 export async function measureDrain(
   { folder, profile, progress }: BenchOptions,
-  { rounds, tasks, slots }: DrainSizes,
+  { rounds, tasks, slots, cutMs }: DrainSizes,
 ): Promise<Measure[]> {
   const full = join(folder, "backlog.db");
   const filler: FillerParams = { store: `sqlite:${full}`, tasks, parts: 1 };
@@ -40,7 +40,7 @@ export async function measureDrain(
     const pod = startRole(new URL("./drainer.ts", import.meta.url), params, { profile });
     const ours: Drained = await pod.result;
     const limitFile = copy("limit");
-    const phase: LimitPhase = { work: "drain", path: limitFile, batch: 100, tasks };
+    const phase: LimitPhase = { work: "drain", path: limitFile, batch: 100, tasks, cutMs };
     const bare = startRole(new URL("./limit.ts", import.meta.url), [phase]);
     const [theirs]: Limit[] = await bare.result;
     rate.push((ours.tasks / ours.wallMs) * 1_000);

@@ -19,7 +19,7 @@ import { payload, workName } from "./work.ts";
  */
 export type LimitPhase = { readonly path: string; readonly batch: number } & (
   | { readonly work: "insert"; readonly warmMs: number; readonly runMs: number }
-  | { readonly work: "drain"; readonly tasks: number }
+  | { readonly work: "drain"; readonly tasks: number; readonly cutMs: number }
 );
 
 export type Limit = { readonly tasks: number; readonly wallMs: number };
@@ -104,13 +104,13 @@ function insert(bare: Bare, { batch, warmMs, runMs }: LimitPhase & { work: "inse
 }
 
 // A task is claimed for good before it runs, so claim and finish are two commits.
-function drain(bare: Bare, { batch, tasks }: LimitPhase & { work: "drain" }): Limit {
+function drain(bare: Bare, { batch, tasks, cutMs }: LimitPhase & { work: "drain" }): Limit {
   const podId = "limit";
   const names = [workName];
   bare.commit([beat(podId, "{}", 0)]);
   const startedMs = performance.now();
   let done = 0;
-  for (let call = 1; done < tasks; call++) {
+  for (let call = 1; done < tasks && performance.now() < startedMs + cutMs; call++) {
     const taking = claimTasks({ podId, call, names, limit: batch });
     const [, claimed] = bare.commit([unparkDue(), taking, nextDue(), reserveAlone(podId, names)]);
     if (claimed!.length === 0) throw new Error(`the backlog ended after ${done} of ${tasks} tasks`);

@@ -59,7 +59,7 @@ async function oneKill({ store, victim, afterMs }: Kill): Promise<number[]> {
     await wait(2);
   }
   // Long enough for each to know of the other, so that nothing but the kill is new.
-  await wait(2 * heartbeatMs + afterMs);
+  await wait(1.2 * heartbeatMs + afterMs);
   killed.role.kill("SIGKILL");
   const killedMs = sharedMs();
   const orphans = [...killed.tasks.keys()];
