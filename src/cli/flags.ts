@@ -63,7 +63,8 @@ export function withJson(command: Command): Command {
 export function number(what: string, range: NumberRange): (text: string) => number {
   return (text) => {
     try {
-      return checkNumber(what, text.trim() === "" ? text : Number(text), range);
+      const value = text.trim() === "" ? Number.NaN : Number(text);
+      return checkNumber(what, Number.isNaN(value) ? text : value, range);
     } catch (error) {
       throw new InvalidArgumentError(messageOf(error));
     }

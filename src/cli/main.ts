@@ -3,9 +3,11 @@ import { exitCodeOf, explain } from "./failure.ts";
 import { createProgram } from "./program.ts";
 
 // `flotilla tasks list | head` closes the pipe early, which is no reason to complain.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  process.exit(error.code === "EPIPE" ? 0 : 1);
-});
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    process.exit(error.code === "EPIPE" ? process.exitCode : 1);
+  });
+}
 
 try {
   await createProgram().parseAsync(process.argv);

@@ -37,6 +37,9 @@ export function createProgram(): Command {
     .helpCommand("help [command]", "print the help of a command")
     .enablePositionalOptions()
     .exitOverride()
+    .configureOutput({
+      outputError: (text, write) => write(text.replace(/^error: /, "flotilla: ")),
+    })
     .configureHelp({ styleTitle: (title) => styleText("bold", title, { stream: process.stdout }) })
     .addHelpText("after", after);
   const commands = [

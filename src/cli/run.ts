@@ -1,7 +1,7 @@
 import process from "node:process";
 import { collectDefaultMetrics } from "prom-client";
 import { systemClock } from "../base/clock.ts";
-import { hasCode } from "../base/errors.ts";
+import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Pod, PodEvent } from "../runtime/assemble.ts";
 import { handlersByName, type Settings } from "../runtime/config.ts";
@@ -50,9 +50,13 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   let pod: Pod | undefined;
   let live: Live | undefined;
   const metrics = createMetrics({ pod: () => pod, slots: work ? settings.slots : 0 });
+  let giveUp: (error: Error) => void = () => {};
+  const broken = new Promise<never>((_, reject) => (giveUp = reject));
+  broken.catch(() => {});
   const onEvent = (event: PodEvent) => {
     metrics.observe(event);
     live?.observe(event);
+    if (event.type === "claim_failed" && event.code === "store_corrupt") giveUp(damaged(settings));
   };
   if (work) pod = await startPod({ ...settings, log }, { onEvent });
   const flotilla = serve ? openFlotilla(settings, log) : undefined;
@@ -65,7 +69,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
       announce(options, server.url, screen);
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
-    await signals.asked;
+    await Promise.race([signals.asked, broken]);
   } finally {
     stopping = true;
     live?.stop();
@@ -76,6 +80,14 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   }
   // A handler that never settles, or a timer of the user's, must not keep a stopped process alive.
   process.exit(0);
+}
+
+/** Other troubles pass; this one doesn't get better by trying again. */
+function damaged({ store }: Settings): FlotillaError {
+  return new FlotillaError(
+    "store_corrupt",
+    `the store ${withoutSecrets(store)} is damaged: restore it from a back-up`,
+  );
 }
 
 /** The server's own way to the store, which outlives the pod's while that is stopping. */

@@ -44,5 +44,8 @@ function asText(statement: Statement, dialect: Dialect): string {
     const value = values[Number(position) - 1]!;
     return typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
   });
-  return `${filled.trim().replaceAll(/\n {4,}/g, "\n  ")};`;
+  return `${filled
+    .trim()
+    .replaceAll(/\n {4,}(?!\))/g, "\n  ")
+    .replaceAll(/\n +\)/g, "\n)")};`;
 }

@@ -1,5 +1,5 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { accessSync, constants, existsSync, utimesSync } from "node:fs";
+import { accessSync, constants, existsSync, statSync, utimesSync } from "node:fs";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Dialect, Query, Value } from "../sql.ts";
@@ -185,6 +185,9 @@ function checkFile(
       "store_missing",
       `there is no database file at ${path}: check the path, or run \`flotilla migrate\` to make it`,
     );
+  }
+  if (statSync(path).isDirectory()) {
+    throw new FlotillaError("store_missing", `${path} is a folder: name a file in it`);
   }
   if (readOnly) return;
   try {

@@ -1,4 +1,6 @@
+import { dirname } from "node:path";
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
+import { freeBytes } from "./disk.ts";
 
 const codes: Readonly<Record<number, { code: ErrorCode; advice: string }>> = {
   5: { code: "store_busy", advice: "another process holds its write lock" },
@@ -12,7 +14,7 @@ const codes: Readonly<Record<number, { code: ErrorCode; advice: string }>> = {
   13: { code: "store_full", advice: "the disk is full: free some space" },
   14: {
     code: "store_missing",
-    advice: "it can't be opened: check the path and that its folder exists",
+    advice: "it can't be opened: check that its folder exists and can be written",
   },
   26: {
     code: "store_corrupt",
@@ -31,10 +33,18 @@ export function isBusy(error: unknown): boolean {
   return code === 5 || code === 6;
 }
 
+// The shared memory beside the file takes this much; where even that fails, SQLite only speaks of
+// an error of the disk.
+const leastFreeBytes = 64 * 1024;
+
+function isFull(error: unknown, path: string): boolean {
+  return sqliteCode(error) === 10 && (freeBytes(dirname(path)) ?? Infinity) < leastFreeBytes;
+}
+
 /** SQLite's error in our words, with what to do about it. */
 export function storeError(error: unknown, path: string): FlotillaError {
   if (error instanceof FlotillaError) return error;
-  const known = codes[sqliteCode(error) ?? -1];
+  const known = codes[isFull(error, path) ? 13 : (sqliteCode(error) ?? -1)];
   if (known) {
     return new FlotillaError(known.code, `the database file ${path}: ${known.advice}`, {
       cause: error,

@@ -1,9 +1,10 @@
-import { accessSync, constants, statfsSync, statSync } from "node:fs";
+import { accessSync, constants, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { Database } from "../database.ts";
 import { sql } from "../sql.ts";
 import { openConnection } from "./connection.ts";
+import { freeBytes } from "./disk.ts";
 import { inlineDatabase } from "./inline.ts";
 
 /** What can be told of a database file from outside, without opening it. */
@@ -65,14 +66,5 @@ function may(path: string, mode: number): boolean {
     return true;
   } catch {
     return false;
-  }
-}
-
-function freeBytes(folder: string): number | undefined {
-  try {
-    const { bavail, bsize } = statfsSync(folder);
-    return bavail * bsize;
-  } catch {
-    return undefined;
   }
 }
