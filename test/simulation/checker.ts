@@ -1,0 +1,242 @@
+/**
+ * Judges every committed change as it happens, and every run of a handler as it starts and ends.
+ * What can only be judged when all is over is in `verdict.ts`.
+ */
+import { lookAt } from "../../src/queue/statements/finish.ts";
+import { aloneAfterDeaths, deathLimit } from "../../src/queue/settle.ts";
+import type { Row } from "../../src/store/database.ts";
+import { sql, table } from "../../src/store/sql.ts";
+import type { Change, TaskState } from "./audit.ts";
+import type { Intent } from "./kinds.ts";
+import type { World } from "./world.ts";
+
+/** One run of a handler, from its start until it settled or was told to stop. */
+export type Run = {
+  readonly taskId: string;
+  readonly name: string;
+  readonly token: number;
+  readonly podId: string;
+  readonly startedMs: number;
+  /** Under way, as far as its pod knows. */
+  active: boolean;
+  /** What the handler returned, as JSON. */
+  returned: string | undefined;
+};
+
+/** A pod, as far as checkers need to know it. */
+export type PodFacts = {
+  readonly podId: string;
+  readonly names: readonly string[];
+  readonly alive: boolean;
+  /** Its last committed beat, in true time. */
+  lastBeatMs: number;
+  /** Since when its own troubles (never the store's, never a clock) can explain missed beats. */
+  troubledUntilMs: number;
+};
+
+export type Checker = {
+  readonly pods: Map<string, PodFacts>;
+  readonly runs: Run[];
+  /** How each task stands, by the last change. */
+  readonly tasks: Map<string, { readonly state: TaskState; readonly last: Change }>;
+  /** Looks at what a write is about to meet. */
+  before(who: string, intent: Intent): Promise<Seen>;
+  after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): void;
+  started(run: Omit<Run, "active" | "returned" | "startedMs">): Run;
+};
+
+type Seen = { readonly tasks: ReadonlyMap<string, Row>; readonly pods: ReadonlyMap<string, Row> };
+
+const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
+const terminal = ["completed", "failed", "cancelled"];
+
+export type CheckerOptions = {
+  deadAfterMs: number;
+  attemptsOf: (name: string) => number;
+};
+
+export function createChecker(world: World, options: CheckerOptions): Checker {
+  const { scheduler, violate } = world;
+  const { database } = world.store;
+  const pods = new Map<string, PodFacts>();
+  const runs: Run[] = [];
+  const activeRuns = new Set<Run>();
+  const tasks = new Map<string, { state: TaskState; last: Change }>();
+  /** Claims that recovery took from their pod, as `task@token`. */
+  const recovered = new Set<string>();
+  const deathsAtClaim = new Map<string, number>();
+  const highestToken = new Map<string, number>();
+
+  const judge = (intent: Intent, change: Change): void => {
+    const { taskId, before, after } = change;
+    const what = `${change.name} ${taskId.slice(-6)} by ${intent.kind}`;
+    if (!after) return violate("T10", `${what}: the row was deleted`);
+    tasks.set(taskId, { state: after, last: change });
+    if (!before) {
+      if (after.status !== "pending") violate("T10", `${what}: born ${after.status}`);
+      return;
+    }
+    if (after.token < before.token) violate("T2", `${what}: the token fell to ${after.token}`);
+    const limit = change.maxAttempts ?? options.attemptsOf(change.name);
+    if (after.failures > limit) violate("T6", `${what}: ${after.failures} failures of ${limit}`);
+    if (after.deaths > deathLimit) violate("T6", `${what}: ${after.deaths} deaths`);
+    if (after.deaths === deathLimit && !terminal.includes(after.status)) {
+      violate("T6", `${what}: ${after.status} after ${deathLimit} deaths`);
+    }
+    if (terminal.includes(before.status)) {
+      if (intent.kind !== "retry" || before.status === "completed") {
+        violate("T4", `${what}: ${before.status} became ${after.status}`);
+      } else if (after.token === before.token) violate("T4", `${what}: retried with its old token`);
+      return;
+    }
+    judgeToken(intent, change, before, what);
+    if (after.status === "claimed" && before.status !== "claimed") {
+      judgeClaim(change, before, after, what);
+    } else if (after.token !== before.token && after.status === "claimed") {
+      violate("T2", `${what}: a claim changed its token`);
+    }
+    if (intent.kind === "recover") judgeRecovery(change, before, what);
+  };
+
+  /** Writes that carry a token change only the row that has it. */
+  const judgeToken = (intent: Intent, { taskId }: Change, before: TaskState, what: string) => {
+    if (!["finish", "progress", "recover"].includes(intent.kind)) return;
+    const sent = intent.rows.filter((row) => row["task_id"] === taskId);
+    if (sent.some((row) => row["token"] === before.token)) return;
+    violate("T3", `${what}: token ${String(sent[0]?.["token"])} changed a row at ${before.token}`);
+  };
+
+  const judgeClaim = (change: Change, before: TaskState, after: TaskState, what: string): void => {
+    const { taskId, name } = change;
+    if (after.token <= (highestToken.get(taskId) ?? 0)) {
+      violate("T2", `${what}: token ${after.token} was given before`);
+    }
+    highestToken.set(taskId, after.token);
+    deathsAtClaim.set(`${taskId}@${after.token}`, after.deaths);
+    if (before.status !== "pending") violate("T4", `${what}: claimed when ${before.status}`);
+    const early = before.runAtMs - world.storeClock.now();
+    if (early > 0) violate("T11", `${what}: claimed ${early} ms before its time`);
+    if (before.cancelRequested === 1) violate("cancel", `${what}: claimed after it was cancelled`);
+    const pod = pods.get(after.claimedBy!);
+    if (!pod?.names.includes(name)) violate("T14", `${what}: ${after.claimedBy} doesn't know it`);
+  };
+
+  const judgeRecovery = ({ taskId }: Change, before: TaskState, what: string): void => {
+    const pod = pods.get(before.claimedBy!);
+    recovered.add(`${taskId}@${before.token}`);
+    if (before.status !== "claimed") violate("T5", `${what}: recovered when ${before.status}`);
+    if (!pod) return violate("T5", `${what}: recovered from nobody`);
+    const silentMs = scheduler.nowMs - pod.lastBeatMs;
+    if (silentMs < options.deadAfterMs) {
+      violate("T8", `${what}: ${pod.podId} had beaten ${silentMs.toFixed(0)} ms before`);
+    }
+    if (pod.alive && pod.troubledUntilMs < pod.lastBeatMs) {
+      violate("T8", `${what}: ${pod.podId} was well, only the store or a clock wasn't`);
+    }
+  };
+
+  return {
+    pods,
+    runs,
+    tasks,
+    async before(who, intent) {
+      switch (intent.kind) {
+        case "finish":
+        case "progress":
+        case "recover": {
+          const ids = intent.rows.map((row) => row["task_id"] as string);
+          const found = await database.read(lookAt(ids));
+          const beats =
+            intent.kind === "recover"
+              ? await database.read(sql`select pod_id, beat from ${table("pod_health")}`)
+              : [];
+          return { tasks: byId(found, "task_id"), pods: byId(beats, "pod_id") };
+        }
+        case "claim": {
+          const floors = await database.read(
+            sql`select pod_id, claim_floor from ${table("pod_health")} where pod_id = ${who}`,
+          );
+          return { tasks: new Map(), pods: byId(floors, "pod_id") };
+        }
+        default:
+          return nothingSeen;
+      }
+    },
+    after(who, intent, seen, changes) {
+      if (intent.kind === "beat") {
+        const pod = pods.get(who);
+        if (pod) pod.lastBeatMs = scheduler.nowMs;
+      }
+      countFences(world, who, intent, seen, changes);
+      for (const change of changes) judge(intent, change);
+    },
+    started(begun) {
+      const run: Run = {
+        ...begun,
+        startedMs: scheduler.nowMs,
+        active: true,
+        returned: undefined,
+      };
+      const what = `${run.name} ${run.taskId.slice(-6)}@${run.token} on ${run.podId}`;
+      const deaths = deathsAtClaim.get(`${run.taskId}@${run.token}`) ?? 0;
+      for (const other of activeRuns) {
+        if (!other.active || !pods.get(other.podId)?.alive) {
+          activeRuns.delete(other);
+          continue;
+        }
+        if (other.taskId === run.taskId && !recovered.has(`${other.taskId}@${other.token}`)) {
+          violate("T8", `${what}: it still runs as @${other.token} on ${other.podId}`);
+        }
+        if (other.podId !== run.podId) continue;
+        const otherDeaths = deathsAtClaim.get(`${other.taskId}@${other.token}`) ?? 0;
+        if (Math.max(deaths, otherDeaths) >= aloneAfterDeaths) {
+          violate("alone", `${what}: beside ${other.name} ${other.taskId.slice(-6)}`);
+        }
+      }
+      runs.push(run);
+      activeRuns.add(run);
+      return run;
+    },
+  };
+}
+
+function byId(rows: readonly Row[], column: string): Map<string, Row> {
+  return new Map(rows.map((row) => [row[column] as string, row]));
+}
+
+/** Counts the writes that a fence refused, by comparing what they asked for with what they met. */
+function countFences(
+  world: World,
+  who: string,
+  intent: Intent,
+  seen: Seen,
+  changes: readonly Change[],
+): void {
+  const changed = new Set(changes.map((change) => change.taskId));
+  if (intent.kind === "enqueue") {
+    for (const row of intent.rows) {
+      if (changed.has(row["task_id"] as string)) continue;
+      world.count(row["unique_key"] === null ? "fence: enqueue, id" : "fence: enqueue, key or id");
+    }
+    return;
+  }
+  if (intent.kind === "claim") {
+    const floor = Number(seen.pods.get(who)?.["claim_floor"] ?? 0);
+    if (floor >= (intent.call ?? Infinity)) world.count("fence: claim, floor");
+    return;
+  }
+  for (const row of intent.rows) {
+    const met = seen.tasks.get(row["task_id"] as string);
+    if (!met || changed.has(row["task_id"] as string)) continue;
+    const refused = (fence: string) => world.count(`fence: ${intent.kind}, ${fence}`);
+    const open = intent.kind === "finish" ? ["claimed", "pending"] : ["claimed"];
+    if (met["claim_token"] !== row["token"]) refused("token");
+    else if (!open.includes(met["status"] as string)) refused("status");
+    else if (row["wake"] !== undefined && row["wake"] !== null && met["wake"] !== row["wake"]) {
+      refused("wake");
+    } else if (intent.kind === "recover") {
+      const beat = seen.pods.get(row["pod_id"] as string)?.["beat"];
+      if (beat !== row["beat"]) refused("beat");
+    }
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * What goes wrong and when. Each seed picks a few kinds of trouble, so that some runs have one kind
+ * alone and others a mixture: what hides among many faults shows among few.
+ */
+import type { Network } from "./link.ts";
+import type { SimPod } from "./pod.ts";
+import { noTroubles, type Troubles, type World } from "./world.ts";
+
+export type FaultsOptions = {
+  network: Network;
+  pods: () => readonly SimPod[];
+  untilMs: number;
+  deadAfterMs: number;
+};
+
+const hourMs = 3_600_000;
+
+/** Starts the troubles of this seed, and ends them all at `untilMs`. */
+export function startFaults(world: World, options: FaultsOptions): void {
+  const { scheduler, frozen, storeClock } = world;
+  const { network, untilMs, deadAfterMs } = options;
+  world.troubles = drawTroubles(world);
+  let latestOffsetMs = 0;
+
+  const anyPod = (): SimPod | undefined => {
+    const living = options.pods().filter((pod) => pod.alive);
+    return living.length > 0 ? world.pick(living) : undefined;
+  };
+  const freeze = (who: string) => {
+    const durationMs = world.between(500, deadAfterMs * 2.5);
+    const mode = world.pick(["hang", "refuse"] as const);
+    scheduler.note(`writes of ${who} freeze for ${durationMs}, ${mode}`);
+    frozen.set(who, { untilMs: scheduler.nowMs + durationMs, mode });
+    return durationMs;
+  };
+  const step = () => world.pick([-1, 1]) * world.between(1_000, hourMs);
+
+  const timed: Readonly<Record<string, () => void>> = {
+    "fault: crash": () => anyPod()?.crash("crashed"),
+    "fault: pause": () => anyPod()?.pause(world.between(500, deadAfterMs * 2.5)),
+    "fault: block": () => anyPod()?.block(world.between(500, deadAfterMs * 2.5)),
+    "fault: freeze all": () => void freeze("*"),
+    "fault: freeze one": () => {
+      const pod = anyPod();
+      if (!pod) return;
+      const durationMs = freeze(pod.podId);
+      pod.troubledUntilMs = Math.max(pod.troubledUntilMs, scheduler.nowMs + durationMs + 1_500);
+    },
+    "fault: stop": () => {
+      const pod = anyPod();
+      if (pod?.started) pod.stop();
+    },
+    "fault: wall clock step": () => anyPod()?.stepWall(step()),
+    "fault: store clock step": () => {
+      storeClock.offsetMs += step();
+      latestOffsetMs = Math.max(latestOffsetMs, storeClock.offsetMs);
+      scheduler.note(`the store's clock is off by ${storeClock.offsetMs}`);
+    },
+    "fault: hint in vain": () => network.hint(),
+  };
+
+  for (const [name, strike] of Object.entries(timed)) {
+    if (!world.chance(0.4)) continue;
+    const everyMs = world.between(3_000, 15_000);
+    const loop = () => {
+      if (scheduler.nowMs >= untilMs) return;
+      world.count(name);
+      strike();
+      scheduler.after(world.between(everyMs / 4, everyMs * 2), loop);
+    };
+    scheduler.after(world.between(1_000, everyMs), loop);
+  }
+
+  scheduler.after(untilMs, () => {
+    scheduler.note("the faults stop");
+    world.troubles = noTroubles;
+    frozen.clear();
+    // What was made due by a clock that ran ahead would otherwise be waited for.
+    storeClock.offsetMs = latestOffsetMs;
+    for (const pod of options.pods()) pod.goOn();
+  });
+}
+
+function drawTroubles(world: World): Troubles {
+  const share = (most: number) => (world.chance(0.4) ? (world.between(1, 10) / 10) * most : 0);
+  return {
+    delayMs: world.pick([3, 30, 150]),
+    slow: share(0.03),
+    refused: share(0.08),
+    lostBefore: share(0.05),
+    lostAfter: share(0.05),
+    late: share(0.05),
+    doubled: share(0.05),
+    crashBefore: share(0.01),
+    crashAfter: share(0.02),
+    hintLost: share(0.5),
+    hintLate: share(0.3),
+  };
+}

@@ -1,0 +1,21 @@
+/** Runs seeds until one violates something, and prints what it found as JSON. */
+import process from "node:process";
+import { runSeed } from "./run.ts";
+import type { Violation } from "./world.ts";
+
+export type Hunted = {
+  readonly found: (Violation & { readonly seed: number }) | undefined;
+  /** The first seed that didn't do the same twice. */
+  readonly differing: number | undefined;
+};
+
+const [from, to, times] = process.argv.slice(2);
+let found: Hunted["found"];
+let differing: Hunted["differing"];
+
+for (let seed = Number(from); seed <= Number(to) && !found; seed++) {
+  const { violations, hash } = await runSeed(seed);
+  if (violations[0]) found = { ...violations[0], seed };
+  if (times === "twice" && (await runSeed(seed)).hash !== hash) differing ??= seed;
+}
+console.log(JSON.stringify({ found, differing }));

@@ -1,0 +1,193 @@
+/**
+ * One process's way to the store, on which everything can go wrong that goes wrong with a database:
+ * requests and answers take time, are lost before or after the commit, land late or twice, or are
+ * refused while writes are frozen.
+ */
+import { FlotillaError } from "../../src/base/errors.ts";
+import { fraction } from "../../src/base/random.ts";
+import type { Database, Row } from "../../src/store/database.ts";
+import type { Statement } from "../../src/store/sql.ts";
+import type { Checker } from "./checker.ts";
+import { type Intent, intentOf } from "./kinds.ts";
+import type { Lane } from "./lane.ts";
+import type { World } from "./world.ts";
+
+export type LinkOptions = {
+  /** Whose link it is, as in the trace and in freezes. */
+  who: string;
+  lane: Lane;
+  /** Ends the process, if it is one that crashes. */
+  crash?: () => void;
+  /** Told when this link's own trouble delays a write, because that can explain a missed beat. */
+  onTrouble?: (durationMs: number) => void;
+};
+
+type Outcome = { readonly tables: Row[][] } | { readonly error: unknown };
+
+export type Network = { connect(options: LinkOptions): Database; hint(): void };
+
+export function createNetwork(world: World, checker: Checker): Network {
+  const { scheduler, store, frozen } = world;
+  const listeners = new Set<{ lane: Lane; listener: () => void; due: boolean }>();
+
+  const delay = () => {
+    const { delayMs, slow } = world.troubles;
+    if (!world.chance(slow)) return fraction(world.random) * delayMs;
+    world.count("fault: slow");
+    return world.between(300, 4_000);
+  };
+
+  const hint = () => {
+    const { hintLost, hintLate } = world.troubles;
+    for (const each of listeners) {
+      if (each.due || each.lane.dead) continue;
+      if (world.chance(hintLost)) {
+        world.count("fault: hint lost");
+        continue;
+      }
+      const late = world.chance(hintLate);
+      if (late) world.count("fault: hint late");
+      each.due = true;
+      scheduler.after(late ? world.between(300, 5_000) : delay(), () => {
+        each.due = false;
+        each.lane.enter(each.listener);
+      });
+    }
+  };
+
+  const apply = async (
+    who: string,
+    statements: readonly Statement[],
+    intent: Intent,
+  ): Promise<Row[][]> => {
+    const seen = await checker.before(who, intent);
+    const { tables, changes } = await store.commit(statements);
+    scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
+    checker.after(who, intent, seen, changes);
+    if (changes.length > 0) hint();
+    return tables;
+  };
+
+  const connect = ({ who, lane, crash, onTrouble = () => {} }: LinkOptions): Database => {
+    const freeze = () => {
+      const found = frozen.get("*") ?? frozen.get(who);
+      return found && found.untilMs > scheduler.nowMs ? found : undefined;
+    };
+
+    /** Applies a write once it isn't held up by a freeze, and tells what came of it. */
+    const land = (
+      statements: readonly Statement[],
+      intent: Intent,
+      tell: (outcome: Outcome) => void,
+    ): void => {
+      const ice = freeze();
+      if (ice) {
+        world.count(`fault: frozen, ${ice.mode}`);
+        if (ice.mode === "refuse") return tell({ error: busy() });
+        // Those who waited for the thaw come in any order, some of them only at their next try.
+        const thawMs = ice.untilMs - scheduler.nowMs + world.between(0, 400);
+        scheduler.after(thawMs, () => land(statements, intent, tell));
+        return;
+      }
+      apply(who, statements, intent).then(
+        (tables) => tell({ tables }),
+        (error: unknown) => tell({ error }),
+      );
+    };
+
+    return {
+      read: (statement) =>
+        new Promise((resolve, reject) => {
+          if (lane.dead) return;
+          const lost = world.chance(world.troubles.lostBefore);
+          scheduler.after(delay(), () => {
+            if (lost) {
+              world.count("fault: read failed");
+              lane.enter(() => reject(new FlotillaError("store_unavailable", "simulated")));
+              return;
+            }
+            void store.database.read(statement).then((rows) => {
+              scheduler.after(delay(), () => lane.enter(() => resolve(rows)));
+            }, reject);
+          });
+        }),
+      write: (statements) =>
+        new Promise((resolve, reject) => {
+          if (lane.dead) return;
+          const { troubles } = world;
+          const intent = intentOf(statements);
+          const answer = (outcome: Outcome) => {
+            const tookMs = delay();
+            if (tookMs > 300) onTrouble(tookMs);
+            scheduler.after(tookMs, () =>
+              lane.enter(() => {
+                if ("error" in outcome) reject(outcome.error as Error);
+                else resolve(outcome.tables);
+              }),
+            );
+          };
+          const forget = () => {};
+          const unknown = () => answer({ error: lostAnswer() });
+          const troubled = (kind: string) => {
+            world.count(`fault: ${kind}`);
+            scheduler.note(`${who} ${intent.kind} ${kind}`);
+            onTrouble(1_500);
+          };
+
+          if (crash && world.chance(troubles.crashBefore)) {
+            troubled("crashed before sending");
+            return crash();
+          }
+          const sendMs = delay();
+          if (sendMs > 300) onTrouble(sendMs);
+          if (world.chance(troubles.refused)) {
+            troubled("refused");
+            answer({ error: busy() });
+          } else if (world.chance(troubles.lostBefore)) {
+            troubled("lost before the commit");
+            unknown();
+          } else if (world.chance(troubles.lostAfter)) {
+            troubled("lost after the commit");
+            scheduler.after(sendMs, () => land(statements, intent, unknown));
+          } else if (world.chance(troubles.late)) {
+            troubled("landed late");
+            unknown();
+            const lateMs = world.between(50, 8_000);
+            scheduler.after(lateMs, () => land(statements, intent, forget));
+          } else if (crash && world.chance(troubles.crashAfter)) {
+            troubled("crashed before its answer");
+            scheduler.after(sendMs, () => land(statements, intent, crash));
+          } else if (world.chance(troubles.doubled)) {
+            troubled("doubled");
+            // Claims aren't made to be repeated, and nobody repeats one whose answer has come.
+            const heard = (outcome: Outcome) => {
+              if (intent.kind === "claim" || "error" in outcome) unknown();
+              else answer(outcome);
+              const againMs = world.between(1, 4_000);
+              scheduler.after(againMs, () => land(statements, intent, forget));
+            };
+            scheduler.after(sendMs, () => land(statements, intent, heard));
+          } else scheduler.after(sendMs, () => land(statements, intent, answer));
+        }),
+      subscribe(listener) {
+        const entry = { lane, listener, due: false };
+        listeners.add(entry);
+        return () => listeners.delete(entry);
+      },
+      close: async () => {},
+    };
+  };
+  return { connect, hint };
+}
+
+function brief(change: {
+  taskId: string;
+  before: { status: string } | undefined;
+  after: { status: string; token: number } | undefined;
+}): string {
+  const { taskId, before, after } = change;
+  return ` ${taskId.slice(-6)}:${before?.status ?? "-"}>${after?.status ?? "-"}@${after?.token}`;
+}
+
+const busy = () => new FlotillaError("store_busy", "simulated: writes are refused");
+const lostAnswer = () => new FlotillaError("unknown_outcome", "simulated: the answer was lost");

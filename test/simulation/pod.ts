@@ -1,0 +1,161 @@
+/**
+ * A whole pod, as production assembles it, on two simulated threads: the main one, and the
+ * heartbeat's with a link of its own. It can be crashed, paused, blocked, stopped and lied to.
+ */
+import { uuidv7 } from "../../src/base/ids.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import type { Clock } from "../../src/base/clock.ts";
+import { startHeartbeat } from "../../src/pods/heartbeat.ts";
+import type { TaskHandler } from "../../src/queue/task.ts";
+import { assemblePod, gapOf, type Pod } from "../../src/runtime/assemble.ts";
+import { resolveConfig } from "../../src/runtime/config.ts";
+import type { Checker, PodFacts } from "./checker.ts";
+import { createLane, laneClock } from "./lane.ts";
+import type { Network } from "./link.ts";
+import { startOfTimeMs, type World } from "./world.ts";
+
+export type SimPod = PodFacts & {
+  readonly clock: Clock;
+  /** It may be told to stop only once it has started. */
+  readonly started: boolean;
+  crash(why: string): void;
+  /** SIGSTOP, and SIGCONT later. */
+  pause(durationMs: number): void;
+  /** The event loop is blocked; the heartbeat's thread isn't. */
+  block(durationMs: number): void;
+  /** SIGTERM. */
+  stop(): void;
+  stepWall(byMs: number): void;
+  /** Ends a pause or a block. */
+  goOn(): void;
+};
+
+export type SimPodOptions = {
+  podId: string;
+  names: readonly string[];
+  settings: { slots: number; pollMs: number; heartbeatMs: number; deadAfterMs: number };
+  handlersFor: (pod: SimPod) => TaskHandler[];
+  onGone: () => void;
+};
+
+export function startSimPod(
+  world: World,
+  network: Network,
+  checker: Checker,
+  options: SimPodOptions,
+): SimPod {
+  const { scheduler } = world;
+  const { podId, names } = options;
+  const main = createLane(scheduler);
+  const heart = createLane(scheduler);
+  const random = world.fork();
+  const startMs = world.between(0, 1_000_000);
+  let wallOffsetMs = 0;
+  let alive = true;
+  let running: Pod | undefined;
+  let breath = 0;
+  let floor = 0;
+
+  const wallMs = () => startOfTimeMs + scheduler.nowMs + wallOffsetMs;
+  const clock = laneClock(scheduler, main, { wallMs, startMs });
+  const heartClock = laneClock(scheduler, heart, { wallMs, startMs });
+  const troubled = (durationMs: number) => {
+    pod.troubledUntilMs = Math.max(pod.troubledUntilMs, scheduler.nowMs + durationMs);
+  };
+  const gone = (why: string) => {
+    if (!alive) return;
+    alive = false;
+    main.kill();
+    heart.kill();
+    scheduler.note(`${podId} is gone: ${why}`);
+    options.onGone();
+  };
+  const pod: SimPod = {
+    podId,
+    names,
+    lastBeatMs: scheduler.nowMs,
+    troubledUntilMs: -1,
+    clock,
+    get alive() {
+      return alive;
+    },
+    get started() {
+      return running !== undefined;
+    },
+    crash: gone,
+    pause(durationMs) {
+      scheduler.note(`${podId} pauses for ${durationMs}`);
+      troubled(durationMs);
+      main.hold(durationMs);
+      heart.hold(durationMs);
+    },
+    block(durationMs) {
+      scheduler.note(`${podId} blocks for ${durationMs}`);
+      main.hold(durationMs);
+    },
+    stop() {
+      scheduler.note(`${podId} is told to stop`);
+      void running?.stop().then(() => gone("stopped"));
+    },
+    stepWall(byMs) {
+      scheduler.note(`${podId} steps its clock by ${byMs}`);
+      wallOffsetMs += byMs;
+    },
+    goOn() {
+      main.release();
+      heart.release();
+    },
+  };
+  checker.pods.set(podId, pod);
+
+  const settings = resolveConfig({
+    ...options.settings,
+    graceMs: 1_000,
+    shutdownMs: 2_000,
+    use: options.handlersFor(pod),
+  });
+  const crash = () => gone("crashed at a request");
+  const database = network.connect({ who: podId, lane: main, crash });
+  const heartDatabase = network.connect({ who: podId, lane: heart, onTrouble: troubled });
+  // What the heartbeat's thread tells the main one arrives as a message.
+  const toMain = (happen: () => void) => scheduler.after(0.01, () => main.enter(happen));
+  let lastSeenMs: number | undefined;
+
+  assemblePod(settings, {
+    podId,
+    database,
+    clock,
+    random,
+    ids: uuidv7(clock, random),
+    log: silentLogger,
+    startHeartbeat: (hooks) =>
+      startHeartbeat({
+        ...hooks,
+        database: heartDatabase,
+        clock: heartClock,
+        pulse: { breath: () => breath, claimFloor: () => floor },
+        onBeat(seen) {
+          const gapMs = lastSeenMs === undefined ? 0 : seen.atMs - lastSeenMs;
+          if (gapMs > gapOf(settings)) world.count("fence: liveness, gap");
+          lastSeenMs = seen.atMs;
+          toMain(() => hooks.onBeat(seen));
+        },
+        onError: (error) => toMain(() => hooks.onError(error)),
+        onStall: () => gone("stalled"),
+      }),
+    breathe: () => void breath++,
+    raiseFloor: (call) => {
+      floor = call;
+    },
+    onEvent(event) {
+      if (event.type === "leading" && event.podId === podId) scheduler.note(`${podId} leads`);
+    },
+  }).then(
+    (assembled) => {
+      running = assembled;
+      scheduler.note(`${podId} has started`);
+    },
+    () => gone("couldn't start"),
+  );
+  return pod;
+}

@@ -1,0 +1,81 @@
+/** One seed: a small fleet, its clients, its troubles, a time of quiet, and the verdict. */
+import { createChecker } from "./checker.ts";
+import { startFaults } from "./faults.ts";
+import { createNetwork } from "./link.ts";
+import { type SimPod, startSimPod } from "./pod.ts";
+import { judgeEnd } from "./verdict.ts";
+import { attemptsOf, handlersFor, startClients, taskNames } from "./workload.ts";
+import { createWorld, type Violation } from "./world.ts";
+
+export type Report = {
+  readonly seed: number;
+  readonly violations: readonly Violation[];
+  readonly hash: string;
+  readonly trace: readonly string[];
+  readonly counts: ReadonlyMap<string, number>;
+  readonly virtualMs: number;
+};
+
+const heartbeatMs = 1_000;
+const deadAfterMs = 4_000;
+// All that may still be to do when the faults stop is done well within this time.
+const quietLimitMs = 240_000;
+
+export async function runSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
+  const world = await createWorld(seed, { keepTrace });
+  const { scheduler } = world;
+  const checker = createChecker(world, { deadAfterMs, attemptsOf });
+  const network = createNetwork(world, checker);
+  const faultsMs = world.between(12_000, 25_000);
+  const slots = world.between(2, 6);
+  const pollMs = world.pick([500, 1_000, 2_000]);
+  const pods: SimPod[] = [];
+  let podsMade = 0;
+
+  /** Keeps one place of the fleet filled. The first place always knows every task. */
+  const fill = (place: number): void => {
+    const names =
+      place === 0 || world.chance(0.5) ? taskNames : taskNames.filter(() => world.chance(0.6));
+    const pod = startSimPod(world, network, checker, {
+      podId: `p${++podsMade}`,
+      names,
+      settings: { slots, pollMs, heartbeatMs, deadAfterMs },
+      handlersFor: (made) => handlersFor(world, checker, made),
+      onGone: () => void scheduler.after(world.between(100, 4_000), () => fill(place)),
+    });
+    pods[place] = pod;
+  };
+  const places = world.between(2, 4);
+  for (let place = 0; place < places; place++) {
+    scheduler.after(place === 0 ? 0 : world.between(0, 2_000), () => fill(place));
+  }
+  const clients = startClients(world, network, {
+    clients: 2,
+    untilMs: faultsMs,
+    gapMs: world.between(800, 2_500),
+  });
+  startFaults(world, { network, pods: () => pods.filter(Boolean), untilMs: faultsMs, deadAfterMs });
+
+  const allEnded = () => {
+    for (const { state } of checker.tasks.values()) {
+      if (state.status === "pending" || state.status === "claimed") return false;
+    }
+    return clients.open === 0;
+  };
+  await scheduler.runUntil(
+    () =>
+      world.violations.length > 0 ||
+      scheduler.nowMs > faultsMs + quietLimitMs ||
+      (scheduler.nowMs > faultsMs && allEnded()),
+  );
+  if (world.violations.length === 0) await judgeEnd(world, checker, clients);
+  await world.store.database.close();
+  return {
+    seed,
+    violations: world.violations,
+    hash: scheduler.trace.hash(),
+    trace: scheduler.trace.lines,
+    counts: world.counts,
+    virtualMs: scheduler.nowMs,
+  };
+}
