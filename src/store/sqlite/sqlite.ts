@@ -25,7 +25,8 @@ export async function openSqlite(options: ConnectionOptions): Promise<Database> 
       return toObjects(table!);
     },
     async write(statements) {
-      const tables = await writer.ask({ write: statements.map((each) => render(each, dialect)) });
+      const write = statements.map((each) => render(each, dialect));
+      const tables = await hints.around(writer.ask({ write }));
       return tables.map((table): Row[] => toObjects(table));
     },
     subscribe: hints.subscribe,
@@ -37,14 +38,16 @@ export async function openSqlite(options: ConnectionOptions): Promise<Database> 
 }
 
 /**
- * Tells our own commits from those of others: the version that a connection sees moves with every
- * commit but its own, so the thread that writes is asked.
+ * Tells our own commits from those of others. The version that a connection sees moves with every
+ * commit but its own, so the thread that writes is asked, unless it hasn't written.
  */
 function hintsOf(writer: Thread, commits: ReturnType<typeof watchCommits>) {
   type Listener = (whose?: "own") => void;
   const listeners = new Set<Listener>();
   let stop: (() => void) | undefined;
   let seen: unknown;
+  /** Whether a write of ours was under way since the last hint. */
+  let wrote = false;
 
   const version = (): Promise<unknown> =>
     writer.ask({ read: { text: "pragma data_version", values: [] } }).then(
@@ -52,17 +55,31 @@ function hintsOf(writer: Thread, commits: ReturnType<typeof watchCommits>) {
       // Not knowing is no reason to keep quiet.
       () => Symbol("unknown"),
     );
+  const tell = (whose?: "own") => {
+    for (const listener of listeners) listener(whose);
+  };
   const hint = async (): Promise<void> => {
-    const current = await version();
+    // Asked before anybody is told: what a listener then writes can't have seen less than this.
+    const asked = version();
+    const surelyOthers = !wrote;
+    wrote = false;
+    if (surelyOthers) tell();
+    const current = await asked;
     const own = current === seen;
     seen = current;
-    for (const listener of listeners) listener(own ? "own" : undefined);
+    if (!surelyOthers) tell(own ? "own" : undefined);
   };
   return {
     subscribe(listener: Listener): () => void {
       stop ??= commits.subscribe(() => void hint());
       listeners.add(listener);
       return () => listeners.delete(listener);
+    },
+    around<Answer>(write: Promise<Answer>): Promise<Answer> {
+      wrote = true;
+      return write.finally(() => {
+        wrote = true;
+      });
     },
     close() {
       listeners.clear();
