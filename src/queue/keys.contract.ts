@@ -35,7 +35,8 @@ export function keysContract(kind: StoreKind): void {
     });
 
     test("holds for concurrent calls, in one batch and between connections", async () => {
-      const other = queue.client(queue.store.again ? { database: await queue.store.again() } : {});
+      const database = (await queue.store.again?.()) ?? queue.database;
+      const other = queue.client({ database });
       const calls = Array.from({ length: 60 }, (_, at) =>
         (at % 2 ? queue : other).enqueue("mail", at, { key: "k" }),
       );
@@ -44,6 +45,7 @@ export function keysContract(kind: StoreKind): void {
       expect(all.filter((each) => each.created)).toHaveLength(1);
       expect(await queue.count()).toBe(1);
       other.close();
+      if (database !== queue.database) await database.close();
     });
 
     test("holds after the task has ended", async () => {
@@ -101,7 +103,7 @@ export function keysContract(kind: StoreKind): void {
       const caller = queue.store.caller?.();
       if (!caller) return;
       await queue.work("pod-1", [task("mail", {}, ({ input }) => input)]);
-      caller.exec("create table orders (id integer)");
+      caller.exec("create table if not exists orders (id integer)");
 
       caller.exec("begin");
       caller.exec("insert into orders values (1)");

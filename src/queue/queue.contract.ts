@@ -21,14 +21,13 @@ export const rowsOf = table("step_tracker");
 const waitLimitMs = 30_000;
 
 export async function openQueue(kind: StoreKind) {
-  const store: OpenStore = await kind.open();
+  const store = await emptyStore(kind);
   const { database } = store;
-  await migrate(database);
   const clock: MovableClock = store.clock ?? movableClock();
   const random = seededRandom(1);
   const ids = uuidv7(clock, random);
   const workers: Worker[] = [];
-  const events: WorkerEvent[] = [];
+  const told: WorkerEvent[] = [];
   let lastCall = 0;
   const client = (more: { database?: Database; maxPayloadBytes?: number } = {}) =>
     createTasks({
@@ -58,7 +57,8 @@ export async function openQueue(kind: StoreKind) {
     clock,
     random,
     ids,
-    events,
+    /** What the workers have told those who count. */
+    told,
     client,
 
     /** Time passes, for the store and for everybody who uses it. */
@@ -121,7 +121,7 @@ export async function openQueue(kind: StoreKind) {
         random,
         handlers: new Map(handlers.map((handler) => [handler.name, handler])),
         capacity: { slots: 10, target: 1 },
-        onEvent: (event) => events.push(event),
+        onEvent: (event) => told.push(event),
         ...more,
       });
       workers.push(worker);
@@ -165,9 +165,29 @@ export async function openQueue(kind: StoreKind) {
       const stopping = workers.map((worker) => worker.stop({ waitMs: 0 }));
       await queue.outcome(Promise.all(stopping));
       tasks.close();
-      await database.close();
-      await store.remove();
+      if (store.clock) await database.close();
     },
   };
   return queue;
+}
+
+const opened = new Map<StoreKind, OpenStore>();
+
+/** Stores with threads take long to open, so each is opened once and emptied for every test. */
+async function emptyStore(kind: StoreKind): Promise<OpenStore> {
+  const store = opened.get(kind) ?? (await kind.open());
+  await migrate(store.database);
+  if (store.clock) return store;
+  opened.set(kind, store);
+  const tables = ["step_tracker", "step_event", "pod_health"] as const;
+  await store.database.write(tables.map((name) => sql`delete from ${table(name)}`));
+  return store;
+}
+
+export async function closeStores(): Promise<void> {
+  for (const store of opened.values()) {
+    await store.database.close();
+    await store.remove();
+  }
+  opened.clear();
 }

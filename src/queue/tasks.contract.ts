@@ -1,11 +1,19 @@
 import type { StoreKind } from "../store/database.contract.ts";
+import { askContract } from "./ask.contract.ts";
 import { claimContract } from "./claim.contract.ts";
 import { enqueueContract } from "./enqueue.contract.ts";
+import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
+import { recoverContract } from "./recover.contract.ts";
+import { waitContract } from "./wait.contract.ts";
 
 /** Everything that tasks promise on every store. */
 export function tasksContract(kind: StoreKind): void {
   enqueueContract(kind);
   keysContract(kind);
   claimContract(kind);
+  finishContract(kind);
+  recoverContract(kind);
+  askContract(kind);
+  waitContract(kind);
 }
