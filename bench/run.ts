@@ -18,7 +18,12 @@ export type BenchOptions = {
   /** Where the processes we measure leave their CPU profiles. */
   readonly profile: string | undefined;
   readonly progress: (what: string) => void;
+  /** Whether so much of the time of a short run has passed that another round must not begin. */
+  readonly late: (share: number) => boolean;
 };
+
+// A short run is for a machine that is busy with other things too.
+const quickMs = 45_000;
 
 export type Bench = (options: BenchOptions) => Promise<Report>;
 
@@ -61,6 +66,7 @@ async function main(): Promise<void> {
     quick: values.quick,
     folder: temporaryFolder(),
     profile: values.profile,
+    late: (share) => values.quick && performance.now() - startedMs > quickMs * share,
     progress: (what) => process.stderr.write(`${seconds()} s  ${what}\n`),
   });
   process.stdout.write(values.json ? jsonLines(report) : `\n${table(report)}`);

@@ -2,7 +2,7 @@ import { availableParallelism, cpus } from "node:os";
 import process from "node:process";
 import type { Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
-import { measureDrain } from "./tasks/drain.ts";
+import { manySlots, measureDrain } from "./tasks/drain.ts";
 import { measureEnqueue } from "./tasks/enqueue.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
@@ -10,18 +10,18 @@ import { measureWakeup } from "./tasks/wakeup.ts";
 
 const sizes = {
   full: {
-    enqueue: { rounds: 5, runMs: 3_000 },
-    drain: { rounds: 5, tasks: 100_000, slots: 1_000, cutMs: 60_000 },
+    enqueue: { rounds: 5, runMs: 2_000 },
+    drain: { rounds: 5, tasks: 100_000, cutMs: 60_000 },
     wakeup: { rounds: 3, tasks: 250 },
     recover: { rounds: 8, atOnce: 1 },
-    memory: { step: 100_000, steps: 10, slots: 1_000 },
+    memory: { step: 100_000, steps: 10, cutMs: 900_000 },
   },
   quick: {
     enqueue: { rounds: 3, runMs: 300 },
-    drain: { rounds: 3, tasks: 20_000, slots: 1_000, cutMs: 2_500 },
+    drain: { rounds: 3, tasks: 16_000, cutMs: 2_000 },
     wakeup: { rounds: 1, tasks: 100 },
-    recover: { rounds: 4, atOnce: 4 },
-    memory: { step: 10_000, steps: 5, slots: 1_000 },
+    recover: { rounds: 3, atOnce: 3 },
+    memory: { step: 10_000, steps: 5, cutMs: 6_000 },
   },
 };
 
@@ -42,7 +42,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
     notes: [
       `durability: full (WAL, synchronous=FULL) for ours and for the limit`,
       `limit: bare node:sqlite on a thread, the same statements in batches of 100, in the same run`,
-      `drain: one pod with ${size.drain.slots} slots`,
+      `drain: one pod with ${manySlots} slots, and with the default of 100; a backlog of ${size.drain.tasks.toLocaleString("en-US")}`,
       ...memory.notes,
       `Node ${process.version}, ${availableParallelism()} cores, ${cpus()[0]?.model ?? "unknown processor"}`,
     ],

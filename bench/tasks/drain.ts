@@ -10,51 +10,68 @@ import type { Limit, LimitPhase } from "./limit.ts";
 export type DrainSizes = {
   readonly rounds: number;
   readonly tasks: number;
-  readonly slots: number;
   /** A round that takes longer is cut, and counts with what it did until then. */
   readonly cutMs: number;
 };
 
+/** What a pod with short tasks should be given, so that it holds several batches at once. */
+export const manySlots = 1_000;
+const usualSlots = 100;
+
 /** Running a backlog of no-op tasks in one pod, in turns with the limit on a copy of the same file. */
 export async function measureDrain(
-  { folder, profile, progress }: BenchOptions,
-  { rounds, tasks, slots, cutMs }: DrainSizes,
+  { folder, profile, progress, late }: BenchOptions,
+  { rounds, tasks, cutMs }: DrainSizes,
 ): Promise<Measure[]> {
   const full = join(folder, "backlog.db");
   const filler: FillerParams = { store: `sqlite:${full}`, tasks, parts: 1 };
   await startRole(new URL("./filler.ts", import.meta.url), filler).result;
   progress(`drain: a backlog of ${tasks} tasks is stored`);
 
-  const rate: number[] = [];
-  const limit: number[] = [];
-  const cpu: number[] = [];
-  const rss: number[] = [];
-  for (let round = 1; round <= rounds; round++) {
-    const copy = (name: string): string => {
-      const path = join(folder, `drain-${round}-${name}.db`);
-      copyFileSync(full, path);
-      return path;
-    };
-    const ourFile = copy("ours");
-    const params: DrainerParams = { store: `sqlite:${ourFile}`, tasks, slots, cutMs };
-    const pod = startRole(new URL("./drainer.ts", import.meta.url), params, { profile });
-    const ours: Drained = await pod.result;
-    const limitFile = copy("limit");
-    const phase: LimitPhase = { work: "drain", path: limitFile, batch: 100, tasks, cutMs };
-    const bare = startRole(new URL("./limit.ts", import.meta.url), [phase]);
-    const [theirs]: Limit[] = await bare.result;
-    rate.push((ours.tasks / ours.wallMs) * 1_000);
-    limit.push((theirs!.tasks / theirs!.wallMs) * 1_000);
-    cpu.push((ours.cpuMs * 1_000) / ours.tasks);
-    rss.push(ours.rssMib);
+  const copies: string[] = [];
+  const copy = (): string => {
+    const path = join(folder, `drain-${copies.length}.db`);
+    copyFileSync(full, path);
+    copies.push(path);
+    return path;
+  };
+  const drainOurs = async (slots: number): Promise<Drained> => {
+    const params: DrainerParams = { store: `sqlite:${copy()}`, tasks, slots, cutMs };
+    return startRole(new URL("./drainer.ts", import.meta.url), params, { profile }).result;
+  };
+  const drainLimit = async (): Promise<Limit> => {
+    const phase: LimitPhase = { work: "drain", path: copy(), batch: 100, tasks, cutMs };
+    const [limit] = await startRole(new URL("./limit.ts", import.meta.url), [phase]).result;
+    return limit;
+  };
+
+  const many: Drained[] = [];
+  const usual: Drained[] = [];
+  const limits: Limit[] = [];
+  for (let round = 1; round <= rounds && !(round > 1 && late(0.5)); round++) {
+    many.push(await drainOurs(manySlots));
+    limits.push(await drainLimit());
+    usual.push(await drainOurs(usualSlots));
+    const figures = [many, usual, limits].map((each) => `${Math.round(perSecond(each.at(-1)!))}/s`);
     progress(
-      `drain, round ${round} of ${rounds}: ours ${Math.round(rate.at(-1)!)}/s, limit ${Math.round(limit.at(-1)!)}/s`,
+      `drain, round ${round} of ${rounds}: ours ${figures[0]}, with ${usualSlots} slots ${figures[1]}, limit ${figures[2]}`,
     );
-    for (const path of [ourFile, limitFile]) rmSync(path);
+    for (const path of copies.splice(0)) rmSync(path);
   }
+  const limit = limits.map(perSecond);
+  const rate = { unit: "tasks/s", others: { limit } };
   return [
-    measure({ metric: "tasks.drain", unit: "tasks/s", ours: rate, others: { limit } }),
-    measure({ metric: "tasks.drain.cpu", unit: "us/task", ours: cpu }),
-    measure({ metric: "tasks.drain.rss", unit: "MiB", ours: rss }),
+    measure({ metric: "tasks.drain", ours: many.map(perSecond), ...rate }),
+    measure({ metric: "tasks.drain.default_slots", ours: usual.map(perSecond), ...rate }),
+    measure({
+      metric: "tasks.drain.cpu",
+      unit: "us/task",
+      ours: many.map(({ cpuMs, tasks: done }) => (cpuMs * 1_000) / done),
+    }),
+    measure({ metric: "tasks.drain.rss", unit: "MiB", ours: many.map(({ rssMib }) => rssMib) }),
   ];
+}
+
+function perSecond({ tasks, wallMs }: { tasks: number; wallMs: number }): number {
+  return (tasks / wallMs) * 1_000;
 }

@@ -11,7 +11,7 @@ const ways = ["sequential", "concurrent", "bulk"] as const;
 
 /** Enqueueing in one process, in turns with the limit. */
 export async function measureEnqueue(
-  { folder, profile, progress }: BenchOptions,
+  { folder, profile, progress, late }: BenchOptions,
   { rounds, runMs }: EnqueueSizes,
 ): Promise<Measure[]> {
   const rate: Record<string, number[]> = {};
@@ -19,7 +19,7 @@ export async function measureEnqueue(
   const note = (into: Record<string, number[]>, name: string, value: number) =>
     (into[name] ??= []).push(value);
 
-  for (let round = 1; round <= rounds; round++) {
+  for (let round = 1; round <= rounds && !(round > 1 && late(0.22)); round++) {
     const path = (name: string) => join(folder, `enqueue-${round}-${name}.db`);
     const warmMs = runMs / 4;
     const ours = ways.map((way): ProducerPhase => ({

@@ -3,6 +3,7 @@ import { type Measure, spreadOf } from "../report.ts";
 import { startRole } from "../roles.ts";
 import type { BenchOptions } from "../run.ts";
 import { slope } from "../statistics.ts";
+import { manySlots } from "./drain.ts";
 import type { Drained, DrainerParams } from "./drainer.ts";
 import type { FillerParams } from "./filler.ts";
 
@@ -10,7 +11,8 @@ export type MemorySizes = {
   /** How many tasks lie between two looks. */
   readonly step: number;
   readonly steps: number;
-  readonly slots: number;
+  /** Ends after this long with what was seen until then. */
+  readonly cutMs: number;
 };
 
 // Caches fill and code is compiled in the first part of a run; what counts is what comes after.
@@ -19,7 +21,7 @@ const settledAfter = 0.3;
 /** The memory of one pod that runs task after task, while another process keeps bringing them. */
 export async function measureMemory(
   { folder, progress }: BenchOptions,
-  { step, steps, slots }: MemorySizes,
+  { step, steps, cutMs }: MemorySizes,
 ): Promise<{ measures: Measure[]; notes: string[] }> {
   const store = `sqlite:${join(folder, "memory.db")}`;
   const fill: FillerParams = { store, tasks: step, parts: steps };
@@ -27,8 +29,8 @@ export async function measureMemory(
   const params: DrainerParams = {
     store,
     tasks: step * steps,
-    slots,
-    cutMs: 3_600_000,
+    slots: manySlots,
+    cutMs,
     sampleEvery: step,
   };
   const pod = startRole(new URL("./drainer.ts", import.meta.url), params);
@@ -36,9 +38,12 @@ export async function measureMemory(
   pod.on("finished", (tasks: number) => {
     if (tasks < step * steps) filler.send("more");
   });
-  const { samplesMib }: Drained = await pod.result;
-  await filler.result;
-  const settled = samplesMib.slice(Math.floor(steps * settledAfter));
+  const drained: Drained = await pod.result;
+  const cut = drained.tasks < step * steps;
+  if (cut) filler.kill("SIGKILL");
+  else await filler.result;
+  const samplesMib = cut ? [...drained.samplesMib, drained.rssMib] : drained.samplesMib;
+  const settled = samplesMib.slice(Math.floor(samplesMib.length * settledAfter));
   const looks = samplesMib.map((mib) => Math.round(mib)).join(", ");
   const note = `pod RSS in MiB after each ${step.toLocaleString("en-US")} tasks: ${looks}`;
   progress(note);
