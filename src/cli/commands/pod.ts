@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { type PodFlags, type ServerFlags, withPod, withServer } from "../flags.ts";
-import { runUntilSignal } from "../run.ts";
+import type { RunOptions } from "../run.ts";
 import { loadSettings } from "../settings.ts";
 
 export function devCommand(program: Command): void {
@@ -57,4 +57,10 @@ Examples:
       const settings = await loadSettings(flags);
       await runUntilSignal({ settings, flags, work: flags.work, serve: true, live: false });
     });
+}
+
+/** Loaded only here, so that commands that ask a quick question don't wait for a server's parts. */
+async function runUntilSignal(options: RunOptions): Promise<void> {
+  const parts = await import("../run.ts");
+  await parts.runUntilSignal(options);
 }

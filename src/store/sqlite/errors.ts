@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
 import { freeBytes } from "./disk.ts";
@@ -33,18 +34,21 @@ export function isBusy(error: unknown): boolean {
   return code === 5 || code === 6;
 }
 
-// The shared memory beside the file takes this much; where even that fails, SQLite only speaks of
-// an error of the disk.
+// The shared memory beside the file takes this much.
 const leastFreeBytes = 64 * 1024;
 
-function isFull(error: unknown, path: string): boolean {
-  return sqliteCode(error) === 10 && (freeBytes(dirname(path)) ?? Infinity) < leastFreeBytes;
+/** SQLite's code, made more precise where its trouble was with the files beside the database. */
+function meaning(error: unknown, path: string): number | undefined {
+  const code = sqliteCode(error);
+  if (code === 10 && (freeBytes(dirname(path)) ?? Infinity) < leastFreeBytes) return 13;
+  if (code === 14 && existsSync(path)) return 8;
+  return code;
 }
 
 /** SQLite's error in our words, with what to do about it. */
 export function storeError(error: unknown, path: string): FlotillaError {
   if (error instanceof FlotillaError) return error;
-  const known = codes[isFull(error, path) ? 13 : (sqliteCode(error) ?? -1)];
+  const known = codes[meaning(error, path) ?? -1];
   if (known) {
     return new FlotillaError(known.code, `the database file ${path}: ${known.advice}`, {
       cause: error,
