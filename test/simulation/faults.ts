@@ -30,7 +30,8 @@ export function startFaults(world: World, options: FaultsOptions): void {
     const durationMs = world.between(500, deadAfterMs * 2.5);
     const mode = world.pick(["hang", "refuse"] as const);
     scheduler.note(`writes of ${who} freeze for ${durationMs}, ${mode}`);
-    frozen.set(who, { untilMs: scheduler.nowMs + durationMs, mode });
+    const lastMs = frozen.get(who)?.untilMs ?? 0;
+    frozen.set(who, { untilMs: Math.max(lastMs, scheduler.nowMs + durationMs), mode });
     return durationMs;
   };
   const step = () => world.pick([-1, 1]) * world.between(1_000, hourMs);

@@ -84,9 +84,8 @@ export function createNetwork(world: World, checker: Checker): Network {
       if (ice) {
         world.count(`fault: frozen, ${ice.mode}`);
         if (ice.mode === "refuse") return tell({ error: busy() });
-        // Those who waited for the thaw come in any order, some of them only at their next try.
-        const thawMs = ice.untilMs - scheduler.nowMs + world.between(0, 400);
-        scheduler.after(thawMs, () => land(statements, intent, tell));
+        // Those who wait come in any order after the thaw.
+        scheduler.after(world.between(50, 400), () => land(statements, intent, tell));
         return;
       }
       apply(who, statements, intent).then(
