@@ -23,10 +23,13 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
   let stopTimer: (() => void) | undefined;
   let stopHints: (() => void) | undefined;
   let looking = false;
+  /** Something was asked or hinted while a look was under way, which may have come too early for it. */
+  let missed = false;
   let dueMs = Infinity;
   let closed = false;
 
   const arm = (delayMs: number) => {
+    if (looking) missed = true;
     if (closed || looking || waiters.size === 0) return;
     const atMs = clock.monotonic() + delayMs;
     if (stopTimer && atMs >= dueMs) return;
@@ -40,6 +43,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
 
   const look = async (): Promise<void> => {
     looking = true;
+    missed = false;
     let trouble: unknown;
     try {
       for (const row of await database.read(getTasks([...waiters.keys()]))) {
@@ -56,7 +60,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
     if (waiters.size === 0) {
       stopHints?.();
       stopHints = undefined;
-    } else if (!trouble || !closed) arm(pollMs);
+    } else if (!trouble || !closed) arm(missed ? lookGapMs : pollMs);
   };
 
   const settled = (taskId: string, { timeoutMs, signal }: WaitOptions): Promise<Task> =>
