@@ -104,6 +104,36 @@ describe("a task that is finished between recovery's read and its write", () => 
   });
 });
 
+describe("a pod that beats again between recovery's read and its write", () => {
+  test("keeps its task", async () => {
+    const fleet = await createFleet();
+    const pod = await fleet.start({ names: ["held"] });
+    const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
+    await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
+
+    const pass = leaderOn(fleet, "leader", [pod.podId], (store) => ({
+      ...store,
+      read: async (statement) => {
+        const rows = await store.read(statement);
+        const beat = beatOf(fleet, pod.podId);
+        await until("it has beaten", () => beatOf(fleet, pod.podId) > beat);
+        return rows;
+      },
+    }));
+    expect(await pass()).toEqual({ led: true, recovered: 0 });
+    expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "claimed", deaths: 0 });
+    pod.open("door");
+
+    expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: pod.podId, token: 1 });
+    expect(judge(fleet)).toEqual([]);
+  });
+});
+
+function beatOf(fleet: Fleet, podId: string): number {
+  const [row] = fleet.sql("select beat from flotilla_pod_health where pod_id = ?", podId);
+  return row!["beat"];
+}
+
 /** A leader with a connection of its own, for which some pods have been silent for long enough. */
 function leaderOn(
   fleet: Fleet,
