@@ -114,12 +114,12 @@ export function askContract(kind: StoreKind): void {
       expect(await queue.get(absent)).toBeUndefined();
       expect(await queue.events(absent)).toEqual([]);
       for (const asked of [
-        queue.cancel(absent),
-        queue.retry(absent),
-        queue.waitFor(absent),
-        queue.settled(absent),
+        () => queue.cancel(absent),
+        () => queue.retry(absent),
+        () => queue.waitFor(absent),
+        () => queue.settled(absent),
       ]) {
-        await expect(asked).rejects.toMatchObject({
+        await expect(asked()).rejects.toMatchObject({
           code: "not_found",
           details: { taskId: absent },
         });

@@ -5,7 +5,9 @@ import { enqueueContract } from "./enqueue.contract.ts";
 import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
+import { stopContract } from "./stop.contract.ts";
 import { waitContract } from "./wait.contract.ts";
+import { workerContract } from "./worker.contract.ts";
 
 /** Everything that tasks promise on every store. */
 export function tasksContract(kind: StoreKind): void {
@@ -16,4 +18,6 @@ export function tasksContract(kind: StoreKind): void {
   recoverContract(kind);
   askContract(kind);
   waitContract(kind);
+  workerContract(kind);
+  stopContract(kind);
 }
