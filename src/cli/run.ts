@@ -73,6 +73,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   } finally {
     stopping = true;
     live?.stop();
+    screen?.show([]);
     // The server answers while the pod's tasks end, and says meanwhile that it isn't ready.
     await pod?.stop();
     await server?.close();

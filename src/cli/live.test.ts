@@ -1,0 +1,90 @@
+import { describe, expect, test } from "vitest";
+import type { Clock } from "../base/clock.ts";
+import type { Stats } from "../queue/client.ts";
+import { type Counts, countsLine, countsTable, startLive } from "./live.ts";
+import { plain } from "./output.ts";
+
+const none = { pending: 0, claimed: 0, completed: 0, failed: 0, cancelled: 0 };
+const stats: Stats = {
+  byStatus: { ...none, pending: 2, completed: 40 },
+  byName: { mail: { ...none, pending: 2 }, page: { ...none, completed: 40 } },
+};
+
+describe("live counts", () => {
+  test("say how many tasks were completed a second since the last count", async () => {
+    const { live, shown, advance } = counting(async () => stats);
+    await advance(0);
+    for (let task = 0; task < 30; task++) {
+      live.observe({ type: "ended", name: "mail", outcome: "completed", tookMs: 1 });
+    }
+    live.observe({ type: "ended", name: "mail", outcome: "failed", tookMs: 1 });
+    await advance(1_000);
+    expect(shown.map((each) => each.perSecond)).toEqual([0, 30]);
+    live.stop();
+    await advance(60_000);
+    expect(shown).toHaveLength(2);
+  });
+
+  test("rest longer where counting takes long, and survive a count that fails", async () => {
+    let asked = 0;
+    const { advance, shown } = counting(async (spend) => {
+      spend(500);
+      if (++asked === 1) throw new Error("busy");
+      return stats;
+    });
+    await advance(0);
+    await advance(4_999);
+    expect(asked).toBe(1);
+    await advance(1);
+    expect(asked).toBe(2);
+    expect(shown).toHaveLength(1);
+  });
+
+  test("fit a line, and a table", () => {
+    const counts = { stats, running: 1, perSecond: 4.25 };
+    expect(countsLine(counts)).toBe(
+      "pending 2  claimed 0  completed 40  failed 0  cancelled 0  running 1  4.3 completed/s",
+    );
+    const table = countsTable(counts, "http://127.0.0.1:8080").map((line) => plain(line));
+    expect(table[2]).toMatch(/^mail +2 +0 +0 +0 +0$/);
+    expect(table[4]).toMatch(/^all +2 +0 +40 +0 +0$/);
+    expect(table.at(-1)).toBe("1 running · 4.3 completed/s · http://127.0.0.1:8080");
+  });
+
+  test("show so many names and no more", () => {
+    const byName = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`n${at}`, none]));
+    const table = countsTable({ stats: { ...stats, byName }, running: 0, perSecond: 0 }, "");
+    expect(table.length).toBeLessThan(22);
+    expect(table.join("\n")).toContain("and 485 more names");
+  });
+});
+
+function counting(count: (spend: (ms: number) => void) => Promise<Stats>) {
+  let nowMs = 0;
+  let timers: { atMs: number; callback: () => void }[] = [];
+  const clock: Clock = {
+    now: () => nowMs,
+    monotonic: () => nowMs,
+    after(delayMs, callback) {
+      const timer = { atMs: nowMs + delayMs, callback };
+      timers.push(timer);
+      return () => (timers = timers.filter((each) => each !== timer));
+    },
+  };
+  const shown: Counts[] = [];
+  const live = startLive({
+    stats: () => count((ms) => (nowMs += ms)),
+    running: () => 0,
+    clock,
+    everyMs: 1_000,
+    show: (counts) => shown.push(counts),
+  });
+  const advance = async (ms: number) => {
+    nowMs += ms;
+    const due = timers.filter((each) => each.atMs <= nowMs);
+    timers = timers.filter((each) => each.atMs > nowMs);
+    for (const timer of due) timer.callback();
+    for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+  };
+  return { live, shown, advance };
+}
