@@ -29,9 +29,10 @@ export type HandleOptions = {
   backoff?: Backoff;
 };
 
-export type ContractOptions<Input, Parsed, Output> = {
+export type ContractOptions<Input, Parsed, Returned, Output> = {
   input?: Schema<Input, Parsed>;
-  output?: Schema<any, Output>;
+  /** Checks what the handler returns; its output form is what is stored. */
+  output?: Schema<Returned, Output>;
 };
 
 /** A task's name and types, without its code: safe to import anywhere. */
@@ -51,12 +52,12 @@ export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
   readonly run: (context: TaskContext<Parsed>) => unknown;
 };
 
-type Handle<Input, Parsed, Output> = {
-  (run: Run<Parsed, Output>): TaskHandler<Input, Parsed, Output>;
-  (options: HandleOptions, run: Run<Parsed, Output>): TaskHandler<Input, Parsed, Output>;
+type Handle<Input, Parsed, Returned, Output> = {
+  (run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
+  (options: HandleOptions, run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
 };
 
-type Run<Parsed, Output> = (context: TaskContext<Parsed>) => Output | Promise<Output>;
+type Run<Parsed, Returned> = (context: TaskContext<Parsed>) => Returned | Promise<Returned>;
 
 export const handleDefaults = { attempts: 3, timeoutMs: 15 * 60_000 };
 
@@ -64,18 +65,18 @@ const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 const dayMs = 24 * 60 * 60_000;
 
 /** Names a task. `task(name, options)` is the contract; with a function it is the handler too. */
-export function task<Input = Json, Parsed = Input, Output = unknown>(
+export function task<Input = Json, Parsed = Input, Returned = unknown, Output = Returned>(
   name: string,
-  options?: ContractOptions<Input, Parsed, Output>,
-): TaskContract<Input, Parsed, Output> & { handle: Handle<Input, Parsed, Output> };
-export function task<Input = Json, Parsed = Input, Output = unknown>(
+  options?: ContractOptions<Input, Parsed, Returned, Output>,
+): TaskContract<Input, Parsed, Output> & { handle: Handle<Input, Parsed, Returned, Output> };
+export function task<Input = Json, Parsed = Input, Returned = unknown, Output = Returned>(
   name: string,
-  options: ContractOptions<Input, Parsed, Output> & HandleOptions,
-  run: Run<Parsed, Output>,
+  options: ContractOptions<Input, Parsed, Returned, Output> & HandleOptions,
+  run: Run<Parsed, Returned>,
 ): TaskHandler<Input, Parsed, Output>;
 export function task(
   name: string,
-  options: ContractOptions<any, any, any> & HandleOptions = {},
+  options: ContractOptions<any, any, any, any> & HandleOptions = {},
   run?: Run<any, any>,
 ): unknown {
   checkName(name);
