@@ -56,6 +56,7 @@ export type Fleet = {
 };
 
 const script = fileURLToPath(new URL("./pod-process.ts", import.meta.url));
+const compileCache = fileURLToPath(new URL("../../node_modules/.cache/pods", import.meta.url));
 const startLimitMs = 30_000;
 
 /** One SQLite file in a folder of its own, and the processes on it. All gone when the test is over. */
@@ -106,7 +107,7 @@ export async function createFleet(): Promise<Fleet> {
       {
         stdio: ["ignore", output, output, "ipc"],
         // Pods start by the dozen, and most of a start is compiling the same files again.
-        env: { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), "flotilla-crash-cache") },
+        env: { ...process.env, NODE_COMPILE_CACHE: compileCache },
       },
     );
     closeSync(output);
