@@ -1,4 +1,5 @@
 import { systemClock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
@@ -35,7 +36,9 @@ export type Flotilla = Tasks & {
 export function connect(url: string, options: ConnectOptions = {}): Flotilla {
   checkOptions("connect", options, ["durability", "migrate", "create", "log", "maxPayloadBytes"]);
   let opening: Promise<Database> | undefined;
-  const open = (): Promise<Database> => {
+  let closed = false;
+  const open = async (): Promise<Database> => {
+    if (closed) throw new FlotillaError("closed", "the connection was closed");
     opening ??= openStore(url, options).catch((error: unknown) => {
       // The next call tries again: a store that was away at start-up may be there by then.
       opening = undefined;
@@ -60,7 +63,10 @@ export function connect(url: string, options: ConnectOptions = {}): Flotilla {
         stop?.();
       };
     },
-    close: async () => (await opening?.catch(() => undefined))?.close(),
+    async close() {
+      closed = true;
+      await (await opening?.catch(() => undefined))?.close();
+    },
   };
   const { maxPayloadBytes } = options;
   const tasks = createTasks({

@@ -1,0 +1,84 @@
+import { describe, expect, test } from "vitest";
+import { task } from "../queue/task.ts";
+import { gapOf } from "./assemble.ts";
+import { type Config, defineConfig, resolveConfig } from "./config.ts";
+
+const refused = (message: string) =>
+  expect.objectContaining({ code: "invalid_option", message: expect.stringContaining(message) });
+
+describe("a config", () => {
+  test("has a default for everything", () => {
+    expect(resolveConfig({})).toEqual({
+      store: "sqlite:flotilla.db",
+      use: [],
+      durability: "full",
+      migrate: "auto",
+      slots: 100,
+      target: 0.8,
+      pollMs: 1_000,
+      heartbeatMs: 1_000,
+      deadAfterMs: 5_000,
+      stallBeats: 60,
+      graceMs: 5_000,
+      shutdownMs: 20_000,
+      retentionMs: 604_800_000,
+      maxPayloadBytes: 262_144,
+      maxResultBytes: 262_144,
+    });
+  });
+
+  test("is given back as it was written, so that files can export it", () => {
+    const config: Config = { slots: 5, use: [task("a", {}, () => 1)] };
+    expect(defineConfig(config)).toBe(config);
+    expect(resolveConfig(config)).toMatchObject({ slots: 5, target: 0.8, use: config.use });
+  });
+
+  test.each([
+    [{ slot: 5 }, "config: unknown option `slot`, did you mean `slots`?"],
+    [{ heartbeat: 5 }, "did you mean `heartbeatMs`?"],
+    [{ durabilty: "full" }, "did you mean `durability`?"],
+    [{ banana: 5 }, "unknown option `banana`; it takes store, use"],
+    [{ server: { prot: 1 } }, "config.server: unknown option `prot`, did you mean `port`?"],
+    [{ slots: 0 }, "slots must be a whole number from 1 to 100000, not 0"],
+    [{ slots: "5" }, `slots must be a whole number from 1 to 100000, not "5"`],
+    [{ slots: 1.5 }, "slots must be"],
+    [{ target: 1.01 }, "target must be a number from 0.01 to 1, not 1.01"],
+    [{ pollMs: 9 }, "pollMs must be"],
+    [{ stallBeats: 1 }, "stallBeats must be"],
+    [{ retentionMs: -1 }, "retentionMs must be"],
+    [{ durability: "some" }, `durability must be one of full, relaxed, not "some"`],
+    [{ migrate: "never" }, "migrate must be one of auto, check"],
+    [{ server: { port: 65_536 } }, "server.port must be"],
+    [{ server: { apiKeys: ["short"] } }, "a key has at least 16 characters"],
+    [
+      { heartbeatMs: 1_000, deadAfterMs: 1_999 },
+      "deadAfterMs (1999) must be at least twice heartbeatMs (1000)",
+    ],
+    [{ use: [task("a")] }, `use: "a" has no handler; pass what \`.handle(…)\` returned`],
+    [{ use: [undefined] }, "has no handler"],
+    [{ use: [task("a", {}, () => 1), task("a", {}, () => 2)] }, `two handlers for the task "a"`],
+    [
+      { use: Array.from({ length: 501 }, (_, at) => task(`n${at}`, {}, () => 1)) },
+      "500 handlers at most, not 501",
+    ],
+  ])("that makes no sense is refused: %j", (config, message) => {
+    expect(() => defineConfig(config as Config)).toThrow(refused(message));
+  });
+
+  test("never shows a key that it refuses", () => {
+    expect(() => defineConfig({ server: { apiKeys: ["s3cret"] } })).toThrow(
+      expect.objectContaining({ message: expect.not.stringContaining("s3cret") }),
+    );
+  });
+});
+
+test.each([
+  { heartbeatMs: 1_000, deadAfterMs: 5_000, gapMs: 3_000 },
+  { heartbeatMs: 1_000, deadAfterMs: 3_000, gapMs: 2_000 },
+  { heartbeatMs: 1_000, deadAfterMs: 2_000, gapMs: 2_000 },
+  { heartbeatMs: 20, deadAfterMs: 100, gapMs: 60 },
+])("beats of $heartbeatMs ms further apart than $gapMs are a gap", ({ gapMs, ...settings }) => {
+  expect(gapOf(settings)).toBe(gapMs);
+  // One late beat is no gap, and silence can still be counted up to the limit.
+  expect(gapMs).toBeGreaterThanOrEqual(settings.heartbeatMs * 2);
+});

@@ -1,0 +1,83 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { silentLogger } from "../base/log.ts";
+import { until } from "../base/movable-clock.contract.ts";
+import { task } from "../queue/task.ts";
+import { temporaryFile } from "../store/kinds.contract.ts";
+import { connect } from "./connect.ts";
+import { type PodEvent } from "./assemble.ts";
+import { startPod } from "./pod.ts";
+
+let place: ReturnType<typeof temporaryFile>;
+beforeEach(() => {
+  place = temporaryFile();
+});
+afterEach(() => place.remove());
+
+const double = task<number, number, number>("double", {}, ({ input }) => input * 2);
+const settings = () => ({
+  store: place.path,
+  use: [double],
+  log: silentLogger,
+  heartbeatMs: 50,
+  deadAfterMs: 30_000,
+});
+
+describe("a pod", () => {
+  test("runs what others enqueue, leads when it is alone, and says goodbye", async () => {
+    const events: PodEvent[] = [];
+    const pod = await startPod(settings(), { onEvent: (event) => events.push(event) });
+    await using producer = connect(place.path);
+    const enqueued = await producer.enqueue(double, 21);
+    expect(await producer.waitFor(enqueued)).toBe(42);
+    expect(await pod.waitFor(await pod.enqueue(double, 4))).toBe(8);
+    await until("its lead", () => pod.leader === pod.podId);
+    expect(await producer.pods()).toMatchObject([
+      { podId: pod.podId, status: "up", metadata: { pid: process.pid } },
+    ]);
+    await pod.stop();
+    await pod.stop();
+    expect(await producer.pods()).toMatchObject([{ podId: pod.podId, status: "down" }]);
+    expect(new Set(events.map((event) => event.type))).toEqual(
+      new Set(["beat", "leading", "claimed", "ended"]),
+    );
+    await expect(pod.enqueue(double, 1)).rejects.toMatchObject({ code: "closed" });
+  });
+
+  test("has an id of its own at every start", async () => {
+    const ids = new Set<string>();
+    for (let start = 0; start < 2; start++) {
+      await using pod = await startPod(settings());
+      ids.add(pod.podId);
+    }
+    expect(ids.size).toBe(2);
+  });
+
+  test("gives back what it runs when it is stopped", async () => {
+    let started = false;
+    const endless = task("endless", {}, ({ signal }) => {
+      started = true;
+      return new Promise((_, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason as Error));
+      });
+    });
+    const pod = await startPod({ ...settings(), use: [endless], shutdownMs: 0 });
+    const { taskId } = await pod.enqueue("endless", 1);
+    await until("the attempt", () => started);
+    await pod.stop();
+    await using producer = connect(place.path);
+    expect(await producer.get(taskId)).toMatchObject({ status: "pending", failures: 0 });
+  });
+
+  test("doesn't start on a store that it can't use, and leaves nothing open", async () => {
+    await using producer = connect(place.path);
+    await producer.stats();
+    const store = `${place.path}/nowhere`;
+    await expect(startPod({ ...settings(), store })).rejects.toMatchObject({
+      code: "store_missing",
+    });
+    await expect(startPod({ ...settings(), slotss: 1 } as object)).rejects.toMatchObject({
+      code: "invalid_option",
+    });
+    expect(await producer.pods()).toEqual([]);
+  });
+});
