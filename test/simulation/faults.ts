@@ -3,7 +3,7 @@
  * alone and others a mixture: what hides among many faults shows among few.
  */
 import type { Network } from "./link.ts";
-import type { SimPod } from "./pod.ts";
+import { heartOf, type SimPod } from "./pod.ts";
 import { noTroubles, type Troubles, type World } from "./world.ts";
 
 export type FaultsOptions = {
@@ -34,6 +34,12 @@ export function startFaults(world: World, options: FaultsOptions): void {
     frozen.set(who, { untilMs: Math.max(lastMs, scheduler.nowMs + durationMs), mode });
     return durationMs;
   };
+  const freezeOne = (nameOf: (pod: SimPod) => string) => {
+    const pod = anyPod();
+    if (!pod) return;
+    const durationMs = freeze(nameOf(pod));
+    pod.troubledUntilMs = Math.max(pod.troubledUntilMs, scheduler.nowMs + durationMs + 1_500);
+  };
   const step = () => world.pick([-1, 1]) * world.between(1_000, hourMs);
 
   const timed: Readonly<Record<string, () => void>> = {
@@ -41,12 +47,8 @@ export function startFaults(world: World, options: FaultsOptions): void {
     "fault: pause": () => anyPod()?.pause(world.between(500, deadAfterMs * 2.5)),
     "fault: block": () => anyPod()?.block(world.between(500, deadAfterMs * 2.5)),
     "fault: freeze all": () => void freeze("*"),
-    "fault: freeze one": () => {
-      const pod = anyPod();
-      if (!pod) return;
-      const durationMs = freeze(pod.podId);
-      pod.troubledUntilMs = Math.max(pod.troubledUntilMs, scheduler.nowMs + durationMs + 1_500);
-    },
+    "fault: freeze one": () => freezeOne((pod) => pod.podId),
+    "fault: freeze a heart": () => freezeOne((pod) => heartOf(pod.podId)),
     "fault: stop": () => {
       const pod = anyPod();
       if (pod?.started) pod.stop();
@@ -85,7 +87,7 @@ export function startFaults(world: World, options: FaultsOptions): void {
 function drawTroubles(world: World): Troubles {
   const share = (most: number) => (world.chance(0.4) ? (world.between(1, 10) / 10) * most : 0);
   return {
-    delayMs: world.pick([3, 30, 150]),
+    delayMs: world.pick([3, 30, 150, 500]),
     slow: share(0.03),
     refused: share(0.08),
     lostBefore: share(0.05),

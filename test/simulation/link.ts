@@ -15,6 +15,8 @@ import type { World } from "./world.ts";
 export type LinkOptions = {
   /** Whose link it is, as in the trace and in freezes. */
   who: string;
+  /** Another name under which this link alone can be frozen. */
+  alias?: string;
   lane: Lane;
   /** Ends the process, if it is one that crashes. */
   crash?: () => void;
@@ -68,10 +70,11 @@ export function createNetwork(world: World, checker: Checker): Network {
     return tables;
   };
 
-  const connect = ({ who, lane, crash, onTrouble = () => {} }: LinkOptions): Database => {
+  const connect = (options: LinkOptions): Database => {
+    const { who, alias = who, lane, crash, onTrouble = () => {} } = options;
     const freeze = () => {
-      const found = frozen.get("*") ?? frozen.get(who);
-      return found && found.untilMs > scheduler.nowMs ? found : undefined;
+      const found = ["*", who, alias].map((name) => frozen.get(name));
+      return found.find((each) => each !== undefined && each.untilMs > scheduler.nowMs);
     };
 
     /** Applies a write once it isn't held up by a freeze, and tells what came of it. */

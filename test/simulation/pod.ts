@@ -38,6 +38,9 @@ export type SimPodOptions = {
   onGone: () => void;
 };
 
+/** The name under which a pod's heartbeat alone can be frozen. */
+export const heartOf = (podId: string) => `the heart of ${podId}`;
+
 export function startSimPod(
   world: World,
   network: Network,
@@ -116,7 +119,12 @@ export function startSimPod(
   });
   const crash = () => gone("crashed at a request");
   const database = network.connect({ who: podId, lane: main, crash });
-  const heartDatabase = network.connect({ who: podId, lane: heart, onTrouble: troubled });
+  const heartDatabase = network.connect({
+    who: podId,
+    alias: heartOf(podId),
+    lane: heart,
+    onTrouble: troubled,
+  });
   // What the heartbeat's thread tells the main one arrives as a message.
   const toMain = (happen: () => void) => scheduler.after(0.01, () => main.enter(happen));
   let lastSeenMs: number | undefined;

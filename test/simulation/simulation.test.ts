@@ -13,6 +13,7 @@ const mustHappen = [
   "fault: crashed before its answer",
   "fault: crashed before sending",
   "fault: doubled",
+  "fault: freeze a heart",
   "fault: freeze all",
   "fault: freeze one",
   "fault: frozen, hang",
