@@ -126,10 +126,17 @@ export function reserveAlone(podId: string, names: readonly string[]): Statement
     returning task_id`;
 }
 
-/** Gives back whatever a claim call took, and makes sure that it can take nothing any more. */
+/**
+ * Gives back whatever a claim call took, and makes sure that it can take nothing any more. Where
+ * this pod's row was pruned it is made anew, because a beat that was sent before this may land after
+ * it, and would bring the row back with an older floor.
+ */
 export function releaseCall(podId: string, call: number): Statement[] {
   return [
-    sql`update ${pods} set claim_floor = ${call} where pod_id = ${podId} and claim_floor < ${call}`,
+    sql`
+      insert into ${pods} (pod_id, claim_floor) values (${podId}, ${call})
+      on conflict (pod_id) do update set claim_floor = excluded.claim_floor
+      where ${pods}.claim_floor < excluded.claim_floor`,
     sql`
       update ${tasks}
       set status = case when cancel_requested = 1 then 'cancelled' else 'pending' end,
