@@ -28,6 +28,8 @@ export type PodFacts = {
   readonly podId: string;
   readonly names: readonly string[];
   readonly alive: boolean;
+  /** When it died, if it has. */
+  readonly goneMs: number | undefined;
   /** Its last committed beat, in true time. */
   lastBeatMs: number;
   /** Since when its own troubles (never the store's, never a clock) can explain missed beats. */
@@ -38,7 +40,7 @@ export type Checker = {
   readonly pods: Map<string, PodFacts>;
   readonly runs: Run[];
   /** How each task stands, by the last change. */
-  readonly tasks: Map<string, { readonly state: TaskState; readonly last: Change }>;
+  readonly tasks: Map<string, { readonly state: TaskState; readonly sinceMs: number }>;
   /** Looks at what a write is about to meet. */
   before(who: string, intent: Intent): Promise<Seen>;
   after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): void;
@@ -61,7 +63,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const pods = new Map<string, PodFacts>();
   const runs: Run[] = [];
   const activeRuns = new Set<Run>();
-  const tasks = new Map<string, { state: TaskState; last: Change }>();
+  const tasks = new Map<string, { state: TaskState; sinceMs: number }>();
   /** Claims that recovery took from their pod, as `task@token`. */
   const recovered = new Set<string>();
   const deathsAtClaim = new Map<string, number>();
@@ -71,7 +73,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     const { taskId, before, after } = change;
     const what = `${change.name} ${taskId.slice(-6)} by ${intent.kind}`;
     if (!after) return violate("T10", `${what}: the row was deleted`);
-    tasks.set(taskId, { state: after, last: change });
+    tasks.set(taskId, { state: after, sinceMs: scheduler.nowMs });
     if (!before) {
       if (after.status !== "pending") violate("T10", `${what}: born ${after.status}`);
       return;

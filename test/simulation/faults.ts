@@ -2,6 +2,7 @@
  * What goes wrong and when. Each seed picks a few kinds of trouble, so that some runs have one kind
  * alone and others a mixture: what hides among many faults shows among few.
  */
+import { sql, table } from "../../src/store/sql.ts";
 import type { Network } from "./link.ts";
 import { heartOf, type SimPod } from "./pod.ts";
 import { noTroubles, type Troubles, type World } from "./world.ts";
@@ -60,6 +61,15 @@ export function startFaults(world: World, options: FaultsOptions): void {
       scheduler.note(`the store's clock is off by ${storeClock.offsetMs}`);
     },
     "fault: hint in vain": () => network.hint(),
+    // What pruning does to a pod that was away for a day; it must come back with its next beat.
+    "fault: pod forgotten": () => {
+      const pod = anyPod();
+      if (!pod) return;
+      scheduler.note(`${pod.podId} is forgotten`);
+      void world.store.database.write([
+        sql`delete from ${table("pod_health")} where pod_id = ${pod.podId}`,
+      ]);
+    },
   };
 
   for (const [name, strike] of Object.entries(timed)) {

@@ -54,7 +54,7 @@ export function startSimPod(
   const random = world.fork();
   const startMs = world.between(0, 1_000_000);
   let wallOffsetMs = 0;
-  let alive = true;
+  let goneMs: number | undefined;
   let running: Pod | undefined;
   let breath = 0;
   let floor = 0;
@@ -66,8 +66,8 @@ export function startSimPod(
     pod.troubledUntilMs = Math.max(pod.troubledUntilMs, scheduler.nowMs + durationMs);
   };
   const gone = (why: string) => {
-    if (!alive) return;
-    alive = false;
+    if (goneMs !== undefined) return;
+    goneMs = scheduler.nowMs;
     main.kill();
     heart.kill();
     scheduler.note(`${podId} is gone: ${why}`);
@@ -80,7 +80,10 @@ export function startSimPod(
     troubledUntilMs: -1,
     clock,
     get alive() {
-      return alive;
+      return goneMs === undefined;
+    },
+    get goneMs() {
+      return goneMs;
     },
     get started() {
       return running !== undefined;

@@ -1,4 +1,5 @@
 /** One seed: a small fleet, its clients, its troubles, a time of quiet, and the verdict. */
+import { watchBounds } from "./bounds.ts";
 import { createChecker } from "./checker.ts";
 import { startFaults } from "./faults.ts";
 import { createNetwork } from "./link.ts";
@@ -55,6 +56,8 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     gapMs: world.between(800, 2_500),
   });
   startFaults(world, { network, pods: () => pods.filter(Boolean), untilMs: faultsMs, deadAfterMs });
+
+  watchBounds(world, checker, { fromMs: faultsMs });
 
   const allEnded = () => {
     for (const { state } of checker.tasks.values()) {

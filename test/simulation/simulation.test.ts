@@ -25,6 +25,7 @@ const mustHappen = [
   "fault: lost after the commit",
   "fault: lost before the commit",
   "fault: pause",
+  "fault: pod forgotten",
   "fault: read failed",
   "fault: refused",
   "fault: slow",
