@@ -115,7 +115,18 @@ describe("what is refused, and nothing stored", () => {
     ["an input too large", { name: "x", input: "é".repeat(140_000) }, 413, "payload_too_large"],
     ["a body too large", { name: "x", input: "a".repeat(600_000) }, 413, "payload_too_large"],
     ["what isn't JSON", "{", 400, "invalid_input"],
-    ["what isn't UTF-8", new Uint8Array([0x22, 0xff, 0x22]), 400, "invalid_input"],
+    [
+      "what isn't UTF-8",
+      Buffer.from(`{"name":"x","input":"\xff"}`, "latin1"),
+      400,
+      "invalid_input",
+    ],
+    [
+      "a body padded out of proportion",
+      `{"name":"x"}${" ".repeat(600_000)}`,
+      413,
+      "payload_too_large",
+    ],
     ["what isn't an object", "[1]", 400, "invalid_input"],
   ])("%s", async (_, body, status, code) => {
     const { post } = server({ contracts });

@@ -26,8 +26,7 @@ const waitLimitMs = 5_000;
 export function createReadiness(parts: ReadinessParts): () => Promise<Readiness> {
   const { ping, isStopping, clock, log } = parts;
   let last: { readonly atMs: number; readonly readiness: Readiness } | undefined;
-  let asking: Promise<Readiness> | undefined;
-  /** A write that takes longer than a probe waits is still the only one. */
+  /** Shared by all who ask meanwhile, and the only one even where it outlasts their patience. */
   let writing: Promise<Readiness> | undefined;
 
   const write = async (): Promise<Readiness> => {
@@ -43,19 +42,13 @@ export function createReadiness(parts: ReadinessParts): () => Promise<Readiness>
     }
   };
 
-  const ask = async (): Promise<Readiness> => {
+  return async () => {
+    if (isStopping()) return { ready: false, reason: "stopping" };
+    if (last && clock.monotonic() - last.atMs < sharedMs) return last.readiness;
     writing ??= write();
     const readiness = await orLate(clock, writing);
     last = { atMs: clock.monotonic(), readiness };
     return readiness;
-  };
-
-  return async () => {
-    if (isStopping()) return { ready: false, reason: "stopping" };
-    if (last && clock.monotonic() - last.atMs < sharedMs) return last.readiness;
-    return (asking ??= ask().finally(() => {
-      asking = undefined;
-    }));
   };
 }
 
