@@ -1,3 +1,4 @@
+import { FlotillaError } from "../../base/errors.ts";
 import type { Database, Row } from "../database.ts";
 import { render } from "../sql.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
@@ -25,6 +26,7 @@ export async function openSqlite(options: ConnectionOptions): Promise<Database> 
       return toObjects(table!);
     },
     async write(statements) {
+      if (closing) throw new FlotillaError("closed", "the database was closed");
       const write = statements.map((each) => render(each, dialect));
       const tables = await hints.around(writer.ask({ write }));
       return tables.map((table): Row[] => toObjects(table));
@@ -32,7 +34,9 @@ export async function openSqlite(options: ConnectionOptions): Promise<Database> 
     subscribe: hints.subscribe,
     close() {
       hints.close();
-      return (closing ??= Promise.all([reader.close(), writer.close()]).then(() => {}));
+      // One after the other: of two that close at once neither is the last, and the last one is who
+      // puts the log into the file, so that the file alone is the whole store.
+      return (closing ??= reader.close().then(() => writer.close()));
     },
   };
 }
