@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import { judge, recoveriesIn } from "./crash/checkers.ts";
-import { createFleet, type Fleet, type PodProcess, until } from "./crash/harness.ts";
+import { createFleet, type Fleet } from "./crash/harness.ts";
+import type { PodProcess } from "./crash/pod-handle.ts";
+import { until } from "./crash/until.ts";
 import { startsIn } from "./crash/ledger.ts";
 
 const limits = { heartbeatMs: 200, deadAfterMs: 3_000 };

@@ -1,4 +1,5 @@
-import type { Fault, Fleet } from "./harness.ts";
+import type { Fleet } from "./harness.ts";
+import type { Fault } from "./pod-handle.ts";
 import { type Entry, startsIn } from "./ledger.ts";
 import type { Transition } from "./witness.ts";
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { judge } from "./checkers.ts";
-import { createFleet, type Fleet, until } from "./harness.ts";
+import { judge, recoveriesIn } from "./checkers.ts";
+import { createFleet, type Fleet } from "./harness.ts";
+import { pauseFor, until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
 
 // Without polls, a pod learns that it has lost a task only by the store's refusal.
@@ -15,7 +16,7 @@ describe("a pod that was paused for longer than the dead limit", () => {
     await startedOn(fleet, taskId, first.podId);
     const second = await fleet.start(held);
 
-    first.pause();
+    await first.pause();
     await startedOn(fleet, taskId, second.podId);
     first.open("door");
     first.resume();
@@ -40,7 +41,7 @@ describe("a pod that was paused for longer than the dead limit", () => {
     await startedOn(fleet, taskId, first.podId);
     const second = await fleet.start(held);
 
-    first.pause();
+    await first.pause();
     await startedOn(fleet, taskId, second.podId);
     first.resume();
     await until("the first handler was aborted", () =>
@@ -52,27 +53,68 @@ describe("a pod that was paused for longer than the dead limit", () => {
     expect(judge(fleet)).toEqual([]);
   });
 
-  test("finishes what nobody else has claimed meanwhile, and it isn't run again", async () => {
+  test.each([
+    { before: 0, way: "in the usual way" },
+    { before: 1, way: "when it must run alone" },
+  ])(
+    "finishes what nobody else has claimed meanwhile, and doesn't run it again, $way",
+    async ({ before }) => {
+      const fleet = await createFleet();
+      const first = await fleet.start(held);
+      const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
+      await startedOn(fleet, taskId, first.podId);
+      fleet.sql("update flotilla_step_tracker set deaths = ?", before);
+      // It leads once the first is silent, but has no handler for the task.
+      await fleet.start({ names: ["work"] });
+
+      await first.pause();
+      await until("the task was recovered", async () => {
+        const task = await fleet.flotilla.get(taskId);
+        return task?.status === "pending" && task.deaths === before + 1;
+      });
+      first.resume();
+      // It has beaten and looked for work since it woke, and still runs what it had.
+      const other = await fleet.flotilla.enqueue("held", { gate: "window" });
+      first.open("window");
+      if (before === 0) await fleet.flotilla.waitFor(other.taskId);
+      else
+        await until("it is meant for the first pod", () => markedFor(fleet, taskId, first.podId));
+      first.open("door");
+
+      expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: first.podId, token: 1 });
+      expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
+      await fleet.flotilla.waitFor(other.taskId);
+      expect(judge(fleet)).toEqual([]);
+    },
+  );
+});
+
+describe("a store that can be read but not written for longer than the dead limit", () => {
+  test("makes nobody look dead", async () => {
     const fleet = await createFleet();
-    const first = await fleet.start(held);
-    const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
-    await startedOn(fleet, taskId, first.podId);
-    // It leads once the first is silent, but has no handler for the task.
-    await fleet.start({ names: ["work"] });
+    const limits = { heartbeatMs: 100, deadAfterMs: 1_500 };
+    const spec = { ...held, config: limits };
+    const leader = await fleet.start(spec);
+    const other = await fleet.start(spec);
+    const tasks = await fleet.flotilla.enqueueMany(
+      "held",
+      Array.from({ length: 100 }, () => ({ gate: "door" })),
+    );
+    await until("all run", () => startsIn(fleet.ledger()).length === tasks.length);
 
-    first.pause();
-    await until("the task was recovered", async () => {
-      const task = await fleet.flotilla.get(taskId);
-      return task?.status === "pending" && task.deaths === 1;
-    });
-    first.resume();
-    // It has beaten and looked for work since it woke, and still runs what it had.
-    await until("the first pod is up again", () => isUp(fleet, first.podId));
-    first.open("door");
+    fleet.sql("begin immediate");
+    await pauseFor(2 * limits.deadAfterMs);
+    // The leader is the first to beat again, and sees that the other has yet to.
+    await other.pause();
+    fleet.sql("rollback");
+    await beatsAgain(fleet, leader.podId);
+    other.resume();
+    for (const pod of [leader, other]) pod.open("door");
+    await Promise.all(tasks.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
 
-    expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: first.podId, token: 1 });
-    expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
-    expect(judge(fleet)).toEqual([]);
+    expect(recoveriesIn(fleet.transitions())).toHaveLength(0);
+    expect(startsIn(fleet.ledger())).toHaveLength(tasks.length);
+    expect(judge(fleet, limits)).toEqual([]);
   });
 });
 
@@ -88,7 +130,19 @@ function lostOn(fleet: Fleet, podId: string): boolean {
     .some((entry) => entry.event === "ended" && entry.pod === podId && entry.outcome === "lost");
 }
 
-function isUp(fleet: Fleet, podId: string): boolean {
-  const [row] = fleet.sql("select status from flotilla_pod_health where pod_id = ?", podId);
-  return row?.["status"] === "up";
+/** Whether a task that must run alone waits for this pod to be empty. */
+function markedFor(fleet: Fleet, taskId: string, podId: string): boolean {
+  const [row] = fleet.sql(
+    "select status, claimed_by from flotilla_step_tracker where task_id = ?",
+    taskId,
+  );
+  return row?.["status"] === "pending" && row["claimed_by"] === podId;
+}
+
+/** Often enough for what it saw with the first beat to have been acted on. */
+async function beatsAgain(fleet: Fleet, podId: string): Promise<void> {
+  const beat = () =>
+    fleet.sql("select beat from flotilla_pod_health where pod_id = ?", podId)[0]!["beat"] as number;
+  const before = beat();
+  await until(`${podId} beats again`, () => beat() >= before + 4);
 }

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "./checkers.ts";
 import type { Gate } from "./gated-pod.ts";
-import { createFleet, type Fleet, until } from "./harness.ts";
+import { createFleet, type Fleet } from "./harness.ts";
+import { until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
 
 describe("a pod that is killed", () => {

@@ -5,7 +5,8 @@ import { createLeader } from "../../src/queue/recover.ts";
 import type { Database } from "../../src/store/database.ts";
 import { openStore } from "../../src/store/open.ts";
 import { judge, recoveriesIn } from "./checkers.ts";
-import { createFleet, type Fleet, until } from "./harness.ts";
+import { createFleet, type Fleet } from "./harness.ts";
+import { until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
 
 const limits = { deadAfterMs: 500, gapMs: 10_000 };

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "./checkers.ts";
-import { createFleet, type Fleet, type PodProcess, until } from "./harness.ts";
+import { createFleet, type Fleet } from "./harness.ts";
+import type { PodProcess } from "./pod-handle.ts";
+import { until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
 
 describe("a handler that", () => {

@@ -1,5 +1,7 @@
 import { between, type Random } from "../../src/base/random.ts";
-import { type Fleet, pauseFor, type PodProcess } from "./harness.ts";
+import type { Fleet } from "./harness.ts";
+import type { PodProcess } from "./pod-handle.ts";
+import { pauseFor } from "./until.ts";
 import { monotonicMs } from "./ledger.ts";
 import type { PodSpec } from "./pod-process.ts";
 
@@ -34,7 +36,7 @@ export async function torment(
     const pod = pods[at]!;
     switch (kind) {
       case "pause shortly":
-        pod.pause();
+        await pod.pause();
         await pauseFor(between(random, 20, deadAfterMs / 2));
         return pod.resume();
       case "pause past the limit":

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "./checkers.ts";
-import { createFleet, until } from "./harness.ts";
+import { createFleet } from "./harness.ts";
+import { until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
 
 describe("a pod that is asked to leave", () => {

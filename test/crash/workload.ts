@@ -1,6 +1,6 @@
 import type { EnqueueOptions, Flotilla } from "flotilla";
 import { between, fraction, type Random } from "../../src/base/random.ts";
-import { pauseFor } from "./harness.ts";
+import { pauseFor } from "./until.ts";
 import type { History } from "./history.ts";
 
 type Order = { name: string; input: object; options: EnqueueOptions; next?: "cancel" | "wait" };
