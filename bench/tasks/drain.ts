@@ -1,4 +1,4 @@
-import { copyFileSync, rmSync } from "node:fs";
+import { copyFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { measure, type Measure } from "../report.ts";
 import { startRole } from "../roles.ts";
@@ -28,11 +28,11 @@ export async function measureDrain(
   await startRole(new URL("./filler.ts", import.meta.url), filler).result;
   progress(`drain: a backlog of ${tasks} tasks is stored`);
 
-  const copies: string[] = [];
+  let copies = 0;
+  // Every copy has a name of its own: a log that somebody left behind must not meet another file.
   const copy = (): string => {
-    const path = join(folder, `drain-${copies.length}.db`);
+    const path = join(folder, `drain-${++copies}.db`);
     copyFileSync(full, path);
-    copies.push(path);
     return path;
   };
   const drainOurs = async (slots: number): Promise<Drained> => {
@@ -56,7 +56,9 @@ export async function measureDrain(
     progress(
       `drain, round ${round} of ${rounds}: ours ${figures[0]}, with ${usualSlots} slots ${figures[1]}, limit ${figures[2]}`,
     );
-    for (const path of copies.splice(0)) rmSync(path);
+    for (const name of readdirSync(folder)) {
+      if (name.startsWith("drain-")) rmSync(join(folder, name));
+    }
   }
   const limit = limits.map(perSecond);
   const rate = { unit: "tasks/s", others: { limit } };

@@ -17,9 +17,11 @@ export type DrainerParams = {
 
 export type Drained = Usage & { readonly tasks: number; readonly samplesMib: readonly number[] };
 
+const startLimitMs = 30_000;
+
 playRole(async ({ store, tasks, slots, cutMs, sampleEvery }: DrainerParams, bench) => {
   let finished = 0;
-  let used: (() => Usage) | undefined;
+  const clock: { used?: () => Usage } = {};
   let enough = () => {};
   const done = new Promise<void>((resolve) => {
     enough = resolve;
@@ -27,8 +29,8 @@ playRole(async ({ store, tasks, slots, cutMs, sampleEvery }: DrainerParams, benc
   const samples: number[] = [];
   const noop = task(workName, {}, () => {
     // The first handler that starts starts the clock.
-    if (!used) {
-      used = countUsage();
+    if (!clock.used) {
+      clock.used = countUsage();
       setTimeout(enough, cutMs).unref();
     }
   });
@@ -46,8 +48,10 @@ playRole(async ({ store, tasks, slots, cutMs, sampleEvery }: DrainerParams, benc
       },
     },
   );
+  setTimeout(() => clock.used ?? enough(), startLimitMs).unref();
   await done;
-  const usage = used!();
+  const usage = clock.used?.();
+  if (!usage) throw new Error(`no task of ${store} was started within ${startLimitMs} ms`);
   const counted = finished;
   await pod.stop();
   return { ...usage, tasks: counted, samplesMib: samples } satisfies Drained;
