@@ -74,8 +74,6 @@ export type WorkerState =
 
 // Hints come with every commit of anybody; claims that find nothing are kept to this many a second.
 const emptyClaimsPerSecond = 50;
-// No pod is taken for dead sooner, whatever its settings.
-const deadAfterAtLeastMs = 100;
 
 /**
  * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, and
@@ -157,7 +155,9 @@ export function startWorker(options: WorkerOptions): Worker {
     reserved = undefined;
     const startedMs = clock.monotonic();
     try {
-      const claimed = await claims.claim(limit, alone, longHeld());
+      // A pod that is taken for dead can lose a task again as soon as it has claimed it.
+      const held = [...unsettled].map((run) => run.claim.taskId);
+      const claimed = await claims.claim(limit, alone, held);
       claiming = false;
       failedClaims = 0;
       const { length } = claimed.claims;
@@ -168,9 +168,9 @@ export function startWorker(options: WorkerOptions): Worker {
       if (length === limit || alone !== undefined || reserved !== undefined) more = true;
       else if (length === 0) slowDown();
       // The next claim goes out before these run, so that the store works while they do.
-      const held = claimed.claims.map(hold);
+      const begun = claimed.claims.map(hold);
       claimSoon();
-      for (const run of held) {
+      for (const run of begun) {
         if (stopping) end(run, { type: "interrupted" });
         else void runHandler(run, runParts).then((ending) => end(run, ending));
       }
@@ -185,12 +185,6 @@ export function startWorker(options: WorkerOptions): Worker {
       claimSoon();
     }
     checkQuiet();
-  };
-
-  // What has just begun can't have been taken from this pod, so the list is mostly empty.
-  const longHeld = () => {
-    const since = clock.monotonic() - deadAfterAtLeastMs;
-    return [...unsettled].filter((run) => run.startedMs <= since).map((run) => run.claim.taskId);
   };
 
   const slowDown = () => {
