@@ -186,6 +186,9 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
           activeRuns.delete(other);
           continue;
         }
+        if (other.taskId === run.taskId && other.podId === run.podId) {
+          violate("T8", `${what}: this pod runs it already, as @${other.token}`);
+        }
         // An answer can come so late that the task was taken from its pod before it began.
         const older = other.token < run.token ? other : run;
         if (other.taskId === run.taskId && !recovered.has(`${older.taskId}@${older.token}`)) {

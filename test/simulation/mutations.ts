@@ -112,6 +112,43 @@ const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: "claim: the floor is lost with the pod's row",
+    edits: [
+      claim(
+        "insert into ${pods} (pod_id, claim_floor) values (${podId}, ${call})",
+        "insert into ${pods} (pod_id, claim_floor) select ${podId}, ${call} from ${pods} where pod_id = ${podId}",
+      ),
+    ],
+  },
+  {
+    name: "claim: what must run alone, beside others",
+    edits: [claim("parked = 0 and deaths < 2 and run_at", "parked = 0 and run_at")],
+  },
+  {
+    name: "claim: what this pod still runs",
+    edits: [claim("if (held.length === 0) return sql``;", "if (held.length >= 0) return sql``;")],
+  },
+  {
+    name: "recover: cancelled tasks are given back",
+    edits: [
+      recover(
+        "case when cancel_requested = 1 then 'cancelled' when ${spent}",
+        "case when ${spent}",
+      ),
+    ],
+  },
+  {
+    name: "leader: the oldest leads though it is silent",
+    edits: [
+      { file: "src/pods/liveness.ts", find: "pod.silentMs < limits.deadAfterMs &&", put: "" },
+      {
+        file: "src/pods/liveness.ts",
+        find: "(pod.podId === self || pod.idleMs < limits.deadAfterMs)",
+        put: "true",
+      },
+    ],
+  },
+  {
     name: "worker: others beside one that must run alone",
     edits: [{ file: "src/queue/worker.ts", find: "!more || runsAlone ||", put: "!more ||" }],
   },
