@@ -1,7 +1,7 @@
 import { between, type Random } from "../../src/base/random.ts";
 import type { Fleet } from "./harness.ts";
 import type { PodProcess } from "./pod-handle.ts";
-import { pauseFor } from "./until.ts";
+import { pauseFor, until } from "./until.ts";
 import { monotonicMs } from "./ledger.ts";
 import type { PodSpec } from "./pod-process.ts";
 
@@ -40,8 +40,10 @@ export async function torment(
         await pauseFor(between(random, 20, deadAfterMs / 2));
         return pod.resume();
       case "pause past the limit":
-        await pod.pauseOutsideWrites();
-        await pauseFor(between(random, 2 * deadAfterMs, 4 * deadAfterMs));
+        await pauseAtWork(fleet, pod);
+        // On a busy machine the others need longer to be sure, so what counts is that they are.
+        await until("its tasks were given to others", () => claimsOf(fleet, pod) === 0);
+        await pauseFor(between(random, 100, 2 * deadAfterMs));
         return pod.resume();
       case "kill":
       case "kill the leader":
@@ -70,6 +72,24 @@ export async function torment(
   }
   await Promise.all(mending.values());
   return done;
+}
+
+/** Pauses a pod while it has tasks and the others can still write. */
+async function pauseAtWork(fleet: Fleet, pod: PodProcess): Promise<void> {
+  for (;;) {
+    await until("it has tasks", () => claimsOf(fleet, pod) > 0);
+    await pod.pauseOutsideWrites();
+    if (claimsOf(fleet, pod) > 0) return;
+    pod.resume();
+  }
+}
+
+function claimsOf(fleet: Fleet, { podId }: PodProcess): number {
+  const [row] = fleet.sql(
+    "select count(*) as tasks from flotilla_step_tracker where status = 'claimed' and claimed_by = ?",
+    podId,
+  );
+  return row!["tasks"];
 }
 
 function leaderAt(fleet: Fleet, pods: readonly PodProcess[]): number | undefined {

@@ -8,7 +8,7 @@ import { createHistory, type History } from "./history.ts";
 import { type Entry, monotonicMs, startsIn } from "./ledger.ts";
 import { faultKinds, type Places, torment } from "./nemesis.ts";
 import { producerViolations, type Snapshot } from "./producer-checkers.ts";
-import { produce } from "./workload.ts";
+import { keepBusy, produce } from "./workload.ts";
 
 const podCount = 4;
 const tasksPerPod = 5_000;
@@ -36,10 +36,12 @@ test("four pods and twenty thousand tasks keep every promise through kills, paus
   expect(doubled).toBeLessThanOrEqual(tally(fleet.ledger()).recovered);
 
   const storm = { count: podCount * tasksPerPod - calmTasks, overMs: stormMs };
+  const busy = keepBusy(fleet.flotilla, history);
   const [harm] = await Promise.all([
     torment(fleet, pods, places, seededRandom(seed), { forMs: stormMs, deadAfterMs }),
     produce(fleet.flotilla, history, seededRandom(seed + 1), storm),
   ]);
+  await busy.stop();
   const stoppedMs = monotonicMs();
   await until("every task has ended", () => openTasks(fleet) === 0);
   const quietMs = monotonicMs() - stoppedMs;

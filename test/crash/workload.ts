@@ -45,6 +45,24 @@ export async function produce(
   await Promise.all(calls);
 }
 
+/** Sees to it that pods have something in hand for as long as they are tormented. */
+export function keepBusy(flotilla: Flotilla, history: History) {
+  let stopped = false;
+  const work = async (): Promise<void> => {
+    while (!stopped) {
+      await place(flotilla, history, { name: "work", input: { ms: 400 }, options: {} });
+      await pauseFor(40);
+    }
+  };
+  const working = work();
+  return {
+    async stop(): Promise<void> {
+      stopped = true;
+      await working;
+    },
+  };
+}
+
 async function place(flotilla: Flotilla, history: History, order: Order): Promise<void> {
   const { key, delayMs } = order.options;
   const enqueued = await history.note(
