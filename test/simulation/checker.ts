@@ -2,11 +2,9 @@
  * Judges every committed change as it happens, and every run of a handler as it starts and ends.
  * What can only be judged when all is over is in `verdict.ts`.
  */
-import { lookAt } from "../../src/queue/statements/finish.ts";
 import { aloneAfterDeaths, deathLimit } from "../../src/queue/settle.ts";
-import type { Row } from "../../src/store/database.ts";
-import { sql, table } from "../../src/store/sql.ts";
 import type { Change, TaskState } from "./audit.ts";
+import { countFences, lookBefore, type Seen } from "./fences.ts";
 import type { Intent } from "./kinds.ts";
 import type { World } from "./world.ts";
 
@@ -47,9 +45,6 @@ export type Checker = {
   started(run: Omit<Run, "active" | "returned" | "startedMs">): Run;
 };
 
-type Seen = { readonly tasks: ReadonlyMap<string, Row>; readonly pods: ReadonlyMap<string, Row> };
-
-const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
 const terminal = ["completed", "failed", "cancelled"];
 
 export type CheckerOptions = {
@@ -141,29 +136,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     pods,
     runs,
     tasks,
-    async before(who, intent) {
-      switch (intent.kind) {
-        case "finish":
-        case "progress":
-        case "recover": {
-          const ids = intent.rows.map((row) => row["task_id"] as string);
-          const found = await database.read(lookAt(ids));
-          const beats =
-            intent.kind === "recover"
-              ? await database.read(sql`select pod_id, beat from ${table("pod_health")}`)
-              : [];
-          return { tasks: byId(found, "task_id"), pods: byId(beats, "pod_id") };
-        }
-        case "claim": {
-          const floors = await database.read(
-            sql`select pod_id, claim_floor from ${table("pod_health")} where pod_id = ${who}`,
-          );
-          return { tasks: new Map(), pods: byId(floors, "pod_id") };
-        }
-        default:
-          return nothingSeen;
-      }
-    },
+    before: (who, intent) => lookBefore(database, who, intent),
     after(who, intent, seen, changes) {
       if (intent.kind === "beat") {
         const pod = pods.get(who);
@@ -205,45 +178,4 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       return run;
     },
   };
-}
-
-function byId(rows: readonly Row[], column: string): Map<string, Row> {
-  return new Map(rows.map((row) => [row[column] as string, row]));
-}
-
-/** Counts the writes that a fence refused, by comparing what they asked for with what they met. */
-function countFences(
-  world: World,
-  who: string,
-  intent: Intent,
-  seen: Seen,
-  changes: readonly Change[],
-): void {
-  const changed = new Set(changes.map((change) => change.taskId));
-  if (intent.kind === "enqueue") {
-    for (const row of intent.rows) {
-      if (changed.has(row["task_id"] as string)) continue;
-      world.count(row["unique_key"] === null ? "fence: enqueue, id" : "fence: enqueue, key or id");
-    }
-    return;
-  }
-  if (intent.kind === "claim") {
-    const floor = Number(seen.pods.get(who)?.["claim_floor"] ?? 0);
-    if (floor >= (intent.call ?? Infinity)) world.count("fence: claim, floor");
-    return;
-  }
-  for (const row of intent.rows) {
-    const met = seen.tasks.get(row["task_id"] as string);
-    if (!met || changed.has(row["task_id"] as string)) continue;
-    const refused = (fence: string) => world.count(`fence: ${intent.kind}, ${fence}`);
-    const open = intent.kind === "finish" ? ["claimed", "pending"] : ["claimed"];
-    if (met["claim_token"] !== row["token"]) refused("token");
-    else if (!open.includes(met["status"] as string)) refused("status");
-    else if (row["wake"] !== undefined && row["wake"] !== null && met["wake"] !== row["wake"]) {
-      refused("wake");
-    } else if (intent.kind === "recover") {
-      const beat = seen.pods.get(row["pod_id"] as string)?.["beat"];
-      if (beat !== row["beat"]) refused("beat");
-    }
-  }
 }

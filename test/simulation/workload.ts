@@ -206,7 +206,5 @@ export function startClients(
 }
 
 // Mostly quick ones, so that there is always something to claim, and few that kill their pod.
-const likely = [
-  ...["quick", "quick", "quick", "quick", "slow", "slow", "slow"],
-  ...["flaky", "flaky", "polite", "polite", "hopeless", "stuck", "poison"],
-];
+const shares = { quick: 4, slow: 3, flaky: 2, polite: 2, hopeless: 1, stuck: 1, poison: 1 };
+const likely = Object.entries(shares).flatMap(([name, share]) => Array<string>(share).fill(name));

@@ -1,0 +1,77 @@
+/**
+ * Which writes a fence refused, found by comparing what a write asked for with what it met. A suite
+ * in which some fence never refused anything has shown nothing about it.
+ */
+import { lookAt } from "../../src/queue/statements/finish.ts";
+import type { Database, Row } from "../../src/store/database.ts";
+import { sql, table } from "../../src/store/sql.ts";
+import type { Change } from "./audit.ts";
+import type { Intent } from "./kinds.ts";
+import type { World } from "./world.ts";
+
+/** What a write was about to meet. */
+export type Seen = {
+  readonly tasks: ReadonlyMap<string, Row>;
+  readonly pods: ReadonlyMap<string, Row>;
+};
+
+const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
+
+export async function lookBefore(database: Database, who: string, intent: Intent): Promise<Seen> {
+  if (["finish", "progress", "recover"].includes(intent.kind)) {
+    const ids = intent.rows.map((row) => row["task_id"] as string);
+    const found = await database.read(lookAt(ids));
+    const beats =
+      intent.kind === "recover"
+        ? await database.read(sql`select pod_id, beat from ${table("pod_health")}`)
+        : [];
+    return { tasks: byId(found, "task_id"), pods: byId(beats, "pod_id") };
+  }
+  if (intent.kind === "claim") {
+    const floors = await database.read(
+      sql`select pod_id, claim_floor from ${table("pod_health")} where pod_id = ${who}`,
+    );
+    return { tasks: new Map(), pods: byId(floors, "pod_id") };
+  }
+  return nothingSeen;
+}
+
+function byId(rows: readonly Row[], column: string): Map<string, Row> {
+  return new Map(rows.map((row) => [row[column] as string, row]));
+}
+
+export function countFences(
+  world: World,
+  who: string,
+  intent: Intent,
+  seen: Seen,
+  changes: readonly Change[],
+): void {
+  const changed = new Set(changes.map((change) => change.taskId));
+  if (intent.kind === "enqueue") {
+    for (const row of intent.rows) {
+      if (changed.has(row["task_id"] as string)) continue;
+      world.count(row["unique_key"] === null ? "fence: enqueue, id" : "fence: enqueue, key or id");
+    }
+    return;
+  }
+  if (intent.kind === "claim") {
+    const floor = Number(seen.pods.get(who)?.["claim_floor"] ?? 0);
+    if (floor >= (intent.call ?? Infinity)) world.count("fence: claim, floor");
+    return;
+  }
+  for (const row of intent.rows) {
+    const met = seen.tasks.get(row["task_id"] as string);
+    if (!met || changed.has(row["task_id"] as string)) continue;
+    const refused = (fence: string) => world.count(`fence: ${intent.kind}, ${fence}`);
+    const open = intent.kind === "finish" ? ["claimed", "pending"] : ["claimed"];
+    if (met["claim_token"] !== row["token"]) refused("token");
+    else if (!open.includes(met["status"] as string)) refused("status");
+    else if (row["wake"] !== undefined && row["wake"] !== null && met["wake"] !== row["wake"]) {
+      refused("wake");
+    } else if (intent.kind === "recover") {
+      const beat = seen.pods.get(row["pod_id"] as string)?.["beat"];
+      if (beat !== row["beat"]) refused("beat");
+    }
+  }
+}

@@ -1,0 +1,172 @@
+/**
+ * The fences, and how each is taken out: a piece of text that the source holds exactly once, and
+ * what is put in its place. Where two fences cover each other, one mutation takes out both.
+ */
+export type Edit = { readonly file: string; readonly find: string; readonly put: string };
+export type Mutation = { readonly name: string; readonly edits: readonly Edit[] };
+
+const finish = (find: string, put = ""): Edit => ({
+  file: "src/queue/statements/finish.ts",
+  find,
+  put,
+});
+const recover = (find: string, put = ""): Edit => ({
+  file: "src/queue/statements/recover.ts",
+  find,
+  put,
+});
+const claim = (find: string, put = ""): Edit => ({
+  file: "src/queue/statements/claim.ts",
+  find,
+  put,
+});
+
+const recoverToken = recover(
+  "orphan.task_id and ${from}.claim_token = orphan.token",
+  "orphan.task_id",
+);
+const recoverBeat = recover(
+  `= orphan.pod_id
+    and not exists (select 1 from \${pods} pod
+      where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)\`;
+}`,
+  "= orphan.pod_id`;\n}",
+);
+
+export const mutations: readonly Mutation[] = [
+  {
+    name: "finish: without the token",
+    edits: [finish("\n      and ${tasks}.claim_token = done.token")],
+  },
+  {
+    name: "finish: without the status",
+    edits: [finish("\n      and ${tasks}.status in ('claimed', 'pending')")],
+  },
+  {
+    name: "finish: without the wake",
+    edits: [finish("\n      and (done.wake is null or ${tasks}.wake = done.wake)")],
+  },
+  {
+    name: "progress: without the token",
+    edits: [finish(" and ${tasks}.claim_token = newest.token")],
+  },
+  {
+    name: "recover: without the status",
+    edits: [recover("and ${from}.status = 'claimed' and", "and")],
+  },
+  { name: "recover: without the beat", edits: [recoverBeat] },
+  { name: "recover: without token and beat", edits: [recoverToken, recoverBeat] },
+  {
+    name: "recover: deaths without a limit",
+    edits: [
+      recover(
+        "const spent = sql`${tasks}.deaths + 1 >= ${deathLimit}`",
+        "const spent = sql`false`",
+      ),
+    ],
+  },
+  {
+    name: "claim: without the floor",
+    edits: [claim(" and claim_floor < ${claim.call})", ")")],
+  },
+  {
+    name: "claim: lost answers aren't released",
+    edits: [claim("and claim_call = ${call} and status = 'claimed'", "and claim_call = -1")],
+  },
+  {
+    name: "claim: released though it was cancelled",
+    edits: [
+      claim("case when cancel_requested = 1 then 'cancelled' else 'pending' end", "'pending'"),
+    ],
+  },
+  {
+    name: "claim: before its time",
+    edits: [
+      claim("deaths < 2 and run_at <= ${now}\n", "deaths < 2\n"),
+      claim("parked = 1 and run_at <= ${now}", "parked = 1"),
+    ],
+  },
+  {
+    name: "claim: names that the pod doesn't know",
+    edits: [
+      claim(
+        "where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and run_at",
+        "where ${name} <> '' and status = 'pending' and parked = 0 and deaths < 2 and run_at",
+      ),
+    ],
+  },
+  {
+    name: "claim: the floor is lost with the pod's row",
+    edits: [
+      claim(
+        "insert into ${pods} (pod_id, claim_floor) values (${podId}, ${call})",
+        "insert into ${pods} (pod_id, claim_floor) select ${podId}, ${call} from ${pods} where pod_id = ${podId}",
+      ),
+    ],
+  },
+  {
+    name: "claim: what must run alone, beside others",
+    edits: [claim("parked = 0 and deaths < 2 and run_at", "parked = 0 and run_at")],
+  },
+  {
+    name: "claim: what this pod still runs",
+    edits: [claim("if (held.length === 0) return sql``;", "if (held.length >= 0) return sql``;")],
+  },
+  {
+    name: "recover: cancelled tasks are given back",
+    edits: [
+      recover(
+        "case when cancel_requested = 1 then 'cancelled' when ${spent}",
+        "case when ${spent}",
+      ),
+    ],
+  },
+  {
+    name: "leader: the oldest leads though it is silent",
+    edits: [
+      { file: "src/pods/liveness.ts", find: "pod.silentMs < limits.deadAfterMs &&", put: "" },
+      {
+        file: "src/pods/liveness.ts",
+        find: "(pod.podId === self || pod.idleMs < limits.deadAfterMs)",
+        put: "true",
+      },
+    ],
+  },
+  {
+    name: "worker: others beside one that must run alone",
+    edits: [{ file: "src/queue/worker.ts", find: "!more || runsAlone ||", put: "!more ||" }],
+  },
+  {
+    name: "liveness: silence counted over gaps",
+    edits: [
+      {
+        file: "src/pods/liveness.ts",
+        find: "const gap = elapsedMs > limits.gapMs;",
+        put: "const gap = false;",
+      },
+    ],
+  },
+  {
+    name: "enqueue: sent again with another id",
+    edits: [
+      {
+        file: "src/queue/enqueue.ts",
+        find: "await resend(database, statementsFor(news), {",
+        put: `await resend(((sends) => ({ ...database, write: () => database.write(statementsFor(
+          sends++ === 0 ? news : news.map((each) => ({ ...each,
+            taskId: each.taskId.slice(0, -8) + random.uint32().toString(16).padStart(8, "0") })))) }))(0),
+          statementsFor(news), {`,
+      },
+    ],
+  },
+  {
+    name: "resend: a refusal after an unknown outcome is believed",
+    edits: [
+      {
+        file: "src/queue/resend.ts",
+        find: 'if (hasCode(error, "unknown_outcome")) unknown = error;',
+        put: "",
+      },
+    ],
+  },
+];
