@@ -97,7 +97,7 @@ function onTime({ history, ledger }: ProducerEvidence): string[] {
 function waitsTellTheEnd({ history, rows, ledger }: ProducerEvidence): string[] {
   const byTask = new Map(rows.map((row) => [row.task, row]));
   const starts = startsIn(ledger);
-  return history.flatMap(({ kind, type, tasks: [task], toldMs, said }) => {
+  return history.flatMap(({ kind, type, tasks: [task], said }) => {
     if (kind !== "wait" || type !== "ok") return [];
     const { token } = said as { token: number };
     const row = byTask.get(task!);
@@ -106,7 +106,8 @@ function waitsTellTheEnd({ history, rows, ledger }: ProducerEvidence): string[] 
         `${task} was said to be completed by ${token}, and is ${row?.status} by ${row?.token}`,
       ];
     }
-    const again = starts.some((start) => start.task === task && start.atMs > toldMs);
+    // A start with an older token is a pod waking up over a claim that it has lost: judged elsewhere.
+    const again = starts.some((start) => start.task === task && start.token > token);
     return again ? [`${task} ran again after its result was given`] : [];
   });
 }
