@@ -195,6 +195,15 @@ describe("the leader", () => {
     expect(leaderOf(watched(look, 6), limits, "b")).toBe("b");
   });
 
+  test("isn't one whose heart has stopped though it still finishes passes", () => {
+    const look = (second: number) => ({
+      a: { passes: second },
+      b: { beat: second, passes: second },
+    });
+    expect(leaderOf(watched(look, 5), limits, "b")).toBe("a");
+    expect(leaderOf(watched(look, 6), limits, "b")).toBe("b");
+  });
+
   test("isn't one whose heart beats but which has finished no pass lately", () => {
     const look = (second: number) => ({ a: { beat: second }, b: { beat: second } });
     expect(leaderOf(watched(look, 5), limits, "b")).toBe("a");

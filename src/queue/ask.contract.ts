@@ -63,6 +63,7 @@ export function askContract(kind: StoreKind): void {
               expect(page.tasks.length).toBeLessThanOrEqual(limit);
               expect(page.next === null || page.tasks.length === limit).toBe(true);
               found.push(...page.tasks.map((each) => each.taskId));
+              expect(found.length).toBeLessThanOrEqual(tasks.length);
               cursor = page.next;
             } while (cursor !== null);
             const expected = tasks

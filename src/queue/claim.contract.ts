@@ -211,6 +211,10 @@ export function claimContract(kind: StoreKind): void {
       expect(await claimIt("pod-2")).toBe(0);
       expect(await claimIt("pod-1")).toBe(1);
       expect(await queue.row("poison")).toMatchObject({ status: "claimed", claim_token: 1 });
+      expect(await claimIt("pod-1")).toBe(0);
+      // The row keeps its pod's name when it has ended, and that is no right to run it again.
+      await queue.database.write([sql`update ${rowsOf} set status = 'completed'`]);
+      expect(await claimIt("pod-1")).toBe(0);
     });
 
     test("is reserved by another when its pod has left or is unknown", async () => {

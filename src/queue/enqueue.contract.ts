@@ -43,6 +43,8 @@ export function enqueueContract(kind: StoreKind): void {
       const stored = (await queue.get(taskId))!;
       expect(stored).toMatchObject({ priority: -7, key: "k", maxAttempts: 9, tenant: "acme" });
       expect(stored.runAtMs - stored.createdAtMs).toBe(5_000);
+      // What waits for its time is kept out of the way of claims.
+      expect(await queue.row(taskId)).toMatchObject({ parked: 1 });
       expect(stored.payload).toEqual([1, "😀"]);
     });
 

@@ -68,6 +68,7 @@ export function stopContract(kind: StoreKind): void {
         // Time was passed by moving the row where the store's clock can't be moved.
         expect.objectContaining({ status: before["status"], result: null, progress: null }),
       );
+      expect(queue.told.filter((event) => event.type === "ended")).toHaveLength(1);
     });
 
     test("a cancel reaches the handler through its signal, from any connection", async () => {
