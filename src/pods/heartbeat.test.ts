@@ -68,7 +68,7 @@ describe("a heartbeat", () => {
     expect(clock.timers).toBe(0);
   });
 
-  test("brings back a pod that was marked down, or deleted, with the floor it had", async () => {
+  test("brings back a pod that was marked down, or deleted, with its floor and a beat it never had", async () => {
     const { heartbeat } = start("a", { pulse: { breath: counter(), claimFloor: () => 7 } });
     await clock.advance(500);
     await database.write([leave("a")]);
@@ -77,7 +77,7 @@ describe("a heartbeat", () => {
     expect(await podNow()).toMatchObject({ status: "up", beat: 2 });
     await database.write([sql`delete from ${table("pod_health")}`]);
     await clock.advance(1_000);
-    expect(await podNow()).toMatchObject({ status: "up", beat: 1, claim_floor: 7 });
+    expect(await podNow()).toMatchObject({ status: "up", beat: 3, claim_floor: 7 });
     await heartbeat.stop();
   });
 

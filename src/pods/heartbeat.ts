@@ -38,6 +38,7 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   const metadata = JSON.stringify(options.metadata ?? {});
   let stopped = false;
   let cancel = () => {};
+  let beats = 0;
   let beatsWithoutBreath = 0;
   let lastBreath = -1;
 
@@ -51,7 +52,8 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
       return options.onStall();
     }
     try {
-      const [, pods] = await database.write([beat(podId, metadata, pulse.claimFloor()), seePods()]);
+      const beating = beat(podId, metadata, pulse.claimFloor(), ++beats);
+      const [, pods] = await database.write([beating, seePods()]);
       if (!stopped) options.onBeat({ atMs: clock.monotonic(), pods: pods!.map(toPodSeen) });
     } catch (error) {
       options.onError(messageOf(error));

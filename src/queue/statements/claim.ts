@@ -89,7 +89,10 @@ function notHeld({ held = [] }: ClaimCall): Statement {
 
 /** Claims the task that this pod has emptied itself for. */
 export function claimReserved(claim: ClaimCall, taskId: string): Statement {
-  return take(claim, sql`task_id = ${taskId} and claimed_by = ${claim.podId}`);
+  return take(
+    claim,
+    sql`task_id = ${taskId} and claimed_by = ${claim.podId} and parked = 0 and run_at <= ${now}`,
+  );
 }
 
 // The floor is the fence of claims whose answer was lost: once a call has been released, it can't
