@@ -61,10 +61,11 @@ export function startFaults(world: World, options: FaultsOptions): void {
       scheduler.note(`the store's clock is off by ${storeClock.offsetMs}`);
     },
     "fault: hint in vain": () => network.hint(),
-    // What pruning does to a pod that was away for a day; it must come back with its next beat.
+    // What pruning does to a pod that was away for a day; it must come back with its next beat. By
+    // then nothing that it had sent before is still on its way.
     "fault: pod forgotten": () => {
       const pod = anyPod();
-      if (!pod) return;
+      if (!pod || world.onTheWay.get(pod.podId)) return;
       scheduler.note(`${pod.podId} is forgotten`);
       void world.store.database.write([
         sql`delete from ${table("pod_health")} where pod_id = ${pod.podId}`,

@@ -29,7 +29,7 @@ type Outcome = { readonly tables: Row[][] } | { readonly error: unknown };
 export type Network = { connect(options: LinkOptions): Database; hint(): void };
 
 export function createNetwork(world: World, checker: Checker): Network {
-  const { scheduler, store, frozen } = world;
+  const { scheduler, store, frozen, onTheWay } = world;
   const listeners = new Set<{ lane: Lane; listener: () => void; due: boolean }>();
 
   const delay = () => {
@@ -88,13 +88,20 @@ export function createNetwork(world: World, checker: Checker): Network {
         world.count(`fault: frozen, ${ice.mode}`);
         if (ice.mode === "refuse") return tell({ error: busy() });
         // Those who wait come in any order after the thaw.
-        scheduler.after(world.between(50, 400), () => land(statements, intent, tell));
+        later(world.between(50, 400), () => land(statements, intent, tell));
         return;
       }
       apply(who, statements, intent).then(
         (tables) => tell({ tables }),
         (error: unknown) => tell({ error }),
       );
+    };
+    const later = (delayMs: number, arrive: () => void): void => {
+      onTheWay.set(who, (onTheWay.get(who) ?? 0) + 1);
+      scheduler.after(delayMs, () => {
+        onTheWay.set(who, onTheWay.get(who)! - 1);
+        arrive();
+      });
     };
 
     return {
@@ -150,15 +157,15 @@ export function createNetwork(world: World, checker: Checker): Network {
             unknown();
           } else if (world.chance(troubles.lostAfter)) {
             troubled("lost after the commit");
-            scheduler.after(sendMs, () => land(statements, intent, unknown));
+            later(sendMs, () => land(statements, intent, unknown));
           } else if (world.chance(troubles.late)) {
             troubled("landed late");
             unknown();
             const lateMs = world.between(50, 8_000);
-            scheduler.after(lateMs, () => land(statements, intent, forget));
+            later(lateMs, () => land(statements, intent, forget));
           } else if (crash && world.chance(troubles.crashAfter)) {
             troubled("crashed before its answer");
-            scheduler.after(sendMs, () => land(statements, intent, crash));
+            later(sendMs, () => land(statements, intent, crash));
           } else if (world.chance(troubles.doubled)) {
             troubled("doubled");
             // Claims aren't made to be repeated, and nobody repeats one whose answer has come.
@@ -166,10 +173,10 @@ export function createNetwork(world: World, checker: Checker): Network {
               if (intent.kind === "claim" || "error" in outcome) unknown();
               else answer(outcome);
               const againMs = world.between(1, 4_000);
-              scheduler.after(againMs, () => land(statements, intent, forget));
+              later(againMs, () => land(statements, intent, forget));
             };
-            scheduler.after(sendMs, () => land(statements, intent, heard));
-          } else scheduler.after(sendMs, () => land(statements, intent, answer));
+            later(sendMs, () => land(statements, intent, heard));
+          } else later(sendMs, () => land(statements, intent, answer));
         }),
       subscribe(listener) {
         const entry = { lane, listener, due: false };

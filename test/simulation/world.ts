@@ -57,6 +57,8 @@ export type World = {
   /** The store's own wall clock, which can be stepped. */
   readonly storeClock: { offsetMs: number; now(): number };
   troubles: Troubles;
+  /** How many writes of each process are on their way to the store. */
+  readonly onTheWay: Map<string, number>;
   /** Who can't write now; `*` is everybody. */
   readonly frozen: Map<string, Freeze>;
   readonly violations: Violation[];
@@ -89,6 +91,7 @@ export async function createWorld(seed: number, options: { keepTrace: boolean })
     store: await openAuditedStore(storeClock),
     storeClock,
     troubles: noTroubles,
+    onTheWay: new Map(),
     frozen: new Map(),
     violations,
     violate(invariant, what) {
