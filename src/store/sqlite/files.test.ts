@@ -60,7 +60,7 @@ describe("opening a store", () => {
     mkdirSync(place.path);
     await expect(openStore(place.path)).rejects.toMatchObject({
       code: "store_missing",
-      message: expect.stringContaining("can't be opened"),
+      message: expect.stringContaining("is a folder: name a file in it"),
     });
     expect(listed()).toEqual(["flotilla.db"]);
   });
