@@ -105,13 +105,13 @@ export function keysContract(kind: StoreKind): void {
       await queue.work("pod-1", [task("mail", {}, ({ input }) => input)]);
       caller.exec("create table if not exists orders (id integer)");
 
-      caller.exec("begin");
+      caller.exec("begin immediate");
       caller.exec("insert into orders values (1)");
       const vanished = await queue.enqueue("mail", "vanished", { tx: caller });
       expect(vanished.created).toBe(true);
       caller.exec("rollback");
 
-      caller.exec("begin");
+      caller.exec("begin immediate");
       const kept = await queue.enqueue("mail", "kept", { tx: caller, key: "k" });
       const same = await queue.enqueue("mail", "same", { tx: caller, key: "k" });
       const many = await queue.enqueueMany("mail", [1, 2], { tx: caller });

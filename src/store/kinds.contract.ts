@@ -23,7 +23,7 @@ export const storeKinds: readonly StoreKind[] = [
       return {
         database: await openSqlite({ path, create: true }),
         again: () => openSqlite({ path }),
-        caller: () => new DatabaseSync(path),
+        caller: () => new DatabaseSync(path, { timeout: 30_000 }),
         commits: () => commitsIn(path),
         remove,
       };
