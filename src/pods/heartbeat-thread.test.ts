@@ -16,7 +16,7 @@ let db: DatabaseSync;
 beforeEach(async () => {
   place = temporaryFile();
   await (await openStore(place.path)).close();
-  db = new DatabaseSync(place.path);
+  db = new DatabaseSync(place.path, { timeout: 30_000 });
 });
 afterEach(async () => {
   db.close();
