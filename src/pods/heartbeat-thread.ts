@@ -54,7 +54,11 @@ export function startHeartbeatThread(
   let stopped = false;
   let cancelRestart = () => {};
   const start = () => {
-    const worker = new Worker(new URL(file, import.meta.url), { workerData: data });
+    const worker = new Worker(new URL(file, import.meta.url), {
+      workerData: data,
+      // Flags of the program, such as --input-type, may make no sense for a file of ours.
+      execArgv: [],
+    });
     worker.on("message", (message: ThreadMessage) => {
       if ("seen" in message) options.onBeat(message.seen);
       else options.onError(message.error);

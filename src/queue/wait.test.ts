@@ -49,6 +49,16 @@ describe("waiting for tasks", () => {
     waiting.close();
   });
 
+  test("ends for a task that is deleted after it was seen", async () => {
+    const { clock, looks, waiting } = setUp();
+    const result = waiting.result("a", {}).catch((error: unknown) => error);
+    await clock.advance(0);
+    looks[0]!([{ task_id: "a", status: "pending" }]);
+    await clock.advance(1_000);
+    looks[1]!([]);
+    expect(await result).toMatchObject({ code: "not_found" });
+  });
+
   test("asks once for all that are waited for, and folds hints", async () => {
     const { clock, looks, waiting, hint } = setUp();
     const results = ["a", "b", "c"].map((taskId) => waiting.result(taskId, {}));

@@ -11,7 +11,11 @@ export type WaitOptions = {
   signal?: AbortSignal;
 };
 
-type Waiter = { resolve: (task: Task) => void; reject: (error: unknown) => void };
+type Waiter = {
+  seen: boolean;
+  resolve: (task: Task) => void;
+  reject: (error: unknown) => void;
+};
 
 // A hint of the store shortens the wait; this is how long a lost hint costs.
 const pollMs = 500;
@@ -44,23 +48,30 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
   const look = async (): Promise<void> => {
     looking = true;
     missed = false;
-    let trouble: unknown;
     try {
-      for (const row of await database.read(getTasks([...waiters.keys()]))) {
-        const task = toTask(row);
-        if (task.status === "pending" || task.status === "claimed") continue;
-        for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
-        waiters.delete(task.taskId);
-      }
-    } catch (error) {
-      trouble = error;
+      const asked = [...waiters.keys()];
+      const found = new Map(
+        (await database.read(getTasks(asked))).map((row) => [row["task_id"], toTask(row)]),
+      );
+      for (const taskId of asked) judge(taskId, found.get(taskId));
+    } catch {
+      // The store is away for a moment; the next look will tell.
     }
     looking = false;
     dueMs = Infinity;
     if (waiters.size === 0) {
       stopHints?.();
       stopHints = undefined;
-    } else if (!trouble || !closed) arm(missed ? lookGapMs : pollMs);
+    } else arm(missed ? lookGapMs : pollMs);
+  };
+
+  const judge = (taskId: string, task: Task | undefined): void => {
+    for (const waiter of waiters.get(taskId) ?? []) {
+      // One that was never seen may be in a transaction of the caller's that has yet to commit.
+      if (!task && waiter.seen) waiter.reject(gone(taskId));
+      else if (task?.status === "pending" || task?.status === "claimed") waiter.seen = true;
+      else if (task) waiter.resolve(task);
+    }
   };
 
   const settled = (taskId: string, { timeoutMs, signal }: WaitOptions): Promise<Task> =>
@@ -74,6 +85,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
         if (waiters.get(taskId)?.size === 0) waiters.delete(taskId);
       };
       const waiter: Waiter = {
+        seen: false,
         resolve: (task) => (done(), resolve(task)),
         reject: (error) => (done(), reject(error as Error)),
       };
@@ -119,4 +131,8 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
       waiters.clear();
     },
   };
+}
+
+function gone(taskId: string): FlotillaError {
+  return new FlotillaError("not_found", `task ${taskId} was deleted while it was waited for`);
 }

@@ -35,7 +35,7 @@ export function sqlitePath(url: string): string {
   const path = scheme ? url.slice(scheme.length + 1).replace(/^\/\//, "") : url;
   const isFile = scheme === undefined || scheme === "sqlite" || scheme === "file";
   // A store in memory couldn't be shared by its threads.
-  if (isFile && path !== "" && path !== ":memory:") return path;
+  if (isFile && path !== "" && path !== ":memory:" && !path.includes("?")) return path;
   throw new FlotillaError(
     "unsupported",
     `the store ${JSON.stringify(withoutSecrets(url))} isn't supported: use sqlite:<file>`,

@@ -45,7 +45,11 @@ export async function keepThread(options: ConnectionOptions): Promise<Thread> {
 
 async function startThread(options: ConnectionOptions): Promise<Thread> {
   const file = import.meta.url.endsWith(".ts") ? "./thread.ts" : "./thread.js";
-  const worker = new Worker(new URL(file, import.meta.url), { workerData: options });
+  const worker = new Worker(new URL(file, import.meta.url), {
+    workerData: options,
+    // Flags of the program, such as --input-type, may make no sense for a file of ours.
+    execArgv: [],
+  });
   const waiting = new Map<
     number,
     { resolve: (tables: Table[]) => void; reject: (e: Error) => void }
