@@ -96,15 +96,6 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "claim: the floor is lost with the pod's row",
-    edits: [
-      claim(
-        "insert into ${pods} (pod_id, claim_floor) values (${podId}, ${call})",
-        "insert into ${pods} (pod_id, claim_floor) select ${podId}, ${call} from ${pods} where pod_id = ${podId}",
-      ),
-    ],
-  },
-  {
     name: "claim: what must run alone, beside others",
     edits: [claim("parked = 0 and deaths < 2 and run_at", "parked = 0 and run_at")],
   },
