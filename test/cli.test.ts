@@ -16,6 +16,8 @@ const config = `
     const timer = setTimeout(resolve, ms);
     signal.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason)));
   });
+  // As a pool of connections would, this keeps the process alive that imports it.
+  setInterval(() => {}, 1_000);
   export default defineConfig({
     slots: 7,
     use: [

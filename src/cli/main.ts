@@ -15,3 +15,6 @@ try {
   explain(error, { json: process.argv.includes("--json") });
   process.exitCode = exitCodeOf(error);
 }
+// Whatever the user's config has opened, or a handler that never settles, would keep the process
+// alive, though everything that was asked for is done.
+process.stdout.write("", () => process.exit());

@@ -79,8 +79,6 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
     await server?.close();
     await flotilla?.close();
   }
-  // A handler that never settles, or a timer of the user's, must not keep a stopped process alive.
-  process.exit(0);
 }
 
 /** Other troubles pass; this one doesn't get better by trying again. */
