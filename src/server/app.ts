@@ -1,5 +1,4 @@
 import { Hono } from "hono";
-import { bodyLimit } from "hono/body-limit";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
@@ -64,22 +63,8 @@ export function createApp(parts: AppParts): Hono {
   });
 
   app.use("/v1/*", access);
-  app.use(
-    "/v1/*",
-    bodyLimit({
-      maxSize: maxBytes,
-      onError: () => {
-        throw new FlotillaError(
-          "payload_too_large",
-          `the body takes more than ${maxBytes} bytes: store it elsewhere and pass a reference`,
-          { details: { maxBytes } },
-        );
-      },
-    }),
-  );
-
   app.post("/v1/tasks", async (c) => {
-    const { name, input, options } = await parseEnqueue(c);
+    const { name, input, options } = await parseEnqueue(c, maxBytes);
     const task: TaskContract = { name, input: contracts?.get(name)?.input, output: undefined };
     const enqueued = await flotilla.enqueue(task, input, options);
     return c.json(enqueued, enqueued.created ? 201 : 200);

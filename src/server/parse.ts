@@ -13,8 +13,8 @@ export type EnqueueRequest = {
 
 const optionNames = ["priority", "delayMs", "key", "attempts", "tenant"];
 
-export async function parseEnqueue(c: Context): Promise<EnqueueRequest> {
-  const body = asObject("the body", await jsonBody(c));
+export async function parseEnqueue(c: Context, maxBytes: number): Promise<EnqueueRequest> {
+  const body = asObject("the body", await jsonBody(c, maxBytes));
   checkOptions("the body", body, ["name", "input", "options"]);
   const { name, input = null, options = {} } = body;
   if (typeof name !== "string") {
@@ -34,7 +34,7 @@ export function parseFilter(c: Context): ListOptions {
   return { ...rest, ...(limit !== undefined && { limit: asNumber("limit", limit) }) };
 }
 
-async function jsonBody(c: Context): Promise<unknown> {
+async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
   const type = c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "application/json") {
     throw new FlotillaError(
@@ -42,12 +42,30 @@ async function jsonBody(c: Context): Promise<unknown> {
       `the body must be JSON: send \`Content-Type: application/json\`, not ${JSON.stringify(type ?? "nothing")}`,
     );
   }
-  const bytes = await c.req.arrayBuffer();
+  const bytes = await readBody(c, maxBytes);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (error) {
     throw new FlotillaError("invalid_input", "the body isn't JSON in UTF-8", { cause: error });
   }
+}
+
+/** Read bit by bit, because a body needn't say how long it is, and needn't keep to what it said. */
+async function readBody(c: Context, maxBytes: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of c.req.raw.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) {
+      throw new FlotillaError(
+        "payload_too_large",
+        `the body takes more than ${maxBytes} bytes: store it elsewhere and pass a reference`,
+        { details: { maxBytes } },
+      );
+    }
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
 }
 
 function asObject(what: string, value: unknown): Record<string, unknown> {
