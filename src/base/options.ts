@@ -36,6 +36,15 @@ export function checkNumber(what: string, value: unknown, range: NumberRange): n
   );
 }
 
+/** Refuses a word that isn't among those that are allowed. */
+export function checkChoice(what: string, value: unknown, allowed: readonly string[]): void {
+  if (allowed.some((each) => each === value)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be one of ${allowed.join(", ")}, not ${shown(value)}`,
+  );
+}
+
 function shown(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 40)) : String(value);
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError } from "../base/errors.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
@@ -62,7 +62,15 @@ const firstBeatLimitMs = 30_000;
 
 /** Puts a pod together and starts it. Resolves when it is known to the others and claims. */
 export async function assemblePod(settings: Settings, parts: PodParts): Promise<Pod> {
-  const { podId, database, clock, log, onEvent = () => {} } = parts;
+  const { podId, database, clock, log } = parts;
+  // A listener that throws must not take claimed tasks with it: nobody would ever run them.
+  const onEvent = (event: PodEvent): void => {
+    try {
+      parts.onEvent?.(event);
+    } catch (error) {
+      log.error({ pod: podId, event: event.type, error: messageOf(error) }, "`onEvent` threw");
+    }
+  };
   const { heartbeatMs, deadAfterMs, stallBeats } = settings;
   const limits: LivenessLimits = { deadAfterMs, gapMs: gapOf(settings) };
   const handlers = handlersByName(settings.use);

@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
-import { checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import type { Tasks } from "../queue/client.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Durability } from "../store/database.ts";
@@ -61,6 +61,9 @@ type Optional = "log" | "onStart" | "server";
 
 const dayMs = 24 * 60 * 60_000;
 
+/** What a limit on payloads or results may be. */
+export const bytesRange: NumberRange = { min: 1, max: 64 * 1024 * 1024 };
+
 const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
   slots: { byDefault: 100, min: 1, max: 100_000 },
   target: { byDefault: 0.8, min: 0.01, max: 1, whole: false },
@@ -71,8 +74,8 @@ const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
   graceMs: { byDefault: 5_000, min: 0, max: 3_600_000 },
   shutdownMs: { byDefault: 20_000, min: 0, max: dayMs },
   retentionMs: { byDefault: 7 * dayMs, min: 0, max: 3_650 * dayMs },
-  maxPayloadBytes: { byDefault: defaultMaxBytes, min: 1, max: 64 * 1024 * 1024 },
-  maxResultBytes: { byDefault: defaultMaxBytes, min: 1, max: 64 * 1024 * 1024 },
+  maxPayloadBytes: { byDefault: defaultMaxBytes, ...bytesRange },
+  maxResultBytes: { byDefault: defaultMaxBytes, ...bytesRange },
 };
 
 const others = ["store", "use", "durability", "migrate", "log", "onStart", "server"];
@@ -94,8 +97,8 @@ export function resolveConfig(config: Config): Settings {
     ]),
   );
   const { store = "sqlite:flotilla.db", durability = "full", migrate = "auto", use = [] } = config;
-  oneOf("durability", durability, ["full", "relaxed"]);
-  oneOf("migrate", migrate, ["auto", "check"]);
+  checkChoice("durability", durability, ["full", "relaxed"]);
+  checkChoice("migrate", migrate, ["auto", "check"]);
   const { heartbeatMs, deadAfterMs } = settings as { heartbeatMs: number; deadAfterMs: number };
   if (deadAfterMs < heartbeatMs * 2) {
     throw new FlotillaError(
@@ -125,14 +128,6 @@ function checkServer(server: ServerConfig | undefined): void {
     if (typeof key === "string" && key.length >= 16) continue;
     throw new FlotillaError("invalid_option", "server.apiKeys: a key has at least 16 characters");
   }
-}
-
-function oneOf(what: string, value: string, allowed: readonly string[]): void {
-  if (allowed.includes(value)) return;
-  throw new FlotillaError(
-    "invalid_option",
-    `${what} must be one of ${allowed.join(", ")}, not ${JSON.stringify(value)}`,
-  );
 }
 
 // A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.

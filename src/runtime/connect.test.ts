@@ -43,4 +43,12 @@ describe("a connection", () => {
       "connect: unknown option `durabilty`, did you mean `durability`?",
     );
   });
+
+  test.each([
+    [{ durability: "ful" }, "durability must be one of full, relaxed"],
+    [{ migrate: "never" }, "migrate must be one of auto, check"],
+    [{ maxPayloadBytes: Number.NaN }, "maxPayloadBytes must be a whole number"],
+  ])("refuses %j rather than take it for a weaker choice", (options, message) => {
+    expect(() => connect(place.path, options as object)).toThrow(message);
+  });
 });

@@ -1,13 +1,14 @@
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
-import { checkOptions } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import type { Database } from "../store/database.ts";
 import { openStore, type StoreOptions } from "../store/open.ts";
 import { writeProbe } from "../store/probe.ts";
+import { bytesRange } from "./config.ts";
 
 export type ConnectOptions = StoreOptions & {
   /** Default 256 KiB. */
@@ -35,6 +36,10 @@ export type Flotilla = Tasks & {
 /** Connects to a store. It is opened with the first call, so a web process may start without it. */
 export function connect(url: string, options: ConnectOptions = {}): Flotilla {
   checkOptions("connect", options, ["durability", "migrate", "create", "log", "maxPayloadBytes"]);
+  const { durability, migrate, maxPayloadBytes } = options;
+  if (durability !== undefined) checkChoice("durability", durability, ["full", "relaxed"]);
+  if (migrate !== undefined) checkChoice("migrate", migrate, ["auto", "check"]);
+  if (maxPayloadBytes !== undefined) checkNumber("maxPayloadBytes", maxPayloadBytes, bytesRange);
   let opening: Promise<Database> | undefined;
   let closed = false;
   const open = async (): Promise<Database> => {
@@ -68,7 +73,6 @@ export function connect(url: string, options: ConnectOptions = {}): Flotilla {
       await (await opening?.catch(() => undefined))?.close();
     },
   };
-  const { maxPayloadBytes } = options;
   const tasks = createTasks({
     database,
     clock: systemClock,

@@ -43,6 +43,15 @@ describe("a pod", () => {
     await expect(pod.enqueue(double, 1)).rejects.toMatchObject({ code: "closed" });
   });
 
+  test("loses nothing to a listener that throws", async () => {
+    const onEvent = () => {
+      throw new Error("a mistake in the metrics");
+    };
+    await using pod = await startPod(settings(), { onEvent });
+    const enqueued = await pod.enqueue(double, 4);
+    expect(await pod.waitFor(enqueued, { timeoutMs: 10_000 })).toBe(8);
+  });
+
   test("has an id of its own at every start", async () => {
     const ids = new Set<string>();
     for (let start = 0; start < 2; start++) {
