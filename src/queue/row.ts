@@ -103,8 +103,6 @@ export type Claim = {
   readonly failures: number;
   readonly maxAttempts: number | null;
   readonly deaths: number;
-  readonly createdAtMs: number;
-  readonly runAtMs: number;
 };
 
 export function toClaim(row: Row): Claim {
@@ -117,7 +115,5 @@ export function toClaim(row: Row): Claim {
     failures: Number(row["retry_count"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
     deaths: Number(row["deaths"]),
-    createdAtMs: Number(row["created_at"]),
-    runAtMs: Number(row["run_at"]),
   };
 }

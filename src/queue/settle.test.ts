@@ -14,8 +14,6 @@ const claim: Claim = {
   failures: 0,
   maxAttempts: null,
   deaths: 0,
-  createdAtMs: 0,
-  runAtMs: 0,
 };
 const policy: RetryPolicy = {
   attempts: 3,

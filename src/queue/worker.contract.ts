@@ -232,6 +232,19 @@ export function workerContract(kind: StoreKind): void {
       });
     });
 
+    test("runs a row that was inserted by hand with numbers that JavaScript can't hold", async () => {
+      const echo = task<unknown, unknown, unknown>("echo", {}, ({ input }) => input);
+      await queue.database.write([
+        sql`insert into ${rowsOf} (task_id, name, payload, created_at, max_attempts)
+          values ('wide', 'echo', '1', 1700000000000000000, 9223372036854775807)`,
+      ]);
+      const { taskId } = await queue.enqueue(echo, 2);
+      await queue.work("pod-1", [echo]);
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
+      expect(await queue.ended("wide")).toMatchObject({ status: "completed", result: 1 });
+      expect((await queue.list()).tasks).toHaveLength(2);
+    });
+
     test("shows progress while it runs", async () => {
       const { handler, attempts } = gated("a");
       await queue.work("pod-1", [handler]);

@@ -104,8 +104,7 @@ function take(claim: ClaimCall, which: Statement): Statement {
       claim_call = ${claim.call}, last_update = ${now}
     where ${which} and status = 'pending'
       and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call})
-    returning task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths,
-      created_at, run_at`;
+    returning task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths`;
 }
 
 /**

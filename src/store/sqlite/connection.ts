@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Dialect, Query, Value } from "../sql.ts";
 import { sqliteDialect } from "./dialect.ts";
-import { isBusy, storeError } from "./errors.ts";
+import { isBusy, isTooWide, storeError } from "./errors.ts";
 
 /** The rows of one statement, as arrays because they may cross threads by the thousand. */
 export type Table = { readonly columns: readonly string[]; readonly rows: readonly Value[][] };
@@ -51,6 +51,14 @@ export function openConnection(options: ConnectionOptions): Connection {
     throw storeError(error, path);
   }
   const statements = new Map<string, StatementSync>();
+  // Integers that a number can't hold make a whole statement fail, and with it every claim that meets
+  // such a row. Reading them is slower, so it begins with the first one that is met.
+  let wide = false;
+  const widened = (error: unknown): boolean => {
+    if (wide || !isTooWide(error)) return false;
+    statements.clear();
+    return (wide = true);
+  };
 
   const prepare = (text: string): StatementSync => {
     let statement = statements.get(text);
@@ -59,6 +67,7 @@ export function openConnection(options: ConnectionOptions): Connection {
       if (statements.size >= statementsKept) statements.clear();
       statement = db.prepare(text);
       statement.setReturnArrays(true);
+      statement.setReadBigInts(wide);
       statements.set(text, statement);
     }
     return statement;
@@ -66,7 +75,8 @@ export function openConnection(options: ConnectionOptions): Connection {
 
   const run = (query: Query): Table => {
     const statement = prepare(query.text);
-    const rows = statement.all(...query.values) as unknown as Value[][];
+    let rows = statement.all(...query.values) as unknown as Value[][];
+    if (wide) rows = rows.map((row) => row.map(narrow));
     return { columns: rows.length > 0 ? columnsOf(statement) : [], rows };
   };
 
@@ -77,8 +87,18 @@ export function openConnection(options: ConnectionOptions): Connection {
     return names;
   };
 
+  const read = (query: Query): Table => {
+    try {
+      return patiently(() => run(query));
+    } catch (error) {
+      if (widened(error)) return read(query);
+      throw storeError(error, path);
+    }
+  };
+
   let hinted = 0;
-  const totalChanges = () => (prepare("select total_changes()").get() as unknown as [number])[0];
+  const totalChanges = () =>
+    Number((prepare("select total_changes()").get() as unknown as [number])[0]);
 
   const undo = () => {
     if (db.isTransaction) db.exec("rollback");
@@ -118,13 +138,7 @@ export function openConnection(options: ConnectionOptions): Connection {
       jsonbEach: hasJsonbEach(db),
       ...(nowMs && { now: "flotilla_now()" }),
     }),
-    read(query) {
-      try {
-        return patiently(() => run(query));
-      } catch (error) {
-        throw storeError(error, path);
-      }
-    },
+    read,
     commit(requests) {
       try {
         begin();
@@ -134,7 +148,7 @@ export function openConnection(options: ConnectionOptions): Connection {
       try {
         return together(requests);
       } catch (error) {
-        if (requests.length === 1) return [{ error: storeError(error, path) }];
+        if (!widened(error) && requests.length === 1) return [{ error: storeError(error, path) }];
       }
       // Somebody's part was refused: each gets a transaction of its own, so that fates aren't shared.
       return requests.map((request) => {
@@ -199,6 +213,10 @@ function checkFile(
       { cause: error },
     );
   }
+}
+
+function narrow(value: Value | bigint): Value {
+  return typeof value === "bigint" ? Number(value) : value;
 }
 
 function hasJsonbEach(db: DatabaseSync): boolean {

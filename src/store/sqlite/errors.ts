@@ -34,6 +34,11 @@ export function isBusy(error: unknown): boolean {
   return code === 5 || code === 6;
 }
 
+/** Whether Node refused to read an integer because a number can't hold it. */
+export function isTooWide(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ERR_OUT_OF_RANGE";
+}
+
 // The shared memory beside the file takes this much.
 const leastFreeBytes = 64 * 1024;
 
