@@ -229,7 +229,7 @@ describe("wrong usage ends with 2 and says what was meant", () => {
 });
 
 describe("settings", () => {
-  test("come from the flag, then the environment, then the file", async () => {
+  test("come from the flag, then the environment, then the file, then DATABASE_URL", async () => {
     const store = (name: string) => `sqlite:${join(folder, `${name}.db`)}`;
     const missing = async (args: string[], env: Record<string, string>) =>
       /at \S+\/(\w+)\.db/.exec((await run(["pods", ...args], { env })).stderr)?.[1];
@@ -238,6 +238,11 @@ describe("settings", () => {
     expect(await missing([], env)).toBe("env");
     expect(await missing([], { DATABASE_URL: store("url") })).toBe("url");
     expect(await run(["pods"])).toMatchObject({ code: 0 });
+    const file = join(folder, "store.config.mjs");
+    writeFileSync(file, `export default { store: ${JSON.stringify(store("file"))} };`);
+    const named = ["--config", file];
+    expect(await missing(named, env)).toBe("env");
+    expect(await missing(named, { DATABASE_URL: store("url") })).toBe("file");
   });
 
   test("the help names every command, the exit codes, and examples", async () => {

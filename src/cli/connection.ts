@@ -1,4 +1,4 @@
-import { connect, type Flotilla } from "../runtime/connect.ts";
+import { connect, type ConnectOptions, type Flotilla } from "../runtime/connect.ts";
 import type { StoreFlags } from "./flags.ts";
 import { loadStore } from "./settings.ts";
 
@@ -9,7 +9,9 @@ import { loadStore } from "./settings.ts";
 export async function onStore<Result>(
   flags: StoreFlags,
   work: (flotilla: Flotilla) => Promise<Result>,
+  options: Pick<ConnectOptions, "maxPayloadBytes"> = {},
 ): Promise<Result> {
-  await using flotilla = connect(await loadStore(flags), { create: false, migrate: "check" });
+  const url = await loadStore(flags);
+  await using flotilla = connect(url, { ...options, create: false, migrate: "check" });
   return await work(flotilla);
 }

@@ -20,6 +20,12 @@ describe("a terminal with a status", () => {
     screen.show(["again"]);
     expect(seen()).toEqual(["again"]);
   });
+
+  test("takes a usual size where the terminal doesn't know its own", () => {
+    const { screen, seen } = terminal({ columns: 0, rows: 0 });
+    screen.show(["one", "two"]);
+    expect(seen()).toEqual(["one", "two"]);
+  });
 });
 
 const escape = "\u001b[";

@@ -25,7 +25,9 @@ export function createScreen(terminal: Terminal): Screen {
     },
     show(lines) {
       const before = erase();
-      const { rows = 24, columns = 80 } = terminal;
+      // A terminal that doesn't know its size says 0.
+      const rows = terminal.rows || 24;
+      const columns = terminal.columns || 80;
       // A line that wraps, or a status taller than the window, couldn't be erased again.
       status = lines.slice(0, Math.max(1, rows - 1)).map((line) => fit(line, columns - 1));
       terminal.write(before + draw());

@@ -12,7 +12,7 @@ const usualNames = ["flotilla.config.ts", "flotilla.config.mjs", "flotilla.confi
 export async function loadSettings(flags: ServerFlags): Promise<Settings> {
   const config = await loadConfig(flags.config);
   const { slots, host, port } = flags;
-  const store = givenStore(flags);
+  const store = storeOf(flags, config);
   const apiKeys = keysFromEnvironment();
   return resolveConfig({
     ...config,
@@ -29,7 +29,10 @@ export async function loadSettings(flags: ServerFlags): Promise<Settings> {
 
 /** The store's URL, for commands that need nothing else: the config is run only to learn it. */
 export async function loadStore(flags: StoreFlags): Promise<string> {
-  return givenStore(flags) ?? resolveConfig(await loadConfig(flags.config)).store;
+  if (flags.store) return flags.store;
+  const config = await loadConfig(flags.config);
+  const store = storeOf(flags, config);
+  return resolveConfig({ ...config, ...(store !== undefined && { store }) }).store;
 }
 
 /** What the config file says; nothing where there is none. */
@@ -69,11 +72,17 @@ function firstFrame(error: Error): string {
   return frame ? `\n  ${frame.trim()}` : "";
 }
 
-function givenStore({ store }: StoreFlags): string | undefined {
-  return store ?? process.env["DATABASE_URL"];
+/**
+ * DATABASE_URL counts only where nobody has said which store: in many programs it is there for
+ * something else, and tables of ours have no business in that.
+ */
+function storeOf(flags: StoreFlags, config: Config): string | undefined {
+  return flags.store || config.store || process.env["DATABASE_URL"] || undefined;
 }
 
 function keysFromEnvironment(): string[] | undefined {
   const keys = process.env["FLOTILLA_API_KEYS"]?.split(",").map((key) => key.trim());
-  return keys?.filter((key) => key !== "");
+  const given = keys?.filter((key) => key !== "");
+  // A variable that is set to nothing must not take away the keys of the config.
+  return given?.length ? given : undefined;
 }

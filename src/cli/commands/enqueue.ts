@@ -2,8 +2,10 @@ import process from "node:process";
 import { type Command, Option } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { defaultMaxBytes } from "../../base/json.ts";
-import type { TaskContract } from "../../queue/task.ts";
+import { nearest } from "../../base/options.ts";
+import type { TaskContract, TaskHandler } from "../../queue/task.ts";
 import { resolveConfig } from "../../runtime/config.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";
@@ -64,19 +66,32 @@ async function enqueue(name: string, given: string | undefined, flags: Flags): P
   const { json, wait, timeoutMs, config, store, ...options } = flags;
   const input = await parseInput(given);
   // The config's handler brings the schema, so that a bad payload is refused here.
-  const { use } = resolveConfig(await loadConfig(config));
+  const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
   const schema = use.find((handler) => handler.name === name)?.input;
   const task: TaskContract = { name, input: schema, output: undefined };
+  if (!json) hintAt(name, use);
   const where = { ...(config && { config }), ...(store && { store }) };
-  await onStore(where, async (flotilla) => {
+  const work = async (flotilla: Flotilla): Promise<void> => {
     const { taskId, created } = await flotilla.enqueue(task, input, options);
     if (!json) print(taskId);
-    if (!wait) return json && printJson({ taskId, created });
+    if (!wait) {
+      if (json) printJson({ taskId, created });
+      return;
+    }
     const result = await flotilla.waitFor(taskId, {
       ...(timeoutMs !== undefined && { timeoutMs }),
     });
     printJson(json ? { taskId, created, result } : result);
-  });
+  };
+  await onStore(where, work, { maxPayloadBytes });
+}
+
+/** A name that only looks wrong is still stored: its handler may be in another program. */
+function hintAt(name: string, use: readonly TaskHandler[]): void {
+  const names = use.map((handler) => handler.name);
+  const meant = names.includes(name) ? undefined : nearest(name, names);
+  if (meant === undefined) return;
+  process.stderr.write(`flotilla: the config has no handler "${name}"; did you mean "${meant}"?\n`);
 }
 
 async function parseInput(given: string | undefined): Promise<unknown> {

@@ -92,7 +92,11 @@ function facts(task: Task): [string, string][] {
   return [
     ["id", task.taskId],
     ["name", oneLine(task.name, 200)],
-    ["status", paintStatus(task.status) + (task.cancelRequested ? " (cancel requested)" : "")],
+    [
+      "status",
+      paintStatus(task.status) +
+        (task.cancelRequested && task.status === "claimed" ? " (cancel requested)" : ""),
+    ],
     ["tenant", oneLine(task.tenant, 200)],
     ...(key === null ? [] : [["key", oneLine(key, 200)] as [string, string]]),
     ["priority", String(task.priority)],
