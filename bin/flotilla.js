@@ -26,6 +26,13 @@ if (found[0] < needed[0] || (found[0] === needed[0] && found[1] < needed[1])) {
   run();
 }
 
+// Node 22 warns that its SQLite is experimental, once per thread; nobody here can act on that.
+var emitWarning = process.emitWarning;
+process.emitWarning = function (warning, type) {
+  if (type === "ExperimentalWarning" && /SQLite/.test(String(warning))) return;
+  emitWarning.apply(process, arguments);
+};
+
 function run() {
   var built = new URL("../dist/cli/main.js", import.meta.url);
   var source = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));

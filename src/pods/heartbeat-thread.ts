@@ -56,8 +56,9 @@ export function startHeartbeatThread(
   const start = () => {
     const worker = new Worker(new URL(file, import.meta.url), {
       workerData: data,
-      // Flags of the program, such as --input-type, may make no sense for a file of ours.
-      execArgv: [],
+      // Flags of the program, such as --input-type, may make no sense for a file of ours. Node 22
+      // would say in each thread that its SQLite is experimental.
+      execArgv: ["--disable-warning=ExperimentalWarning"],
     });
     worker.on("message", (message: ThreadMessage) => {
       if ("seen" in message) options.onBeat(message.seen);

@@ -47,8 +47,9 @@ async function startThread(options: ConnectionOptions): Promise<Thread> {
   const file = import.meta.url.endsWith(".ts") ? "./thread.ts" : "./thread.js";
   const worker = new Worker(new URL(file, import.meta.url), {
     workerData: options,
-    // Flags of the program, such as --input-type, may make no sense for a file of ours.
-    execArgv: [],
+    // Flags of the program, such as --input-type, may make no sense for a file of ours. Node 22
+    // would say in each thread that its SQLite is experimental.
+    execArgv: ["--disable-warning=ExperimentalWarning"],
   });
   const waiting = new Map<
     number,
