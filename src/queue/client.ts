@@ -201,6 +201,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       return waiting.result(await existing(task), options);
     },
     async settled(taskId, options = {}) {
+      checkOptions("settled", options, ["timeoutMs", "signal"]);
       return waiting.settled(await existing(taskId), options);
     },
     close: waiting.close,

@@ -30,8 +30,11 @@ export type LeaderOptions = {
 
 const recoverLimit = 500;
 const sweepLimit = 500;
+// A pass may visit ten thousand tasks. With one page it could delete no more than 500 a beat, and a
+// busier store than that would grow for ever.
+const sweepPages = 20;
 const downPodsKeptMs = 24 * 60 * 60_000;
-// Ids sort by age, so one page a pass walks the whole table again and again at little cost.
+// Ids sort by age, so a few pages a pass walk the whole table again and again at little cost.
 const beforeAll = "";
 
 /**
@@ -65,6 +68,7 @@ export function createLeader(options: LeaderOptions) {
           {
             task: row["task_id"],
             name: row["name"],
+            pod: podId,
             status: row["status"],
             token: Number(row["claim_token"]),
           },
@@ -76,7 +80,8 @@ export function createLeader(options: LeaderOptions) {
     }
   };
 
-  const prune = async (): Promise<void> => {
+  /** Deletes what is old among the next tasks of the walk. Gives whether it came to the end. */
+  const prunePage = async (): Promise<boolean> => {
     const page = await database.read(sweepPage(sweptTo, sweepLimit));
     const old = page.filter(
       (row) =>
@@ -90,8 +95,17 @@ export function createLeader(options: LeaderOptions) {
         ),
       );
     }
-    sweptTo = page.length < sweepLimit ? beforeAll : page.at(-1)!["task_id"];
-    if (sweptTo === beforeAll) await database.write([prunePods(downPodsKeptMs)]);
+    const atEnd = page.length < sweepLimit;
+    sweptTo = atEnd ? beforeAll : page.at(-1)!["task_id"];
+    return atEnd;
+  };
+
+  const prune = async (): Promise<void> => {
+    for (let page = 0; page < sweepPages; page++) {
+      if (!(await prunePage())) continue;
+      await database.write([prunePods(downPodsKeptMs)]);
+      return;
+    }
   };
 
   return {

@@ -18,17 +18,23 @@ describe("a store's URL", () => {
     expect(sqlitePath(url)).toBe(path);
   });
 
-  test.each(["", "sqlite:", "sqlite://", "file:", "mysql://host/db", "http://host", "redis:x"])(
-    "that names no file we can open is refused: %j",
-    (url) => {
-      expect(() => sqlitePath(url)).toThrow(
-        expect.objectContaining({
-          code: "unsupported",
-          message: expect.stringContaining("use sqlite:<file>"),
-        }),
-      );
-    },
-  );
+  test.each([
+    "",
+    "sqlite:",
+    "sqlite://",
+    "file:",
+    "file:a.db?mode=ro",
+    "mysql://host/db",
+    "http://host",
+    "redis:x",
+  ])("that names no file we can open is refused: %j", (url) => {
+    expect(() => sqlitePath(url)).toThrow(
+      expect.objectContaining({
+        code: "unsupported",
+        message: expect.stringContaining("use sqlite:<file>"),
+      }),
+    );
+  });
 
   test.each([":memory:", "sqlite::memory:", "sqlite://:memory:"])(
     "can't name a store in memory, which its threads couldn't share: %s",
