@@ -9,13 +9,14 @@ export type Hunted = {
   readonly differing: number | undefined;
 };
 
-const [from, to, times] = process.argv.slice(2);
+const [from, to, times, by] = process.argv.slice(2);
 let found: Hunted["found"];
 let differing: Hunted["differing"];
 
 for (let seed = Number(from); seed <= Number(to) && !found; seed++) {
   const { violations, hash } = await runSeed(seed);
-  if (violations[0]) found = { ...violations[0], seed };
+  const first = violations.find(({ invariant }) => !by || invariant === by);
+  if (first) found = { ...first, seed };
   if (times === "twice" && (await runSeed(seed)).hash !== hash) differing ??= seed;
 }
 console.log(JSON.stringify({ found, differing }));

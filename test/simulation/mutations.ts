@@ -35,8 +35,8 @@ if (wanted.length === 0) {
   );
   if (found || differing !== undefined) missed++;
 }
-for (const { name, edits } of chosen) {
-  const { found } = await hunt(edits, { to: seedLimit, twice: false });
+for (const { name, edits, by } of chosen) {
+  const { found } = await hunt(edits, { to: seedLimit, twice: false, by });
   if (!found) missed++;
   row(
     name,
@@ -54,7 +54,7 @@ function row(...cells: [string, string, string]): void {
 /** Runs seeds on a changed copy of the source, in a process of its own. */
 async function hunt(
   edits: readonly Edit[],
-  { to, twice }: { to: number; twice: boolean },
+  { to, twice, by = "" }: { to: number; twice: boolean; by?: string | undefined },
 ): Promise<Hunted> {
   const copy = mkdtempSync(join(tmpdir(), "flotilla-mutation-"));
   try {
@@ -64,7 +64,14 @@ async function hunt(
     symlinkSync(join(root, "node_modules"), join(copy, "node_modules"));
     for (const edit of edits) change(copy, edit);
     const script = join(copy, "test/simulation/hunt.ts");
-    const args = ["--conditions=flotilla:source", script, "1", `${to}`, twice ? "twice" : "once"];
+    const args = [
+      "--conditions=flotilla:source",
+      script,
+      "1",
+      `${to}`,
+      twice ? "twice" : "once",
+      by,
+    ];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";
     for await (const chunk of child.stdout) output += String(chunk);
