@@ -3,7 +3,7 @@ import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
-import { resend } from "./resend.ts";
+import { resend, untilMended } from "./resend.ts";
 import { type Claim, toClaim } from "./row.ts";
 import {
   claimOldest,
@@ -55,7 +55,8 @@ export function createClaiming(parts: ClaimingParts): Claiming {
   const giveUp = async (call: number): Promise<void> => {
     onFloor(call);
     try {
-      await resend(database, releaseCall(podId, call), { clock, random, signal });
+      const patience = { clock, random, signal, codes: untilMended };
+      await resend(database, releaseCall(podId, call), patience);
     } catch (error) {
       const fields = { pod: podId, call, error: messageOf(error) };
       log.error(fields, "a claim that was given up is left to recovery");

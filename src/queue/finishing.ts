@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
-import { resend } from "./resend.ts";
+import { resend, untilMended } from "./resend.ts";
 import { type Finish, finishTasks, lookAt, noteFinishes } from "./statements/finish.ts";
 
 /**
@@ -33,7 +33,7 @@ export function createFinishing(parts: {
     const statements = noted
       ? [noteFinishes(podId, finishes), finishTasks(finishes)]
       : [finishTasks(finishes)];
-    const { tables } = await resend(database, statements, parts);
+    const { tables } = await resend(database, statements, { ...parts, codes: untilMended });
     const stored = tables.at(-1)!;
     if (stored.length === finishes.length) return finishes.map(() => ({ type: "stored" }));
     const ids = new Set(stored.map((row) => row["task_id"] as string));

@@ -251,21 +251,23 @@ export function recoverContract(kind: StoreKind): void {
       expect(await queue.count(sql`name = 'a' and status = 'pending'`)).toBe(3);
     });
 
-    test("walks through a table of any length, a page a pass", async () => {
-      await queue.enqueueMany(
-        "a",
-        Array.from({ length: 1_700 }, (_, at) => at),
-      );
+    test("walks through a table of any length, ten thousand tasks a pass", async () => {
+      for (const length of [10_000, 1_700]) {
+        await queue.enqueueMany(
+          "a",
+          Array.from({ length }, (_, at) => at),
+        );
+      }
       await queue.database.write([sql`update ${rowsOf} set status = 'completed'`]);
       await queue.pass(60_001);
       await seconds(1);
       const leader = lead();
       const left: number[] = [];
-      for (let pass = 0; pass < 4; pass++) {
+      for (let pass = 0; pass < 2; pass++) {
         await leader.pass(liveness);
         left.push(await queue.count());
       }
-      expect(left).toEqual([1_200, 700, 200, 0]);
+      expect(left).toEqual([1_700, 0]);
     });
 
     test("survives a store that fails in the middle of its pass", async () => {

@@ -23,6 +23,17 @@ export const passing: readonly ErrorCode[] = [
   "unknown_outcome",
 ];
 
+/**
+ * For writes that nobody else will make while this pod lives: a claim that was given up, an attempt
+ * that has ended. Whatever ails the store, somebody may mend it.
+ */
+export const untilMended: readonly ErrorCode[] = [
+  ...passing,
+  "store_corrupt",
+  "store_missing",
+  "store_read_only",
+];
+
 /** For callers that wait: only what isn't known is sent again, everything else they want to hear. */
 export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as const;
 
@@ -44,7 +55,7 @@ export async function resend(
       if (hasCode(error, "unknown_outcome")) unknown = error;
       const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;
       // Once one send's outcome is unknown, a refusal of a later one says nothing about it.
-      const again = unknown === undefined ? codes : passing;
+      const again = unknown === undefined ? codes : [...codes, ...passing];
       if (!hasCode(error, ...again) || late || signal?.aborted) throw unknown ?? error;
       await sleep(clock, contentionMs(tries + 1, random), signal);
     }

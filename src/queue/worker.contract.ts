@@ -4,6 +4,7 @@ import { abort, FlotillaError, retryAfter } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
+import { untilMended } from "./resend.ts";
 import { type HandleOptions, task, type TaskContext } from "./task.ts";
 
 const once = { attempts: 3, backoff: { baseMs: 1_000, factor: 2, jitter: 0 } };
@@ -302,6 +303,29 @@ export function workerContract(kind: StoreKind): void {
       away = false;
       await queue.pass(8_000);
       expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
+    });
+
+    test.each(untilMended)("stores what has ended once %s is over", async (code) => {
+      const { handler, attempts } = gated("a");
+      let ailing = false;
+      const shaky: typeof queue.database = {
+        ...queue.database,
+        write: async (statements) => {
+          if (ailing) throw new FlotillaError(code, code);
+          return queue.database.write(statements);
+        },
+      };
+      await queue.work("pod-1", [handler], { database: shaky });
+      const { taskId } = await queue.enqueue("a", 1);
+      await queue.until("the attempt", () => attempts.length === 1);
+      ailing = true;
+      attempts[0]!.finish("done");
+      await queue.pass(5_000);
+      expect(await queue.get(taskId)).toMatchObject({ status: "claimed" });
+      ailing = false;
+      await queue.pass(8_000);
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "done" });
+      expect(attempts).toHaveLength(1);
     });
   });
 }
