@@ -7,6 +7,7 @@ import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
 import {
+  checkBulk,
   createEnqueue,
   type Enqueued,
   type EnqueueOptions,
@@ -97,9 +98,6 @@ export type TasksParts = {
   onEnqueued?: () => void;
 };
 
-// A transaction must not keep everybody else waiting for long.
-const bulkLimit = 10_000;
-
 export function createTasks(parts: TasksParts): Tasks & { close(): void } {
   const { database, clock, random, ids, onEnqueued } = parts;
   const { maxPayloadBytes = defaultMaxBytes } = parts;
@@ -126,15 +124,14 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       return enqueued!;
     },
     async enqueueMany(task, inputs, options = {}) {
-      if (inputs.length > bulkLimit) {
-        throw new FlotillaError(
-          "payload_too_large",
-          `enqueueMany takes ${bulkLimit} tasks at most, not ${inputs.length}: send them in parts`,
-        );
-      }
+      checkBulk(inputs.length);
       if (inputs.length === 0) return [];
       const prepared = inputs.map(async (input) => prepareTask(task, input, options, limits));
       const news = await Promise.all(prepared);
+      checkBulk(
+        news.length,
+        news.reduce((chars, each) => chars + each.payload.length, 0),
+      );
       if (options.tx !== undefined) return enqueueWithin(options.tx, news);
       const enqueued = await inserting.many(news);
       onEnqueued?.();

@@ -66,6 +66,12 @@ export function enqueueContract(kind: StoreKind): void {
         Array.from({ length: 10_001 }, () => 0),
       );
       await expect(tooMany).rejects.toMatchObject({ code: "payload_too_large" });
+      // Each is small enough, but a transaction of them all would be too large.
+      const tooMuch = queue.enqueueMany(
+        "mail",
+        Array.from({ length: 300 }, () => "x".repeat(250_000)),
+      );
+      await expect(tooMuch).rejects.toMatchObject({ code: "payload_too_large" });
       expect(await queue.count()).toBe(0);
     });
 

@@ -88,6 +88,21 @@ function checkText(what: string, text: unknown): void {
   );
 }
 
+// A transaction must not keep everybody else waiting for long, and its rows travel as one text.
+const bulkTasks = 10_000;
+const bulkChars = 64 * 1024 * 1024;
+
+/** Refuses more tasks than one transaction should hold. */
+export function checkBulk(tasks: number, payloadChars = 0): void {
+  if (tasks <= bulkTasks && payloadChars <= bulkChars) return;
+  throw new FlotillaError(
+    "payload_too_large",
+    tasks > bulkTasks
+      ? `enqueueMany takes ${bulkTasks} tasks at most, not ${tasks}: send them in parts`
+      : `enqueueMany takes ${bulkChars} characters of payload at most, not ${payloadChars}: send them in parts`,
+  );
+}
+
 /** The way in for new tasks: what arrives while a write is under way goes into the next one. */
 export function createEnqueue(parts: { database: Database; clock: Clock; random: Random }) {
   const { database, clock, random } = parts;
