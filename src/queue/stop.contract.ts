@@ -132,6 +132,26 @@ export function stopContract(kind: StoreKind): void {
       expect(await queue.get(taskId)).toMatchObject({ status: "completed" });
     });
 
+    test("a stop leaves no timer behind, also where a claim was under way", async () => {
+      await queue.enqueue("a", 1, { delayMs: 900 });
+      let answer: (() => void) | undefined;
+      const slow: typeof queue.database = {
+        ...queue.database,
+        write: async (statements) => {
+          const tables = await queue.database.write(statements);
+          await new Promise<void>((resolve) => (answer = resolve));
+          return tables;
+        },
+      };
+      const before = queue.clock.timers;
+      const worker = await queue.work("pod-1", [gated("a").handler], { database: slow });
+      await queue.until("the claim", () => answer);
+      const stopping = worker.stop({ waitMs: 60_000 });
+      answer!();
+      await queue.outcome(stopping);
+      expect(queue.clock.timers).toBe(before);
+    });
+
     test("a stop gives back also what never settles", async () => {
       const { taskId, worker } = await started(gated("a"), { graceMs: 1_000 });
       const stopped = worker.stop({ waitMs: 1_000 });

@@ -6,6 +6,7 @@ import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
 import { stopContract } from "./stop.contract.ts";
+import { troubleContract } from "./trouble.contract.ts";
 import { waitContract } from "./wait.contract.ts";
 import { workerContract } from "./worker.contract.ts";
 
@@ -20,4 +21,5 @@ export function tasksContract(kind: StoreKind): void {
   waitContract(kind);
   workerContract(kind);
   stopContract(kind);
+  troubleContract(kind);
 }

@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { abort, FlotillaError, retryAfter } from "../base/errors.ts";
+import { abort, retryAfter } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { untilMended } from "./resend.ts";
 import { type HandleOptions, task, type TaskContext } from "./task.ts";
 
 const once = { attempts: 3, backoff: { baseMs: 1_000, factor: 2, jitter: 0 } };
@@ -280,52 +279,6 @@ export function workerContract(kind: StoreKind): void {
       await queue.ended(taskId);
       // With one task a claim, the sixteenth claim takes the oldest.
       expect(order.indexOf(0)).toBe(15);
-    });
-
-    test("goes on when the store has been away", async () => {
-      const echo = task<unknown, unknown, unknown>("a", {}, ({ input }) => input);
-      let away = true;
-      const shaky: typeof queue.database = {
-        ...queue.database,
-        write: async (statements) => {
-          if (away) throw new FlotillaError("store_unavailable", "away");
-          return queue.database.write(statements);
-        },
-      };
-      const worker = await queue.work("pod-1", [echo], { database: shaky });
-      const { taskId } = await queue.enqueue("a", 1);
-      await queue.pass(5_000);
-      expect(worker.state).toBe("waiting for the store");
-      const failed = queue.told.filter((event) => event.type === "claim_failed").length;
-      expect(failed).toBeGreaterThan(2);
-      // It doesn't hammer a store that is away.
-      expect(failed).toBeLessThan(12);
-      away = false;
-      await queue.pass(8_000);
-      expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
-    });
-
-    test.each(untilMended)("stores what has ended once %s is over", async (code) => {
-      const { handler, attempts } = gated("a");
-      let ailing = false;
-      const shaky: typeof queue.database = {
-        ...queue.database,
-        write: async (statements) => {
-          if (ailing) throw new FlotillaError(code, code);
-          return queue.database.write(statements);
-        },
-      };
-      await queue.work("pod-1", [handler], { database: shaky });
-      const { taskId } = await queue.enqueue("a", 1);
-      await queue.until("the attempt", () => attempts.length === 1);
-      ailing = true;
-      attempts[0]!.finish("done");
-      await queue.pass(5_000);
-      expect(await queue.get(taskId)).toMatchObject({ status: "claimed" });
-      ailing = false;
-      await queue.pass(8_000);
-      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "done" });
-      expect(attempts).toHaveLength(1);
     });
   });
 }

@@ -136,7 +136,8 @@ export function startWorker(options: WorkerOptions): Worker {
   };
   const wakeIn = (delayMs: number) => {
     cancelWake?.();
-    cancelWake = clock.after(delayMs, wake);
+    // A claim that was under way when the pod was stopped mustn't keep its process alive.
+    if (!stopping) cancelWake = clock.after(delayMs, wake);
   };
 
   const claimSoon = () => {
