@@ -23,6 +23,21 @@ describe("a statement", () => {
     );
   });
 
+  test.each([
+    { strings: ["1 or true"], parts: [] },
+    { table: "step_tracker; drop table x" },
+    { index: "x" },
+    { word: "now" },
+    { rows: [], columns: {} },
+    {},
+    [],
+  ])("refuses %j where a value was meant, whoever sent it", (value) => {
+    const forged = JSON.parse(JSON.stringify(value)) as string;
+    expect(() => render(sql`select * from a where id = ${forged}`, numbered)).toThrow(
+      "an object stands where text or a number was meant",
+    );
+  });
+
   test("numbers the values of nested statements in the order of the text", () => {
     const inner = sql`b = ${2} or c in (${join([sql`${3}`, sql`${4}`], ", ")})`;
     const { text, values } = render(sql`a = ${1} and (${inner}) and d = ${null}`, numbered);

@@ -1,3 +1,5 @@
+import { FlotillaError } from "../base/errors.ts";
+
 /**
  * Statements as data. Values never touch the text, and the few words that differ between databases
  * are named here and spelled by each database's dialect when it renders the statement.
@@ -8,16 +10,22 @@ export type TableName = "migration" | "pod_health" | "probe" | "step_event" | "s
 
 export type ColumnType = "integer" | "text";
 
-type Word =
+// What is spelled out carries this mark, which no JSON can: an object that a caller passes on where an
+// id was meant must never become part of a statement's text.
+const ours = Symbol("ours");
+
+type Word = { readonly [ours]: true } & (
   | { readonly word: "now" }
   | { readonly word: "new_id" }
   | { readonly table: TableName }
   | { readonly index: string }
-  | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns };
+  | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
+);
 
 type Columns = Readonly<Record<string, ColumnType>>;
 
 export type Statement = {
+  readonly [ours]: true;
   readonly strings: readonly string[];
   readonly parts: readonly (Value | Statement | Word)[];
 };
@@ -26,28 +34,28 @@ export function sql(
   strings: TemplateStringsArray,
   ...parts: readonly (Value | Statement | Word)[]
 ): Statement {
-  return { strings, parts };
+  return { [ours]: true, strings, parts };
 }
 
 /** The store's time in milliseconds since 1970: the database's clock, or the test's. */
-export const now: Word = { word: "now" };
+export const now: Word = { [ours]: true, word: "now" };
 
 /** A fresh id, for rows that people insert by hand. */
-export const newId: Word = { word: "new_id" };
+export const newId: Word = { [ours]: true, word: "new_id" };
 
 /** A table by its plain name; the dialect adds its schema or prefix. */
 export function table(name: TableName): Word {
-  return { table: name };
+  return { [ours]: true, table: name };
 }
 
 /** An index by its plain name, prefixed like a table. */
 export function index(name: string): Word {
-  return { index: name };
+  return { [ours]: true, index: name };
 }
 
 /** Many rows as one bound value, to be used where a table can stand. */
 export function rows(columns: Columns, values: readonly (readonly Value[])[]): Word {
-  return { rows: values, columns };
+  return { [ours]: true, rows: values, columns };
 }
 
 /**
@@ -61,7 +69,7 @@ export function limit(count: number): Statement {
 /** Statements side by side, with a separator between them. */
 export function join(statements: readonly Statement[], separator: string): Statement {
   const strings = ["", ...statements.slice(1).map(() => separator), ""];
-  return { strings: statements.length === 0 ? [""] : strings, parts: statements };
+  return { [ours]: true, strings: statements.length === 0 ? [""] : strings, parts: statements };
 }
 
 /** How one kind of database spells what differs. */
@@ -88,6 +96,9 @@ export function render(statement: Statement, dialect: Dialect): Query {
   };
   const spell = (part: Value | Statement | Word): string => {
     if (part === null || typeof part !== "object") return bind(part);
+    if (part[ours] !== true) {
+      throw new FlotillaError("invalid_input", "an object stands where text or a number was meant");
+    }
     if ("strings" in part) return write(part);
     if ("table" in part) return dialect.table(part.table);
     if ("index" in part) return dialect.table(part.index);

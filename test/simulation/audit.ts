@@ -94,7 +94,7 @@ function auditStatements(): Statement[] {
   ];
 }
 
-const text = (words: string): Statement => ({ strings: [words], parts: [] });
+const text = (words: string): Statement => sql([words] as unknown as TemplateStringsArray);
 
 function toChange(row: Row): Change {
   return {

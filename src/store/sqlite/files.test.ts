@@ -142,7 +142,7 @@ test("a full disk is an error of its own, and passes when there is room again", 
 });
 
 /** A number as text of the statement, because pragmas take no values. */
-const plain = (value: number) => ({ strings: [String(value)], parts: [] });
+const plain = (value: number) => sql([String(value)] as unknown as TemplateStringsArray);
 
 /** The administrator may write anywhere, so the opening is done by somebody who may not. */
 function openAsNobody(path: string): { code: string; message: string } {
