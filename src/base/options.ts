@@ -6,6 +6,12 @@ export function checkOptions(
   given: Readonly<Record<string, unknown>>,
   known: readonly string[],
 ): void {
+  if (typeof given !== "object" || given === null) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${what}: its options must be an object, not ${shown(given)}`,
+    );
+  }
   for (const name of Object.keys(given)) {
     if (known.includes(name)) continue;
     const meant = nearest(name, known);

@@ -97,6 +97,9 @@ export function resolveConfig(config: Config): Settings {
     ]),
   );
   const { store = "sqlite:flotilla.db", durability = "full", migrate = "auto", use = [] } = config;
+  if (typeof store !== "string") {
+    throw new FlotillaError("invalid_option", `store must be a URL or a path, not ${typeof store}`);
+  }
   checkChoice("durability", durability, ["full", "relaxed"]);
   checkChoice("migrate", migrate, ["auto", "check"]);
   const { heartbeatMs, deadAfterMs } = settings as { heartbeatMs: number; deadAfterMs: number };
@@ -135,6 +138,9 @@ const handlersMost = 500;
 
 export function handlersByName(use: readonly TaskHandler[]): Map<string, TaskHandler> {
   const handlers = new Map<string, TaskHandler>();
+  if (!Array.isArray(use)) {
+    throw new FlotillaError("invalid_option", "use must be an array of handlers");
+  }
   if (use.length > handlersMost) {
     throw new FlotillaError(
       "invalid_option",

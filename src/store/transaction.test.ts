@@ -1,6 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
-import { rows, sql } from "./sql.ts";
+import { rows, sql, table } from "./sql.ts";
 import { callerTransaction } from "./transaction.ts";
 
 describe("the caller's own transaction", () => {
@@ -20,6 +20,16 @@ describe("the caller's own transaction", () => {
     expect(db.prepare("select id from scratch").all()).toEqual([
       expect.objectContaining({ id: 2 }),
     ]);
+    db.close();
+  });
+
+  test("tells in our words what the connection refuses, such as a file without our tables", async () => {
+    const db = new DatabaseSync(":memory:");
+    const written = callerTransaction(db).run(sql`insert into ${table("probe")} values (1, 1)`);
+    await expect(written).rejects.toMatchObject({
+      code: "store_unavailable",
+      message: expect.stringContaining("no such table"),
+    });
     db.close();
   });
 

@@ -1,4 +1,4 @@
-import { FlotillaError } from "../base/errors.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { CallerTransaction } from "./database.ts";
 import { render } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
@@ -24,7 +24,17 @@ export function callerTransaction(handle: unknown): CallerTransaction {
   return {
     async run(statement) {
       const { text, values } = render(statement, dialect);
-      return handle.prepare(text).all(...values) as Record<string, unknown>[];
+      try {
+        return handle.prepare(text).all(...values) as Record<string, unknown>[];
+      } catch (error) {
+        throw new FlotillaError(
+          "store_unavailable",
+          `\`tx\` refused the write: ${messageOf(error)}`,
+          {
+            cause: error,
+          },
+        );
+      }
     },
   };
 }
