@@ -4,7 +4,7 @@ export type { Json, Jsonify } from "./base/jsonify.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
 export type { ListOptions, Stats, TaskEvent, TaskPage, Tasks } from "./queue/client.ts";
-export type { Enqueued, EnqueueOptions } from "./queue/enqueue.ts";
+export type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./queue/enqueue.ts";
 export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
 export {
   type HandleOptions,

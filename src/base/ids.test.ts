@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { isUuid, uuidv7 } from "./ids.ts";
+import { uuidv7 } from "./ids.ts";
 import { seededRandom } from "./random.ts";
 
 const timeOf = (id: string) => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
@@ -10,7 +10,6 @@ describe("task ids", () => {
     const ids = uuidv7({ now: () => 1_800_000_000_123 }, seededRandom(1));
     const id = ids.next();
     expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-    expect(isUuid(id)).toBe(true);
     expect(timeOf(id)).toBe(1_800_000_000_123);
   });
 
@@ -47,11 +46,4 @@ describe("task ids", () => {
     }
     expect(made.size).toBe(10_000);
   });
-
-  test.each([
-    "",
-    "x",
-    "019a0000-0000-7000-8000-00000000000",
-    "019A0000-0000-7000-8000-000000000000",
-  ])("are not: %j", (text) => expect(isUuid(text)).toBe(false));
 });

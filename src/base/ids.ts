@@ -41,9 +41,3 @@ export function uuidv7(clock: Pick<Clock, "now">, random: Random): Ids {
 }
 
 const pair = (bits: number) => hex[bits & 0xff]!;
-
-const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-
-export function isUuid(text: string): boolean {
-  return uuidPattern.test(text);
-}

@@ -13,6 +13,8 @@ import {
   type EnqueueOptions,
   enqueueWithin,
   prepareTask,
+  type EnqueueManyOptions,
+  optionsOfOne,
 } from "./enqueue.ts";
 import { resend, untilKnown } from "./resend.ts";
 import { type Task, taskStatuses, type TaskStatus, toTask } from "./row.ts";
@@ -68,7 +70,7 @@ export type Tasks = {
   enqueueMany<T extends TaskContract>(
     task: T | string,
     inputs: readonly InputOf<T>[],
-    options?: EnqueueOptions,
+    options?: EnqueueManyOptions<InputOf<T>>,
   ): Promise<Enqueued[]>;
   get(taskId: string): Promise<Task | undefined>;
   events(taskId: string): Promise<TaskEvent[]>;
@@ -126,7 +128,9 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
     async enqueueMany(task, inputs, options = {}) {
       checkBulk(inputs.length);
       if (inputs.length === 0) return [];
-      const prepared = inputs.map(async (input) => prepareTask(task, input, options, limits));
+      const prepared = inputs.map(async (input) =>
+        prepareTask(task, input, optionsOfOne(options, input), limits),
+      );
       const news = await Promise.all(prepared);
       checkBulk(
         news.length,

@@ -27,6 +27,24 @@ export type EnqueueOptions = {
   tx?: unknown;
 };
 
+/** As for one, but a key is made of each input, since one key for many would make them one task. */
+export type EnqueueManyOptions<Input = unknown> = Omit<EnqueueOptions, "key"> & {
+  key?: (input: Input) => string;
+};
+
+/** What the options for many mean for one of them. */
+export function optionsOfOne<Input>(
+  { key, ...rest }: EnqueueManyOptions<Input>,
+  input: Input,
+): EnqueueOptions {
+  if (key === undefined) return rest;
+  if (typeof key === "function") return { ...rest, key: key(input) };
+  throw new FlotillaError(
+    "invalid_option",
+    "enqueueMany: `key` must be a function that makes a key of each input",
+  );
+}
+
 export type Enqueued = {
   readonly taskId: string;
   /** False where a task with that key was there already. */

@@ -1,15 +1,26 @@
 import { describe, expect, test } from "vitest";
 import { movableClock } from "../base/movable-clock.contract.ts";
 import type { Database, Row } from "../store/database.ts";
+import type { Statement } from "../store/sql.ts";
 import { createWaiting } from "./wait.ts";
 
 /** A store whose looks are answered by hand. */
 function setUp() {
   const clock = movableClock();
   const looks: ((rows: Row[]) => void)[] = [];
+  let shown: Row[] = [];
   const listeners = new Set<() => void>();
   const database = {
-    read: () => new Promise<Row[]>((resolve) => looks.push(resolve)),
+    // Whole rows are read of what a look has shown to have ended.
+    read: (statement: Statement) =>
+      statement.strings[0]!.includes("select *")
+        ? Promise.resolve(shown)
+        : new Promise<Row[]>((resolve) =>
+            looks.push((rows) => {
+              shown = rows;
+              resolve(rows);
+            }),
+          ),
     subscribe(listener: () => void) {
       listeners.add(listener);
       return () => listeners.delete(listener);

@@ -4,6 +4,7 @@ import type { Json } from "../base/jsonify.ts";
 import type { Database } from "../store/database.ts";
 import { type Task, toTask } from "./row.ts";
 import { getTasks } from "./statements/ask.ts";
+import { lookAt } from "./statements/finish.ts";
 
 export type WaitOptions = {
   /** How long to wait before rejecting with `timeout`. Default: no limit. */
@@ -50,10 +51,18 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
     missed = false;
     try {
       const asked = [...waiters.keys()];
-      const found = new Map(
-        (await database.read(getTasks(asked))).map((row) => [row["task_id"], toTask(row)]),
+      const states = new Map(
+        (await database.read(lookAt(asked))).map((row) => [row["task_id"], row["status"]]),
       );
-      for (const taskId of asked) judge(taskId, found.get(taskId));
+      const ended = asked.filter((taskId) => states.has(taskId) && !isOpen(states.get(taskId)));
+      for (const taskId of asked) if (!ended.includes(taskId)) note(taskId, states.has(taskId));
+      // Payloads and results may be large, so only those that somebody gets are read.
+      if (ended.length > 0) {
+        for (const row of await database.read(getTasks(ended))) {
+          const task = toTask(row);
+          for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
+        }
+      }
     } catch {
       // The store is away for a moment; the next look will tell.
     }
@@ -65,12 +74,11 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
     } else arm(missed ? lookGapMs : pollMs);
   };
 
-  const judge = (taskId: string, task: Task | undefined): void => {
+  const note = (taskId: string, exists: boolean): void => {
     for (const waiter of waiters.get(taskId) ?? []) {
+      if (exists) waiter.seen = true;
       // One that was never seen may be in a transaction of the caller's that has yet to commit.
-      if (!task && waiter.seen) waiter.reject(gone(taskId));
-      else if (task?.status === "pending" || task?.status === "claimed") waiter.seen = true;
-      else if (task) waiter.resolve(task);
+      else if (waiter.seen) waiter.reject(gone(taskId));
     }
   };
 
@@ -135,4 +143,8 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
 
 function gone(taskId: string): FlotillaError {
   return new FlotillaError("not_found", `task ${taskId} was deleted while it was waited for`);
+}
+
+function isOpen(status: unknown): boolean {
+  return status === "pending" || status === "claimed";
 }

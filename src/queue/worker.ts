@@ -4,7 +4,7 @@ import { FlotillaError, messageOf } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { fraction, type Random } from "../base/random.ts";
-import type { Database } from "../store/database.ts";
+import type { Database, Row } from "../store/database.ts";
 import { type Capacity, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
 import { createDeadlines } from "./deadlines.ts";
@@ -279,10 +279,17 @@ export function startWorker(options: WorkerOptions): Worker {
   const checkHeld = async (): Promise<void> => {
     const since = clock.monotonic() - pollMs / 2;
     const held = [...running.values()].filter((run) => !run.stopped && run.startedMs <= since);
-    if (held.length === 0) return;
+    const meant = reserved;
+    const ids = held.map((run) => run.claim.taskId).concat(meant ?? []);
+    if (ids.length === 0) return;
     try {
-      const rows = await database.read(lookAt(held.map((run) => run.claim.taskId)));
+      const rows = await database.read(lookAt(ids));
       const seen = new Map(rows.map((row) => [row["task_id"] as string, row]));
+      // Nothing is worth draining for that was cancelled, or that another pod runs by now.
+      if (meant !== undefined && meant === reserved && !isMeant(seen.get(meant), podId)) {
+        reserved = undefined;
+        wake();
+      }
       for (const run of held) {
         if (run.ended || run.stopped) continue;
         const row = seen.get(run.claim.taskId);
@@ -335,6 +342,10 @@ export function startWorker(options: WorkerOptions): Worker {
       givingUp.abort();
     },
   };
+}
+
+function isMeant(row: Row | undefined, podId: string): boolean {
+  return row?.["status"] === "pending" && row["claimed_by"] === podId;
 }
 
 const lost: Finished = { type: "lost" };

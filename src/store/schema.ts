@@ -24,7 +24,7 @@ const firstTables: Migration = {
     )`,
     // A row with only a name and a payload is a task that runs: every other column has its default.
     sql`create table ${table("step_tracker")} (
-      task_id text primary key default (${newId}),
+      task_id text primary key not null default (${newId}),
       tenant text not null default 'default',
       name text not null,
       status text not null default 'pending'

@@ -56,6 +56,8 @@ export type TestFlotilla = Asking & {
   crash(pod: TestPod): void;
   /** Makes the next pod that comes to this point crash there. */
   crashAt(point: CrashPoint): PlannedCrash;
+  /** Stops everything; `await using` does it by itself. */
+  close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
@@ -181,6 +183,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
       crashes.push(planned);
       return planned;
     },
+    close,
     [Symbol.asyncDispose]: close,
   };
 }

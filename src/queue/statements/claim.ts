@@ -109,7 +109,8 @@ function take(claim: ClaimCall, which: Statement): Statement {
 
 /**
  * Marks one task that must run alone as meant for this pod, which then finishes what it has before
- * it claims it. A mark of a pod that is no longer up doesn't count.
+ * it claims it. A mark of a pod that is no longer up doesn't count, nor does anybody's for a pod that
+ * holds nothing and needn't wait.
  */
 export function reserveAlone(podId: string, names: readonly string[]): Statement {
   const wanted = join(
@@ -123,7 +124,9 @@ export function reserveAlone(podId: string, names: readonly string[]): Statement
       where name in (${wanted}) and status = 'pending' and parked = 0 and deaths >= 2
         and run_at <= ${now}
         and (claimed_by is null or claimed_by = ${podId}
-          or claimed_by not in (select pod_id from ${pods} where status = 'up'))
+          or claimed_by not in (select pod_id from ${pods} where status = 'up')
+          or not exists (
+            select 1 from ${tasks} where status = 'claimed' and claimed_by = ${podId}))
       order by created_at, task_id limit 1)
     returning task_id`;
 }

@@ -103,7 +103,7 @@ export function lookAt(taskIds: readonly string[]): Statement {
     taskIds.map((taskId) => [taskId]),
   );
   return sql`
-    select task_id, status, claim_token, wake, cancel_requested from ${tasks}
+    select task_id, status, claimed_by, claim_token, wake, cancel_requested from ${tasks}
     where task_id in (select task_id from ${wanted} wanted)`;
 }
 

@@ -1,6 +1,11 @@
 import type { Dialect } from "../sql.ts";
 
-const byte = (count: number) => `hex(randomblob(${count}))`;
+const chance = (digits: number) => `substr(lower(hex(randomblob(8))), 1, ${digits})`;
+
+/** A UUIDv7 as ours are, so that rows inserted by hand sort by their age too. */
+function newId(now: string): string {
+  return `printf('%08x-%04x-7', ${now} >> 16, ${now} & 65535) || ${chance(3)} || '-a' || ${chance(3)} || '-' || ${chance(12)}`;
+}
 
 /**
  * SQLite keeps one writer at a time, so there is never a locked row to skip.
@@ -8,9 +13,10 @@ const byte = (count: number) => `hex(randomblob(${count}))`;
  */
 export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Dialect {
   const each = options.jsonbEach ? "jsonb_each" : "json_each";
+  const now = options.now ?? "cast(unixepoch('subsec') * 1000 as integer)";
   return {
-    now: options.now ?? "cast(unixepoch('subsec') * 1000 as integer)",
-    newId: `lower(${byte(4)} || '-' || ${byte(2)} || '-4' || substr(${byte(2)}, 2) || '-a' || substr(${byte(2)}, 2) || '-' || ${byte(6)})`,
+    now,
+    newId: newId(now),
     table: (name) => `flotilla_${name}`,
     placeholder: () => "?",
     rows: (placeholder, columns) => {

@@ -60,7 +60,12 @@ async function startThread(options: ConnectionOptions): Promise<Thread> {
 
   const hello = await new Promise<ThreadHello>((resolve, reject) => {
     worker.once("message", resolve);
-    worker.once("error", reject);
+    const died = (cause?: unknown) =>
+      reject(
+        new FlotillaError("store_unavailable", "the database thread couldn't start", { cause }),
+      );
+    worker.once("error", died);
+    worker.once("exit", () => died());
   });
   if ("failed" in hello) {
     await worker.terminate();

@@ -1,0 +1,87 @@
+import { DatabaseSync } from "node:sqlite";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { temporaryFile } from "../../store/kinds.contract.ts";
+import { openStore } from "../../store/open.ts";
+import { render, type Statement } from "../../store/sql.ts";
+import { sqliteDialect } from "../../store/sqlite/dialect.ts";
+import { findKeys } from "./enqueue.ts";
+import {
+  claimOldest,
+  claimReserved,
+  claimTasks,
+  nextDue,
+  releaseCall,
+  reserveAlone,
+  unparkDue,
+} from "./claim.ts";
+import { type Finish, finishTasks, lookAt, noteFinishes, saveProgress } from "./finish.ts";
+import { claimsOf, noteRecovery, recoverTasks } from "./recover.ts";
+
+const place = temporaryFile();
+let db: DatabaseSync;
+
+beforeAll(async () => {
+  await (await openStore(`sqlite:${place.path}`)).close();
+  db = new DatabaseSync(place.path);
+});
+afterAll(async () => {
+  db.close();
+  await place.remove();
+});
+
+const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
+const pod = { podId: "pod", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
+const finish: Finish = {
+  taskId: "x",
+  token: 1,
+  status: "pending",
+  result: null,
+  error: null,
+  counted: 1,
+  delayMs: 5,
+  wake: 0,
+  event: { type: "retry", attempt: 1, detail: null },
+};
+const orphans = [{ taskId: "x", token: 1, pod }];
+const key = {
+  taskId: "x",
+  tenant: "default",
+  name: "a",
+  payload: "1",
+  priority: 0,
+  delayMs: 0,
+  maxAttempts: null,
+  key: "k",
+};
+
+/** What runs for every task, or for every beat, and so must never read the whole table. */
+const hot: Record<string, Statement | Statement[]> = {
+  claimTasks: claimTasks(call),
+  claimOldest: claimOldest(call),
+  claimReserved: claimReserved(call, "x"),
+  unparkDue: unparkDue(),
+  nextDue: nextDue(),
+  reserveAlone: reserveAlone("pod", ["a", "b"]),
+  releaseCall: releaseCall("pod", 7),
+  finishTasks: finishTasks([finish]),
+  noteFinishes: noteFinishes("pod", [finish]),
+  lookAt: lookAt(["x"]),
+  saveProgress: saveProgress([{ taskId: "x", token: 1, value: "1" }]),
+  findKeys: findKeys([key]),
+  claimsOf: claimsOf(["pod"], 10),
+  recoverTasks: recoverTasks(orphans),
+  noteRecovery: noteRecovery(orphans),
+};
+
+describe("the store finds rows by an index", () => {
+  test.each(Object.entries(hot))("for %s", (_, statements) => {
+    for (const statement of [statements].flat()) {
+      const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
+      const plan = db.prepare(`explain query plan ${text}`).all(...values);
+      const steps = plan.map((step) => String(step["detail"]));
+      const scans = steps.filter((step) => /^SCAN (flotilla_step_tracker|task)\b/.test(step));
+      // A scan of a partial index reads only what is in it.
+      expect(scans.filter((step) => !step.includes("USING"))).toEqual([]);
+    }
+  });
+});
