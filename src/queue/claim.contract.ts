@@ -202,13 +202,17 @@ export function claimContract(kind: StoreKind): void {
     };
 
     test("isn't claimed among others, but reserved for one pod, which then claims it", async () => {
+      await queue.database.write([
+        sql`insert into ${rowsOf} (task_id, name, status, claimed_by)
+          values ('other', 'b', 'claimed', 'pod-2')`,
+      ]);
       expect(await queue.claim("pod-1", ["a"], 9)).toEqual([]);
       expect(await queue.claim("pod-1", ["a"], 9, { oldestFirst: true })).toEqual([]);
       expect(await reserve("pod-1", ["b"])).toEqual([]);
       expect(await reserve("pod-1")).toEqual(["poison"]);
+      // A pod that would have to drain first leaves it to the one that does so already.
       expect(await reserve("pod-2")).toEqual([]);
       expect(await reserve("pod-1")).toEqual(["poison"]);
-      expect(await claimIt("pod-2")).toBe(0);
       expect(await claimIt("pod-1")).toBe(1);
       expect(await queue.row("poison")).toMatchObject({ status: "claimed", claim_token: 1 });
       expect(await claimIt("pod-1")).toBe(0);
@@ -217,14 +221,30 @@ export function claimContract(kind: StoreKind): void {
       expect(await claimIt("pod-1")).toBe(0);
     });
 
+    test("goes to a pod that holds nothing, though another drains for it", async () => {
+      await queue.database.write([
+        sql`insert into ${rowsOf} (task_id, name, status, claimed_by)
+          values ('other', 'b', 'claimed', 'pod-1')`,
+      ]);
+      expect(await reserve("pod-1")).toEqual(["poison"]);
+      expect(await reserve("pod-2")).toEqual(["poison"]);
+      expect(await claimIt("pod-2")).toBe(1);
+      expect(await claimIt("pod-1")).toBe(0);
+    });
+
     test("is reserved by another when its pod has left or is unknown", async () => {
+      await queue.database.write([
+        sql`insert into ${rowsOf} (task_id, name, status, claimed_by)
+          values ('other', 'b', 'claimed', 'pod-2')`,
+      ]);
       expect(await reserve("pod-1")).toEqual(["poison"]);
       await queue.database.write([
         sql`update ${table("pod_health")} set status = 'down' where pod_id = 'pod-1'`,
       ]);
       expect(await reserve("pod-2")).toEqual(["poison"]);
-      expect(await claimIt("pod-1")).toBe(0);
-      await queue.database.write([sql`update ${rowsOf} set claimed_by = 'nobody'`]);
+      await queue.database.write([
+        sql`update ${rowsOf} set claimed_by = 'nobody' where task_id = 'poison'`,
+      ]);
       expect(await reserve("pod-2")).toEqual(["poison"]);
     });
   });

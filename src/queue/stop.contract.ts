@@ -261,5 +261,24 @@ export function stopContract(kind: StoreKind): void {
       await queue.ended(attempts[3]!.context.taskId);
       expect(await queue.get("poison")).toMatchObject({ status: "completed", deaths: 2 });
     });
+
+    test("a pod no longer drains for a task that was cancelled meanwhile", async () => {
+      const { handler, attempts } = gated("a");
+      await queue.enqueue("a", "x");
+      const worker = await queue.work("pod-1", [handler]);
+      await queue.until("the first", () => attempts.length === 1);
+      await queue.database.write([
+        sql`insert into ${rowsOf} (task_id, name, payload, deaths) values ('poison', 'a', '"p"', 2)`,
+      ]);
+      await queue.pass(2_000);
+      expect(worker.state).toBe("draining for one");
+      expect(await queue.cancel("poison")).toBe("cancelled");
+      await queue.enqueue("a", "z");
+      await queue.pass(2_000);
+      await queue.until("the next", () => attempts.length === 2);
+      expect(attempts[1]!.context.input).toBe("z");
+      for (const attempt of attempts) attempt.finish(1);
+      await queue.ended(attempts[1]!.context.taskId);
+    });
   });
 }

@@ -225,7 +225,7 @@ export function workerContract(kind: StoreKind): void {
       await queue.pass(1_500);
       const [row] = await queue.database.read(sql`select task_id from ${rowsOf}`);
       const taskId = row!["task_id"] as string;
-      expect(taskId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$/);
+      expect(taskId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$/);
       expect(await queue.ended(taskId)).toMatchObject({
         status: "completed",
         result: { by: "hand" },
