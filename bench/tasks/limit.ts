@@ -4,7 +4,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
 import { beat } from "../../src/pods/statements.ts";
-import { claimTasks, nextDue, reserveAlone, unparkDue } from "../../src/queue/statements/claim.ts";
+import { claimTasks, lookAhead } from "../../src/queue/statements/claim.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks } from "../../src/queue/statements/finish.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -112,7 +112,7 @@ function drain(bare: Bare, { batch, tasks, cutMs }: LimitPhase & { work: "drain"
   let done = 0;
   for (let call = 1; done < tasks && performance.now() < startedMs + cutMs; call++) {
     const taking = claimTasks({ podId, call, names, limit: batch });
-    const [, claimed] = bare.commit([unparkDue(), taking, nextDue(), reserveAlone(podId, names)]);
+    const [claimed] = bare.commit([taking, lookAhead(names)]);
     if (claimed!.length === 0) throw new Error(`the backlog ended after ${done} of ${tasks} tasks`);
     const finishes = claimed!.map(([taskId, , , token]) => ({
       taskId: taskId as string,

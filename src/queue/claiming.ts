@@ -9,7 +9,7 @@ import {
   claimOldest,
   claimReserved,
   claimTasks,
-  nextDue,
+  lookAhead,
   releaseCall,
   reserveAlone,
   unparkDue,
@@ -22,7 +22,7 @@ export type Claiming = {
 
 export type Claimed = {
   readonly claims: readonly Claim[];
-  /** How long until the next waiting task is due, if there is one. */
+  /** How long until another claim should be made, if one is foreseen. */
   readonly nextDueMs: number | undefined;
   /** A task that must run alone and is now meant for this pod. */
   readonly reserved: string | undefined;
@@ -50,6 +50,9 @@ const oldestEvery = 16;
 export function createClaiming(parts: ClaimingParts): Claiming {
   const { podId, database, clock, random, names, onFloor, signal, log } = parts;
   let lastCall = 0;
+  /** When something that waits for its time is due, as far as the last look has shown. */
+  let dueMs = -Infinity;
+  let anyAlone = true;
 
   // Whether the claim landed isn't known: whatever it took, or may still take, is given back.
   const giveUp = async (call: number): Promise<void> => {
@@ -70,14 +73,21 @@ export function createClaiming(parts: ClaimingParts): Claiming {
         reserved !== undefined
           ? claimReserved(call, reserved)
           : (call.call % oldestEvery === 0 ? claimOldest : claimTasks)(call);
-      const reserving = reserved === undefined ? [reserveAlone(podId, names)] : [];
+      const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
+      const reserving = anyAlone && reserved === undefined ? [reserveAlone(podId, names)] : [];
       try {
-        const written = database.write([unparkDue(), taking, nextDue(), ...reserving]);
-        const [, claimed, due, marked] = await inTime(clock, written);
-        const waitMs = due![0]?.["wait_ms"];
+        const written = database.write([...unparking, taking, lookAhead(names), ...reserving]);
+        const tables = await inTime(clock, written);
+        const [claimed, ahead, marked] = tables.slice(unparking.length);
+        const { wait_ms: waitMs, alone } = ahead![0]!;
+        const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
+        // Whether anything must run alone is known only now, so that the next claim sees to it.
+        const again = !anyAlone && Boolean(alone);
+        dueMs = clock.monotonic() + (nextDueMs ?? Infinity);
+        anyAlone = Boolean(alone);
         return {
           claims: claimed!.map(toClaim),
-          nextDueMs: waitMs === undefined ? undefined : Math.max(1, Number(waitMs)),
+          nextDueMs: again ? 0 : nextDueMs,
           reserved: marked?.[0]?.["task_id"],
         };
       } catch (error) {

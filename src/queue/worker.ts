@@ -165,7 +165,10 @@ export function startWorker(options: WorkerOptions): Worker {
       onEvent({ type: "claimed", tasks: length, tookMs: clock.monotonic() - startedMs });
       runsAlone = alone !== undefined && length > 0;
       reserved = claimed.reserved;
-      if (claimed.nextDueMs !== undefined && claimed.nextDueMs < pollMs) wakeIn(claimed.nextDueMs);
+      if (claimed.nextDueMs === 0) more = true;
+      else if (claimed.nextDueMs !== undefined && claimed.nextDueMs < pollMs) {
+        wakeIn(claimed.nextDueMs);
+      }
       if (length === limit || alone !== undefined || reserved !== undefined) more = true;
       else if (length === 0) slowDown();
       // The next claim goes out before these run, so that the store works while they do.

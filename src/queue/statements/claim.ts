@@ -24,11 +24,17 @@ export function unparkDue(): Statement {
 
 const unparkLimit = 500;
 
-/** When the next waiting task is due, in the store's time and as a wait from now. */
-export function nextDue(): Statement {
+/**
+ * What a later claim should see to: how long until the next waiting task is due, and whether any must
+ * run alone. One look is cheaper than trying both with every claim.
+ */
+export function lookAhead(names: readonly string[]): Statement {
   return sql`
-    select run_at - ${now} as wait_ms from ${tasks}
-    where status = 'pending' and parked = 1 order by run_at limit 1`;
+    select
+      (select run_at - ${now} from ${tasks}
+        where status = 'pending' and parked = 1 order by run_at limit 1) as wait_ms,
+      exists (select 1 from ${tasks}
+        where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2) as alone`;
 }
 
 /**
@@ -113,15 +119,11 @@ function take(claim: ClaimCall, which: Statement): Statement {
  * holds nothing and needn't wait.
  */
 export function reserveAlone(podId: string, names: readonly string[]): Statement {
-  const wanted = join(
-    names.map((name) => sql`${name}`),
-    ", ",
-  );
   return sql`
     update ${tasks} set claimed_by = ${podId}
     where status = 'pending' and task_id in (
       select task_id from ${tasks}
-      where name in (${wanted}) and status = 'pending' and parked = 0 and deaths >= 2
+      where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2
         and run_at <= ${now}
         and (claimed_by is null or claimed_by = ${podId}
           or claimed_by not in (select pod_id from ${pods} where status = 'up')
@@ -148,4 +150,11 @@ export function releaseCall(podId: string, call: number): Statement[] {
         claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = ${now}
       where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'`,
   ];
+}
+
+function list(names: readonly string[]): Statement {
+  return join(
+    names.map((name) => sql`${name}`),
+    ", ",
+  );
 }
