@@ -241,6 +241,7 @@ export function stopContract(kind: StoreKind): void {
         sql`insert into ${rowsOf} (task_id, name, payload, deaths) values ('poison', 'a', '"p"', 2)`,
       ]);
       await queue.pass(2_000);
+      await queue.until("draining", () => worker.state === "draining for one");
       await queue.enqueue("a", "z");
       await queue.pass(2_000);
       expect(worker.state).toBe("draining for one");
