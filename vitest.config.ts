@@ -28,6 +28,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "fast",
+          globalSetup: "./test/postgres/setup.ts",
           include: ["src/**/*.test.ts", "test/**/*.test.ts"],
           exclude: alone,
           maxWorkers: "100%",

@@ -8,7 +8,7 @@ import { claimTasks, lookAhead } from "../../src/queue/statements/claim.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks } from "../../src/queue/statements/finish.ts";
 import { openStore } from "../../src/store/open.ts";
-import { type Dialect, render, type Statement } from "../../src/store/sql.ts";
+import { type Dialect, render, type Statement, type Value } from "../../src/store/sql.ts";
 import { openConnection } from "../../src/store/sqlite/connection.ts";
 import { playRole } from "../roles.ts";
 import { payload, workName } from "./work.ts";
@@ -65,7 +65,7 @@ function openBare(path: string): Bare {
       ready.setReturnArrays(true);
       prepared.set(text, ready);
     }
-    return ready.all(...values) as unknown as unknown[][];
+    return ready.all(...(values as Value[])) as unknown as unknown[][];
   };
   return {
     commit(statements) {

@@ -33,7 +33,7 @@ function start(podId: string, stallBeats = 1_000) {
   const pulse = createPulse();
   const heartbeat = startHeartbeatThread({
     podId,
-    path: place.path,
+    store: place.path,
     pulse,
     heartbeatMs: 20,
     stallBeats,
@@ -112,7 +112,7 @@ describe("a process whose event loop is blocked for ever", () => {
       const pulse = createPulse();
       setInterval(pulse.breathe, 5);
       startHeartbeatThread({
-        podId: "blocked", path: ${JSON.stringify(place.path)}, pulse, heartbeatMs: 20, stallBeats: 10,
+        podId: "blocked", store: ${JSON.stringify(place.path)}, pulse, heartbeatMs: 20, stallBeats: 10,
         onError() {},
         onBeat({ pods }) {
           // Fifty beats show that breathing keeps it alive.

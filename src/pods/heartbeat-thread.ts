@@ -2,13 +2,12 @@ import { writeSync } from "node:fs";
 import process from "node:process";
 import { parentPort, Worker, workerData } from "node:worker_threads";
 import { systemClock } from "../base/clock.ts";
-import { openConnection } from "../store/sqlite/connection.ts";
-import { inlineDatabase } from "../store/sqlite/inline.ts";
+import { openForHeartbeat } from "../store/open.ts";
 import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
 import type { Observation } from "./liveness.ts";
 
 type ThreadData = Pick<HeartbeatOptions, "podId" | "heartbeatMs" | "stallBeats" | "metadata"> & {
-  path: string;
+  store: string;
   pulse: SharedArrayBuffer;
 };
 
@@ -37,17 +36,18 @@ export function createPulse(): PulseWriter {
 /** Starts the heartbeat on a thread of its own, with a connection of its own. */
 export function startHeartbeatThread(
   options: Omit<HeartbeatOptions, "database" | "clock" | "pulse" | "onStall"> & {
-    path: string;
+    /** The store's URL. */
+    store: string;
     pulse: PulseWriter;
   },
 ): Heartbeat {
-  const { podId, heartbeatMs, stallBeats, path, metadata = {} } = options;
+  const { podId, heartbeatMs, stallBeats, store, metadata = {} } = options;
   const file = import.meta.url.endsWith(".ts") ? "./heartbeat-thread.ts" : "./heartbeat-thread.js";
   const data: ThreadData = {
     podId,
     heartbeatMs,
     stallBeats,
-    path,
+    store,
     metadata,
     pulse: options.pulse.memory,
   };
@@ -84,32 +84,22 @@ export function startHeartbeatThread(
   };
 }
 
-if (parentPort && isThreadData(workerData)) beatOnThisThread(parentPort, workerData);
+if (parentPort && isThreadData(workerData)) await beatOnThisThread(parentPort, workerData);
 
 function isThreadData(data: unknown): data is ThreadData {
   return typeof data === "object" && data !== null && "heartbeatMs" in data;
 }
 
-function beatOnThisThread(parent: NonNullable<typeof parentPort>, data: ThreadData): void {
+async function beatOnThisThread(
+  parent: NonNullable<typeof parentPort>,
+  data: ThreadData,
+): Promise<void> {
   const slots = new BigInt64Array(data.pulse);
   const tell = (message: ThreadMessage) => parent.postMessage(message);
-  const connect = () => inlineDatabase(openConnection({ path: data.path, durability: "relaxed" }));
-  let database = connect();
+  const database = await openForHeartbeat(data.store);
   const heartbeat = startHeartbeat({
     ...data,
-    database: {
-      ...database,
-      // A connection that failed is replaced, so that a passing trouble with the file passes.
-      async write(statements) {
-        try {
-          return await database.write(statements);
-        } catch (error) {
-          await database.close().catch(() => {});
-          database = connect();
-          throw error;
-        }
-      },
-    },
+    database,
     clock: systemClock,
     pulse: {
       breath: () => Number(Atomics.load(slots, breathSlot)),

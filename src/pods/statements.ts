@@ -24,7 +24,7 @@ export function seePods(): Statement {
     where status = 'up' or exists (
       select 1 from ${table("step_tracker")} where status = 'claimed' and claimed_by = pod.pod_id)
     union all
-    select distinct claimed_by, 0, 'down', ${unknownBeat}, 0 from ${table("step_tracker")}
+    select distinct claimed_by, 0, 'down', cast(${unknownBeat} as bigint), 0 from ${table("step_tracker")}
     where status = 'claimed' and claimed_by not in (select pod_id from ${podHealth})`;
 }
 

@@ -9,6 +9,8 @@ import {
   claimOldest,
   claimReserved,
   claimTasks,
+  type Level,
+  levelsInUse,
   lookAhead,
   releaseCall,
   reserveAlone,
@@ -66,13 +68,22 @@ export function createClaiming(parts: ClaimingParts): Claiming {
     }
   };
 
+  const levelsOf = async (reserved: string | undefined): Promise<Level[]> => {
+    if (reserved !== undefined) return [];
+    const rows = await inTime(clock, database.read(levelsInUse(names)));
+    return rows.map((row) => ({ name: row["name"], priority: Number(row["priority"]) }));
+  };
+
   return {
     async claim(limit, reserved, held) {
       const call = { podId, call: ++lastCall, names, limit, held };
+      const levels = call.call % oldestEvery === 0 ? await levelsOf(reserved) : [];
       const taking =
         reserved !== undefined
           ? claimReserved(call, reserved)
-          : (call.call % oldestEvery === 0 ? claimOldest : claimTasks)(call);
+          : levels.length > 0
+            ? claimOldest(call, levels)
+            : claimTasks(call);
       const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
       const reserving = anyAlone && reserved === undefined ? [reserveAlone(podId, names)] : [];
       try {

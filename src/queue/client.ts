@@ -188,6 +188,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
         clock,
         random,
         ...untilKnown,
+        hint: true,
       });
       const [row] = tables[2]!;
       if (!row) throw notFound(taskId);

@@ -131,6 +131,7 @@ export function createEnqueue(parts: { database: Database; clock: Clock; random:
       clock,
       random,
       ...untilKnown,
+      hint: news.some((each) => each.delayMs === 0),
     });
     return outcomes(news, tables, repeated);
   };

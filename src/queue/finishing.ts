@@ -33,7 +33,11 @@ export function createFinishing(parts: {
     const statements = noted
       ? [noteFinishes(podId, finishes), finishTasks(finishes)]
       : [finishTasks(finishes)];
-    const { tables } = await resend(database, statements, { ...parts, codes: untilMended });
+    const { tables } = await resend(database, statements, {
+      ...parts,
+      codes: untilMended,
+      hint: finishes.some((each) => each.delayMs === 0),
+    });
     const stored = tables.at(-1)!;
     if (stored.length === finishes.length) return finishes.map(() => ({ type: "stored" }));
     const ids = new Set(stored.map((row) => row["task_id"] as string));

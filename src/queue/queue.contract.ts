@@ -8,7 +8,7 @@ import { migrate } from "../store/migrate.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
 import { createTasks } from "./client.ts";
 import { type Claim, type Task, toClaim } from "./row.ts";
-import { claimOldest, claimTasks } from "./statements/claim.ts";
+import { claimOldest, claimTasks, type Level, levelsInUse } from "./statements/claim.ts";
 import { recoverTasks } from "./statements/recover.ts";
 import type { TaskHandler } from "./task.ts";
 import { startWorker, type Worker, type WorkerEvent, type WorkerOptions } from "./worker.ts";
@@ -135,8 +135,11 @@ export async function openQueue(kind: StoreKind) {
       limit = 1,
       { oldestFirst = false, call = ++lastCall } = {},
     ): Promise<Claim[]> {
-      const how = oldestFirst ? claimOldest : claimTasks;
-      const [claimed] = await database.write([how({ podId, call, names, limit })]);
+      const claim = { podId, call, names, limit };
+      const levels = (await database.read(levelsInUse(names))) as unknown as Level[];
+      const [claimed] = await database.write([
+        oldestFirst && levels.length > 0 ? claimOldest(claim, levels) : claimTasks(claim),
+      ]);
       return claimed!.map(toClaim);
     },
 

@@ -62,7 +62,9 @@ export function createLeader(options: LeaderOptions) {
         token: Number(row["claim_token"]),
         pod: byId.get(row["claimed_by"])!,
       }));
-      const [, recovered] = await database.write([noteRecovery(orphans), recoverTasks(orphans)]);
+      const [, recovered] = await database.write([noteRecovery(orphans), recoverTasks(orphans)], {
+        hint: true,
+      });
       for (const row of recovered!) {
         log.warn(
           {

@@ -13,6 +13,8 @@ export type ResendOptions = {
   signal?: AbortSignal;
   /** Which refusals are worth sending again. Default: those that pass. */
   codes?: readonly ErrorCode[];
+  /** Whether the write makes something new to claim. */
+  hint?: boolean;
 };
 
 /** Troubles that pass: the store was busy or away, or its answer was lost. */
@@ -44,13 +46,13 @@ export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as con
 export async function resend(
   database: Database,
   statements: readonly Statement[],
-  { clock, random, limitMs, signal, codes = passing }: ResendOptions,
+  { clock, random, limitMs, signal, codes = passing, hint = false }: ResendOptions,
 ): Promise<{ tables: Row[][]; repeated: boolean }> {
   const startedMs = clock.monotonic();
   let unknown: unknown;
   for (let tries = 0; ; tries++) {
     try {
-      return { tables: await database.write(statements), repeated: tries > 0 };
+      return { tables: await database.write(statements, { hint }), repeated: tries > 0 };
     } catch (error) {
       if (hasCode(error, "unknown_outcome")) unknown = error;
       const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;

@@ -53,7 +53,7 @@ export function connect(url: string, options: ConnectOptions = {}): Flotilla {
   };
   const database: Database = {
     read: async (statement) => (await open()).read(statement),
-    write: async (statements) => (await open()).write(statements),
+    write: async (statements, options) => (await open()).write(statements, options),
     subscribe(listener) {
       let stop: (() => void) | undefined;
       let stopped = false;

@@ -4,7 +4,7 @@ import { systemClock } from "../base/clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
-import { openStore, sqlitePath } from "../store/open.ts";
+import { openStore } from "../store/open.ts";
 import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger } from "./log.ts";
@@ -32,7 +32,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       startHeartbeat: (hooks) =>
         startHeartbeatThread({
           ...hooks,
-          path: sqlitePath(settings.store),
+          store: settings.store,
           pulse,
           metadata: {
             host: hostname(),

@@ -192,12 +192,12 @@ export function databaseContract(kind: StoreKind): void {
     test("hints after a commit, until nobody listens", async () => {
       let hints = 0;
       const stop = database.subscribe(() => hints++);
-      await database.write([put(1)]);
+      await database.write([put(1)], { hint: true });
       await until("a hint", () => hints > 0);
       stop();
       await turns(10);
       const before = hints;
-      await database.write([put(2)]);
+      await database.write([put(2)], { hint: true });
       await database.read(sql`select 1 as one`);
       await turns(10);
       expect(hints).toBe(before);
@@ -215,7 +215,7 @@ export function databaseContract(kind: StoreKind): void {
       for (let id = 1; id <= 5; id++) {
         await database.write([put(id + 100)]);
         const before = ofOthers;
-        await other.write([put(id)]);
+        await other.write([put(id)], { hint: true });
         // What another has committed is never taken for our own.
         await until("a hint", () => ofOthers > before);
         expect(await ids()).toContain(id);

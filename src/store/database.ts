@@ -13,13 +13,18 @@ export type Database = {
   /** Reads one statement, without waiting for writes. */
   read(statement: Statement): Promise<Row[]>;
   /** Commits statements together or not at all, and gives the rows that each returned. */
-  write(statements: readonly Statement[]): Promise<Row[][]>;
+  write(statements: readonly Statement[], options?: WriteOptions): Promise<Row[][]>;
   /**
    * Calls back when somebody may have committed something. A hint: calls can be late, lost or vain.
    * It says `own` only where nobody but this object can have committed since the last hint.
    */
   subscribe(listener: (whose?: "own") => void): () => void;
   close(): Promise<void>;
+};
+
+export type WriteOptions = {
+  /** There is something new to claim: those who subscribe elsewhere should be told with the commit. */
+  hint?: boolean;
 };
 
 export type Durability = "full" | "relaxed";

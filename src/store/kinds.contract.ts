@@ -1,9 +1,13 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
+import pg from "pg";
+import { inject } from "vitest";
 import { movableClock } from "../base/movable-clock.contract.ts";
 import type { StoreKind } from "./database.contract.ts";
+import { openPostgres } from "./postgres/postgres.ts";
 import { memoryDatabase } from "./sqlite/inline.ts";
 import { openSqlite } from "./sqlite/sqlite.ts";
 
@@ -29,7 +33,38 @@ export const storeKinds: readonly StoreKind[] = [
       };
     },
   },
+  {
+    name: "Postgres",
+    async open() {
+      const { url, remove } = await temporaryDatabase();
+      const open = () => openPostgres({ url });
+      return {
+        database: await open(),
+        again: open,
+        remove,
+      };
+    },
+  },
 ];
+
+let databases = 0;
+
+/** A database of its own on the server that this run has started. */
+export async function temporaryDatabase() {
+  const server = inject("postgresUrl");
+  const name = `flotilla_${process.pid}_${++databases}`;
+  const ask = async (text: string) => {
+    const client = new pg.Client(server);
+    await client.connect();
+    await client.query(text);
+    await client.end();
+  };
+  await ask(`create database ${name}`);
+  return {
+    url: server.replace(/postgres$/, name),
+    remove: () => ask(`drop database ${name} with (force)`),
+  };
+}
 
 /** A path in a folder of its own, where nothing is yet. */
 export function temporaryFile(name = "flotilla.db") {

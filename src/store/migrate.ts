@@ -1,8 +1,8 @@
-import { FlotillaError } from "../base/errors.ts";
+import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Database } from "./database.ts";
 import { type Migration, migrations as ours } from "./schema.ts";
-import { now, sql, type Statement, table } from "./sql.ts";
+import { home, migrationLock, now, sql, type Statement, table } from "./sql.ts";
 
 export type MigrateOptions = {
   /** `auto` brings the schema up to date, `check` refuses to start on an older one. Default `auto`. */
@@ -28,7 +28,7 @@ export async function schemaState(
   const applied = await database
     .read(sql`select max(id) as version, max(needs) as needs from ${table("migration")}`)
     .catch((error: unknown) => {
-      if (/no such table|does not exist/.test(String((error as Error).message))) return [];
+      if (hasCode(error, "store_outdated")) return [];
       throw error;
     });
   const version = Number(applied[0]?.["version"] ?? 0);
@@ -56,10 +56,8 @@ export async function migrate(
   while (state.pending.length > 0) {
     const id = state.version + 1;
     const next = state.pending[0]!;
-    const [makeTable, ...step] = migrationStatements(id, next);
-    await database.write([makeTable!]);
     try {
-      await database.write(step);
+      await database.write(migrationStatements(id, next));
       log?.info({ version: id, name: next.name }, "migrated the schema");
     } catch (error) {
       // Either another pod took this number first, or the migration itself is at fault.
@@ -72,9 +70,11 @@ export async function migrate(
   return state;
 }
 
-/** What one migration runs: the first by itself, the others in one transaction. */
+/** What one migration runs, in one transaction. */
 export function migrationStatements(id: number, migration: Migration): Statement[] {
   return [
+    sql`${migrationLock}`,
+    sql`${home}`,
     sql`create table if not exists ${table("migration")} (
       id integer primary key, name text not null, needs integer not null, applied_at bigint not null
     )`,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { openStore, sqlitePath, withoutSecrets } from "./open.ts";
+import { openStore, placeOf, sqlitePath, withoutSecrets } from "./open.ts";
 
 describe("a store's URL", () => {
   test.each([
@@ -44,19 +44,40 @@ describe("a store's URL", () => {
   );
 
   test.each([
-    "postgres://ada:s3cret@host:5432/app",
-    "postgres://ada:s3cret@host/app?sslpassword=s3cret",
-    "postgresql://ada:p@s3cret@host/app",
-    "postgres://ada:a/s3cret@host/app",
-    "postgres://s3cret@host",
-    "postgres://host/app?user=ada&password=s3cret",
+    ["postgres://host/app", "postgres://host/app", "flotilla"],
+    ["postgresql://host/app?schema=jobs", "postgresql://host/app?", "jobs"],
+    [
+      "postgres://host/app?sslmode=require&schema=jobs",
+      "postgres://host/app?sslmode=require&",
+      "jobs",
+    ],
+    [
+      "postgres://host/app?schema=jobs&sslmode=require",
+      "postgres://host/app?sslmode=require",
+      "jobs",
+    ],
+  ])("of Postgres may name a schema: %s", (url, plain, schema) => {
+    expect(placeOf(url)).toEqual({ kind: "postgres", url: plain, schema });
+  });
+
+  test("of Postgres names no file", () => {
+    expect(() => sqlitePath("postgres://host/app")).toThrow(/SQLite files only/);
+  });
+
+  test.each([
+    "mysql://ada:s3cret@host:5432/app",
+    "mysql://ada:s3cret@host/app?sslpassword=s3cret",
+    "mysql://ada:p@s3cret@host/app",
+    "mysql://ada:a/s3cret@host/app",
+    "mysql://s3cret@host",
+    "mysql://host/app?user=ada&password=s3cret",
   ])("of a database we don't know is refused without its password: %s", async (url) => {
     const error = await openStore(url).then(
       () => undefined,
       (thrown: Error) => thrown,
     );
     expect(error).toMatchObject({ name: "FlotillaError", code: "unsupported" });
-    expect(error!.message).toContain("postgres");
+    expect(error!.message).toContain("mysql");
     expect(error!.message).toContain("host");
     expect(error!.message).not.toContain("s3cret");
     expect(withoutSecrets(url)).not.toContain("s3cret");

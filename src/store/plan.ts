@@ -1,5 +1,6 @@
 import { migrationStatements, refuseNewer, schemaState, type SchemaState } from "./migrate.ts";
-import { sqlitePath } from "./open.ts";
+import { type Place, placeOf } from "./open.ts";
+import { postgresDialect } from "./postgres/dialect.ts";
 import { migrations } from "./schema.ts";
 import { type Dialect, render, type Statement } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
@@ -12,21 +13,25 @@ export type MigrationPlan = SchemaState & {
 
 /** What bringing the schema up to date would do. Changes nothing, and makes no file. */
 export async function planMigrations(url: string): Promise<MigrationPlan> {
-  const path = sqlitePath(url);
-  const state = await stateOf(path);
+  const place = placeOf(url);
+  const state = await stateOf(place);
   refuseNewer(state);
-  const dialect = sqliteDialect({ jsonbEach: false });
+  const dialect =
+    place.kind === "sqlite" ? sqliteDialect({ jsonbEach: false }) : postgresDialect(place);
   const statements = state.pending.flatMap((migration, at) =>
     migrationStatements(state.version + 1 + at, migration),
   );
   return { ...state, statements: statements.map((each) => asText(each, dialect)) };
 }
 
-async function stateOf(path: string): Promise<SchemaState> {
-  if (fileFacts(path).kind === "missing") {
+async function stateOf(place: Place): Promise<SchemaState> {
+  if (place.kind === "sqlite" && fileFacts(place.path).kind === "missing") {
     return { version: 0, needs: 0, known: migrations.length, pending: migrations };
   }
-  const database = openToLook(path);
+  const database =
+    place.kind === "sqlite"
+      ? openToLook(place.path)
+      : await (await import("./postgres/postgres.ts")).openPostgres(place);
   try {
     return await schemaState(database);
   } finally {

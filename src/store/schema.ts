@@ -39,7 +39,7 @@ const firstTables: Migration = {
       claim_token bigint not null default 0,
       claim_call bigint,
       retry_count integer not null default 0,
-      max_attempts integer,
+      max_attempts bigint,
       deaths integer not null default 0,
       parked integer not null default 0,
       wake bigint not null default 0,

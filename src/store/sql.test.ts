@@ -6,8 +6,16 @@ const numbered: Dialect = {
   now: "clock()",
   newId: "uuid()",
   table: (name) => `app.${name}`,
+  home: "make home",
+  migrationLock: "lock",
+  index: (name) => `app_${name}`,
   placeholder: (position) => `$${position}`,
-  rows: (placeholder, columns) => `rows(${placeholder}: ${Object.keys(columns).join(",")})`,
+  takeRows: "for update",
+  holdTask: "for update of task",
+  holdPod: "for key share",
+  seizePod: "for update",
+  rows: (values, columns, bind) =>
+    `rows(${bind(JSON.stringify(values))}: ${Object.keys(columns).join(",")})`,
 };
 
 describe("a statement", () => {
@@ -19,7 +27,7 @@ describe("a statement", () => {
       values: [1, "x"],
     });
     expect(render(sql`create index ${index("ready")}`, numbered).text).toBe(
-      "create index app.ready",
+      "create index app_ready",
     );
   });
 

@@ -8,6 +8,8 @@ export type Value = string | number | null;
 
 export type TableName = "migration" | "pod_health" | "probe" | "step_event" | "step_tracker";
 
+export type Columns = Readonly<Record<string, ColumnType>>;
+
 export type ColumnType = "integer" | "text";
 
 // What is spelled out carries this mark, which no JSON can: an object that a caller passes on where an
@@ -15,14 +17,21 @@ export type ColumnType = "integer" | "text";
 const ours = Symbol("ours");
 
 type Word = { readonly [ours]: true } & (
-  | { readonly word: "now" }
-  | { readonly word: "new_id" }
+  | {
+      readonly word:
+        | "hold_pod"
+        | "hold_task"
+        | "home"
+        | "seize_pod"
+        | "migration_lock"
+        | "new_id"
+        | "now"
+        | "take_rows";
+    }
   | { readonly table: TableName }
   | { readonly index: string }
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
 );
-
-type Columns = Readonly<Record<string, ColumnType>>;
 
 export type Statement = {
   readonly [ours]: true;
@@ -42,6 +51,24 @@ export const now: Word = { [ours]: true, word: "now" };
 
 /** A fresh id, for rows that people insert by hand. */
 export const newId: Word = { [ours]: true, word: "new_id" };
+
+/** Locks what a query found for this transaction, where the database needs that, skipping what others lock. */
+export const takeRows: Word = { [ours]: true, word: "take_rows" };
+
+/** Ends a query on `task`, whose rows this transaction changes next: nobody may change them before. */
+export const holdTask: Word = { [ours]: true, word: "hold_task" };
+
+/** Ends a query on a pod's row that must stay as it is until this transaction ends; its beat may rise. */
+export const holdPod: Word = { [ours]: true, word: "hold_pod" };
+
+/** Ends a query on a pod's row that waits for all who hold it, and keeps them off. */
+export const seizePod: Word = { [ours]: true, word: "seize_pod" };
+
+/** Makes the place that our tables live in, where there must be one. A statement of its own. */
+export const home: Word = { [ours]: true, word: "home" };
+
+/** Keeps others from migrating until this transaction ends. A statement of its own. */
+export const migrationLock: Word = { [ours]: true, word: "migration_lock" };
 
 /** A table by its plain name; the dialect adds its schema or prefix. */
 export function table(name: TableName): Word {
@@ -77,16 +104,40 @@ export type Dialect = {
   readonly now: string;
   readonly newId: string;
   readonly table: (name: string) => string;
+  readonly index: (name: string) => string;
+  readonly home: string;
+  readonly migrationLock: string;
   readonly placeholder: (position: number) => string;
-  /** A derived table made of one bound JSON array of arrays. */
-  readonly rows: (placeholder: string, columns: Columns) => string;
+  /** Ends a query whose rows this transaction is about to change, leaving others' rows alone. */
+  readonly takeRows: string;
+  readonly holdTask: string;
+  readonly holdPod: string;
+  readonly seizePod: string;
+  /** A derived table made of bound values. */
+  readonly rows: (values: RowValues, columns: Columns, bind: (value: Bound) => string) => string;
 };
 
-export type Query = { readonly text: string; readonly values: Value[] };
+export type RowValues = readonly (readonly Value[])[];
+
+/** What is sent beside a statement's text. Arrays only where the database has such values. */
+export type Bound = Value | readonly Value[];
+
+export type Query = { readonly text: string; readonly values: Bound[] };
+
+const words = (dialect: Dialect) => ({
+  now: dialect.now,
+  new_id: dialect.newId,
+  take_rows: dialect.takeRows,
+  hold_task: dialect.holdTask,
+  hold_pod: dialect.holdPod,
+  seize_pod: dialect.seizePod,
+  home: dialect.home,
+  migration_lock: dialect.migrationLock,
+});
 
 export function render(statement: Statement, dialect: Dialect): Query {
-  const values: Value[] = [];
-  const bind = (value: Value) => dialect.placeholder(values.push(value));
+  const values: Bound[] = [];
+  const bind = (value: Bound) => dialect.placeholder(values.push(value));
   const write = (piece: Statement): string => {
     let text = piece.strings[0]!;
     for (let at = 0; at < piece.parts.length; at++) {
@@ -101,9 +152,9 @@ export function render(statement: Statement, dialect: Dialect): Query {
     }
     if ("strings" in part) return write(part);
     if ("table" in part) return dialect.table(part.table);
-    if ("index" in part) return dialect.table(part.index);
-    if ("rows" in part) return dialect.rows(bind(JSON.stringify(part.rows)), part.columns);
-    return part.word === "now" ? dialect.now : dialect.newId;
+    if ("index" in part) return dialect.index(part.index);
+    if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
+    return words(dialect)[part.word];
   };
   return { text: write(statement), values };
 }

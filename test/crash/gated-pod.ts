@@ -49,7 +49,7 @@ export async function startGatedPod(
     startHeartbeat(hooks) {
       const metadata = { pid: process.pid };
       const path = sqlitePath(settings.store);
-      heart = startHeartbeatThread({ ...hooks, path, pulse, metadata });
+      heart = startHeartbeatThread({ ...hooks, store: path, pulse, metadata });
       return heart;
     },
     breathe: pulse.breathe,

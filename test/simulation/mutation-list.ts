@@ -74,7 +74,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "claim: without the floor",
-    edits: [claim(" and claim_floor < ${claim.call})", ")")],
+    edits: [claim(" and claim_floor < ${claim.call}", "")],
   },
   {
     name: "claim: lost answers aren't released",

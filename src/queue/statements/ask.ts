@@ -1,4 +1,4 @@
-import { join, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { holdTask, join, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 
 const tasks = table("step_tracker");
@@ -10,7 +10,8 @@ export function cancelTask(taskId: string): Statement[] {
     sql`
       insert into ${events} (task_id, seq, type)
       select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
-      where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0`,
+      where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0
+      ${holdTask}`,
     sql`
       update ${tasks}
       set cancel_requested = 1, wake = wake + 1, last_update = ${now},
@@ -28,7 +29,8 @@ export function retryTask(taskId: string): Statement[] {
     sql`
       insert into ${events} (task_id, seq, type)
       select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
-      where task_id = ${taskId} and status in ('failed', 'cancelled')`,
+      where task_id = ${taskId} and status in ('failed', 'cancelled')
+      ${holdTask}`,
     sql`
       update ${tasks}
       set status = 'pending', retry_count = 0, deaths = 0, parked = 0, cancel_requested = 0,

@@ -1,4 +1,15 @@
-import { join, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import {
+  holdPod,
+  join,
+  limit,
+  now,
+  rows,
+  seizePod,
+  sql,
+  type Statement,
+  table,
+  takeRows,
+} from "../../store/sql.ts";
 
 const tasks = table("step_tracker");
 const pods = table("pod_health");
@@ -19,7 +30,7 @@ export function unparkDue(): Statement {
     update ${tasks} set parked = 0
     where task_id in (
       select task_id from ${tasks}
-      where status = 'pending' and parked = 1 and run_at <= ${now} order by run_at ${limit(unparkLimit)})`;
+      where status = 'pending' and parked = 1 and run_at <= ${now} order by run_at ${limit(unparkLimit)} ${takeRows})`;
 }
 
 const unparkLimit = 500;
@@ -47,7 +58,7 @@ export function claimTasks(claim: ClaimCall): Statement {
       select task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and run_at <= ${now}
         ${notHeld(claim)}
-      order by priority desc, created_at, task_id ${limit(claim.limit)})`,
+      order by priority desc, created_at, task_id ${limit(claim.limit)} ${takeRows}) of_name`,
   );
   const first = sql`
     select task_id from (${join(perName, " union all ")}) ready
@@ -55,29 +66,46 @@ export function claimTasks(claim: ClaimCall): Statement {
   return take(claim, sql`task_id in (${first})`);
 }
 
+/** A name and a priority that tasks are waiting with. */
+export type Level = { readonly name: string; readonly priority: number };
+
 /**
- * The same, oldest first whatever the priority, so that nothing starves. The priorities in use are
- * found by stepping along the index, since looking at every row of a backlog would take for ever.
+ * The priorities in use, found by stepping along the index, since looking at every row of a backlog
+ * would take for ever.
  */
-export function claimOldest(claim: ClaimCall): Statement {
-  const perName = claim.names.map(
-    (name) => sql`select * from (
-      with recursive level (priority) as (
-        select max(priority) from ${tasks}
-        where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
-        union all
-        select (select max(priority) from ${tasks}
-          where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
-            and priority < level.priority)
-        from level where level.priority is not null)
-      select task.task_id, task.created_at from level join ${tasks} task on task.task_id in (
-        select task_id from ${tasks}
-        where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
-          and priority = level.priority and run_at <= ${now} ${notHeld(claim)}
-        order by created_at, task_id ${limit(claim.limit)}))`,
+export function levelsInUse(names: readonly string[]): Statement {
+  const waiting = sql`status = 'pending' and parked = 0 and deaths < 2`;
+  const wanted = rows(
+    { name: "text" },
+    names.map((name) => [name]),
+  );
+  return sql`
+    with recursive level (name, priority) as (
+      select wanted.name, (select max(priority) from ${tasks} task
+        where task.name = wanted.name and ${waiting})
+      from ${wanted} wanted
+      union all
+      select level.name, (select max(priority) from ${tasks} task
+        where task.name = level.name and ${waiting} and task.priority < level.priority)
+      from level where level.priority is not null)
+    select name, priority from level where priority is not null
+    order by priority, name ${limit(levelLimit)}`;
+}
+
+// A statement can join so many parts. The lowest come first, because it is for them.
+const levelLimit = 400;
+
+/** The same as `claimTasks`, but oldest first whatever the priority, so that nothing starves. */
+export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Statement {
+  const perLevel = levels.map(
+    ({ name, priority }) => sql`select * from (
+      select task_id, created_at from ${tasks}
+      where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
+        and priority = ${priority} and run_at <= ${now} ${notHeld(claim)}
+      order by created_at, task_id ${limit(claim.limit)} ${takeRows}) of_level`,
   );
   const first = sql`
-    select task_id from (${join(perName, " union all ")}) ready
+    select task_id from (${join(perLevel, " union all ")}) ready
     order by created_at, task_id ${limit(claim.limit)}`;
   return take(claim, sql`task_id in (${first})`);
 }
@@ -109,7 +137,8 @@ function take(claim: ClaimCall, which: Statement): Statement {
     set status = 'claimed', claimed_by = ${claim.podId}, claim_token = claim_token + 1,
       claim_call = ${claim.call}, last_update = ${now}
     where ${which} and status = 'pending'
-      and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call})
+      and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call}
+        ${holdPod})
     returning task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths`;
 }
 
@@ -129,7 +158,7 @@ export function reserveAlone(podId: string, names: readonly string[]): Statement
           or claimed_by not in (select pod_id from ${pods} where status = 'up')
           or not exists (
             select 1 from ${tasks} where status = 'claimed' and claimed_by = ${podId}))
-      order by created_at, task_id limit 1)
+      order by created_at, task_id limit 1 ${takeRows})
     returning task_id`;
 }
 
@@ -140,6 +169,8 @@ export function reserveAlone(podId: string, names: readonly string[]): Statement
  */
 export function releaseCall(podId: string, call: number): Statement[] {
   return [
+    // A claim that is under way is waited for, so that what it takes can be seen below.
+    sql`select 1 from ${pods} where pod_id = ${podId} ${seizePod}`,
     sql`
       insert into ${pods} (pod_id, claim_floor) values (${podId}, ${call})
       on conflict (pod_id) do update set claim_floor = excluded.claim_floor

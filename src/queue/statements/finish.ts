@@ -1,4 +1,4 @@
-import { now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { holdTask, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 
 const tasks = table("step_tracker");
@@ -93,7 +93,8 @@ export function noteFinishes(podId: string, finishes: readonly Finish[]): Statem
     from ${noted} noted join ${tasks} task on task.task_id = noted.task_id
     where task.claim_token = noted.token
       and task.status in ('claimed', 'pending')
-      and (noted.wake is null or task.wake = noted.wake)`;
+      and (noted.wake is null or task.wake = noted.wake)
+    ${holdTask}`;
 }
 
 /** How tasks stand that were held, to learn what became of a claim or of a finish. */

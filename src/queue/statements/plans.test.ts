@@ -2,13 +2,14 @@ import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { temporaryFile } from "../../store/kinds.contract.ts";
 import { openStore } from "../../store/open.ts";
-import { render, type Statement } from "../../store/sql.ts";
+import { render, type Statement, type Value } from "../../store/sql.ts";
 import { sqliteDialect } from "../../store/sqlite/dialect.ts";
 import { findKeys } from "./enqueue.ts";
 import {
   claimOldest,
   claimReserved,
   claimTasks,
+  levelsInUse,
   lookAhead,
   releaseCall,
   reserveAlone,
@@ -57,7 +58,8 @@ const key = {
 /** What runs for every task, or for every beat, and so must never read the whole table. */
 const hot: Record<string, Statement | Statement[]> = {
   claimTasks: claimTasks(call),
-  claimOldest: claimOldest(call),
+  claimOldest: claimOldest(call, [{ name: "a", priority: 3 }]),
+  levelsInUse: levelsInUse(["a", "b"]),
   claimReserved: claimReserved(call, "x"),
   unparkDue: unparkDue(),
   lookAhead: lookAhead(["a", "b"]),
@@ -77,7 +79,7 @@ describe("the store finds rows by an index", () => {
   test.each(Object.entries(hot))("for %s", (_, statements) => {
     for (const statement of [statements].flat()) {
       const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
-      const plan = db.prepare(`explain query plan ${text}`).all(...values);
+      const plan = db.prepare(`explain query plan ${text}`).all(...(values as Value[]));
       const steps = plan.map((step) => String(step["detail"]));
       const scans = steps.filter((step) => /^SCAN (flotilla_step_tracker|task)\b/.test(step));
       // A scan of a partial index reads only what is in it.

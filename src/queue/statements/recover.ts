@@ -1,5 +1,5 @@
 import type { PodSeen } from "../../pods/liveness.ts";
-import { limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { holdTask, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { aloneAfterDeaths, deathLimit } from "../settle.ts";
 import { nextSeq } from "./events.ts";
 
@@ -62,7 +62,8 @@ export function noteRecovery(orphans: readonly Orphan[]): Statement {
     where task.claim_token = orphan.token and task.status = 'claimed'
       and task.claimed_by = orphan.pod_id
       and not exists (select 1 from ${pods} pod
-        where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)`;
+        where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)
+    ${holdTask}`;
 }
 
 function isOrphan(from: typeof tasks): Statement {

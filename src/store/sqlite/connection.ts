@@ -14,6 +14,8 @@ export type Outcome = { readonly tables: Table[] } | { readonly error: unknown }
 /** One synchronous connection to one file. Lives on a thread of its own, or in tests inline. */
 export type Connection = {
   readonly dialect: Dialect;
+  /** Whether this SQLite unpacks rows the faster way. */
+  readonly jsonbEach: boolean;
   read(query: Query): Table;
   /** One commit for all; a request that fails takes none of the others with it. */
   commit(requests: readonly (readonly Query[])[]): Outcome[];
@@ -75,7 +77,7 @@ export function openConnection(options: ConnectionOptions): Connection {
 
   const run = (query: Query): Table => {
     const statement = prepare(query.text);
-    let rows = statement.all(...query.values) as unknown as Value[][];
+    let rows = statement.all(...(query.values as Value[])) as unknown as Value[][];
     if (wide) rows = rows.map((row) => row.map(narrow));
     return { columns: rows.length > 0 ? columnsOf(statement) : [], rows };
   };
@@ -133,11 +135,11 @@ export function openConnection(options: ConnectionOptions): Connection {
   }
   if (nowMs) db.function("flotilla_now", nowMs);
 
+  const jsonbEach = hasJsonbEach(db);
+
   return {
-    dialect: sqliteDialect({
-      jsonbEach: hasJsonbEach(db),
-      ...(nowMs && { now: "flotilla_now()" }),
-    }),
+    dialect: sqliteDialect({ jsonbEach, ...(nowMs && { now: "flotilla_now()" }) }),
+    jsonbEach,
     read,
     commit(requests) {
       try {

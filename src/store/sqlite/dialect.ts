@@ -18,10 +18,18 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     now,
     newId: newId(now),
     table: (name) => `flotilla_${name}`,
+    index: (name) => `flotilla_${name}`,
+    // A file is place enough, and its one writer is a lock already.
+    home: "select 1",
+    migrationLock: "select 1",
     placeholder: () => "?",
-    rows: (placeholder, columns) => {
+    takeRows: "",
+    holdTask: "",
+    holdPod: "",
+    seizePod: "",
+    rows: (values, columns, bind) => {
       const picks = Object.keys(columns).map((name, at) => `value ->> ${at} as ${name}`);
-      return `(select ${picks.join(", ")} from ${each}(${placeholder}))`;
+      return `(select ${picks.join(", ")} from ${each}(${bind(JSON.stringify(values))}))`;
     },
   };
 }

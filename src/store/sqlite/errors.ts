@@ -59,7 +59,8 @@ export function storeError(error: unknown, path: string): FlotillaError {
       cause: error,
     });
   }
-  return new FlotillaError("internal", `the database file ${path}: ${messageOf(error)}`, {
-    cause: error,
-  });
+  const message = messageOf(error);
+  // SQLite has no code of its own for this; the words are as old as SQLite.
+  const code = message.startsWith("no such table: flotilla_") ? "store_outdated" : "internal";
+  return new FlotillaError(code, `the database file ${path}: ${message}`, { cause: error });
 }

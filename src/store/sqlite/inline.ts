@@ -1,7 +1,12 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../database.ts";
 import { render } from "../sql.ts";
-import { type Connection, openConnection, toObjects } from "./connection.ts";
+import {
+  type Connection,
+  type ConnectionOptions,
+  openConnection,
+  toObjects,
+} from "./connection.ts";
 
 /**
  * A database on the caller's own thread: for tests and simulations, which need every step in hand,
@@ -41,4 +46,25 @@ export function inlineDatabase(connection: Connection): Database {
 /** A store in memory whose time is the given clock's. It is gone when it is closed. */
 export function memoryDatabase(clock: { now(): number }): Database {
   return inlineDatabase(openConnection({ path: ":memory:", nowMs: () => clock.now() }));
+}
+
+/** An inline database whose connection is replaced when it has failed, so that a passing trouble passes. */
+export function lastingInline(options: ConnectionOptions): Database {
+  const connect = () => inlineDatabase(openConnection(options));
+  let current = connect();
+  const replacing = async <Answer>(ask: (database: Database) => Promise<Answer>) => {
+    try {
+      return await ask(current);
+    } catch (error) {
+      await current.close().catch(() => {});
+      current = connect();
+      throw error;
+    }
+  };
+  return {
+    read: (statement) => replacing((database) => database.read(statement)),
+    write: (statements) => replacing((database) => database.write(statements)),
+    subscribe: (listener) => current.subscribe(listener),
+    close: () => current.close(),
+  };
 }

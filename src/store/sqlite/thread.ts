@@ -43,8 +43,7 @@ function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOption
     parent.close();
     return;
   }
-  const jsonbEach = connection.dialect.rows("?", { probe: "text" }).includes("jsonb_each");
-  parent.postMessage({ ready: { jsonbEach } } satisfies ThreadHello);
+  parent.postMessage({ ready: { jsonbEach: connection.jsonbEach } } satisfies ThreadHello);
 
   parent.on("message", (first: ThreadRequest) => {
     const requests = [first];

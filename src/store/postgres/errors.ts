@@ -1,0 +1,81 @@
+import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
+
+/** Answers of the server that are definite: it says that nothing was done. */
+const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = {
+  "25006": { code: "store_read_only", advice: "it is read-only: connect to the primary" },
+  "28000": { code: "store_unavailable", advice: "it refuses this user: check the URL" },
+  "28P01": { code: "store_unavailable", advice: "the password is wrong: check the URL" },
+  "3D000": {
+    code: "store_missing",
+    advice: "that database doesn't exist: create it, or check the URL",
+  },
+  "3F000": { code: "store_outdated", advice: "its schema is missing: run `flotilla migrate`" },
+  "42501": {
+    code: "store_read_only",
+    advice: "this role may not do that: see docs/postgres.md for the grants",
+  },
+  "42P01": { code: "store_outdated", advice: "a table is missing: run `flotilla migrate`" },
+  "53100": { code: "store_full", advice: "its disk is full: free some space" },
+  "53300": {
+    code: "store_unavailable",
+    advice: "it has no connection left: raise max_connections or use a pooler",
+  },
+  "55P03": { code: "store_busy", advice: "a lock couldn't be had in time" },
+  "57014": { code: "store_busy", advice: "the statement took too long and was cancelled" },
+};
+
+/** Two transactions that couldn't both be: the one that was undone may simply be made again. */
+const undone = ["40001", "40P01"];
+
+export function sqlState(error: unknown): string | undefined {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
+}
+
+export function wasUndone(error: unknown): boolean {
+  return undone.includes(sqlState(error) ?? "") || isEventRace(error);
+}
+
+/** Two notes about one task that were made at the same time: the later gets the next number. */
+function isEventRace(error: unknown): boolean {
+  const constraint = error instanceof Error && "constraint" in error ? error.constraint : undefined;
+  return sqlState(error) === "23505" && constraint === "step_event_pkey";
+}
+
+/** The server spoke, and didn't hang up with it. */
+export function isAnswer(error: unknown): boolean {
+  const severity = error instanceof Error && "severity" in error ? error.severity : undefined;
+  return severity === "ERROR";
+}
+
+/**
+ * The driver's error in our words. `sent` says whether the server may have got the statement: an
+ * ERROR in answer to it is definite, everything else leaves the outcome unknown.
+ */
+export function storeError(error: unknown, { sent }: { sent: boolean }): FlotillaError {
+  if (error instanceof FlotillaError) return error;
+  const known = definite[sqlState(error) ?? ""];
+  if (sent && !isAnswer(error)) {
+    return new FlotillaError(
+      "unknown_outcome",
+      `the database connection broke: ${messageOf(error)}`,
+      {
+        cause: error,
+      },
+    );
+  }
+  if (known) {
+    const message = `the database: ${known.advice} (${messageOf(error)})`;
+    return new FlotillaError(known.code, message, { cause: error });
+  }
+  if (isAnswer(error)) {
+    return new FlotillaError("internal", `the database: ${messageOf(error)}`, { cause: error });
+  }
+  return new FlotillaError(
+    "store_unavailable",
+    `the database can't be reached: ${messageOf(error)}`,
+    {
+      cause: error,
+    },
+  );
+}

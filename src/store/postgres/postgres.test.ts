@@ -1,0 +1,137 @@
+import pg from "pg";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { silentLogger } from "../../base/log.ts";
+import { task } from "../../queue/task.ts";
+import { connect } from "../../runtime/connect.ts";
+import { startPod } from "../../runtime/pod.ts";
+import { temporaryDatabase } from "../kinds.contract.ts";
+import { openStore } from "../open.ts";
+import { sql } from "../sql.ts";
+import { openPostgres } from "./postgres.ts";
+
+let url: string;
+let remove: () => Promise<void>;
+
+beforeEach(async () => {
+  ({ url, remove } = await temporaryDatabase());
+});
+afterEach(() => remove());
+
+const double = task("double", {}, ({ input }: { input: number }) => input * 2);
+const settings = { use: [double], log: silentLogger, heartbeatMs: 100, deadAfterMs: 500 };
+
+/** A connection of the test's own. */
+async function withClient(ask: (client: pg.Client) => Promise<void>): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  try {
+    await ask(client);
+  } finally {
+    await client.end();
+  }
+}
+
+describe("pods on Postgres", () => {
+  test("run what a producer enqueues elsewhere", async () => {
+    await using pod = await startPod({ ...settings, store: url });
+    await using producer = connect(url);
+    const enqueued = await producer.enqueue(double, 21);
+    expect(await producer.waitFor(enqueued)).toBe(42);
+    expect(pod.leader).toBe(pod.podId);
+  });
+
+  test("each get some of what there is, and none gets what another has", async () => {
+    await using first = await startPod({ ...settings, store: url });
+    await using second = await startPod({ ...settings, store: url });
+    const enqueued = await first.enqueueMany(
+      double,
+      Array.from({ length: 500 }, (_, at) => at),
+    );
+    const results = await Promise.all(enqueued.map(({ taskId }) => second.waitFor(taskId)));
+    expect(results).toEqual(enqueued.map((_, at) => at * 2));
+    expect((await second.stats()).byStatus).toMatchObject({ completed: 500, failed: 0 });
+  });
+
+  test("live in the schema that the URL names", async () => {
+    const elsewhere = `${url}?schema=jobs`;
+    await using pod = await startPod({ ...settings, store: elsewhere });
+    expect(await pod.waitFor(await pod.enqueue(double, 4))).toBe(8);
+    await withClient(async (client) => {
+      const { rows } = await client.query("select count(*)::int as n from jobs.step_tracker");
+      expect(rows).toEqual([{ n: 1 }]);
+    });
+  });
+
+  test("run a row that was inserted by hand", async () => {
+    await using pod = await startPod({ ...settings, store: url });
+    let taskId = "";
+    await withClient(async (client) => {
+      const { rows } = await client.query(
+        "insert into flotilla.step_tracker (name, payload) values ('double', '5') returning task_id",
+      );
+      taskId = (rows[0] as { task_id: string }).task_id;
+    });
+    expect(await pod.waitFor(taskId)).toBe(10);
+  });
+
+  test("go on after the server has cut every connection", async () => {
+    await using pod = await startPod({ ...settings, store: url });
+    await withClient(async (client) => {
+      await client.query(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+      );
+    });
+    expect(await pod.waitFor(await pod.enqueue(double, 3))).toBe(6);
+  });
+});
+
+describe("the caller's own Postgres transaction", () => {
+  test("brings a task if, and only if, it commits", async () => {
+    await using flotilla = connect(url);
+    await flotilla.stats();
+    await withClient(async (client) => {
+      for (const end of ["rollback", "commit"]) {
+        await client.query("begin");
+        await flotilla.enqueue(double, 1, { tx: client });
+        await client.query(end);
+      }
+    });
+    expect((await flotilla.stats()).byStatus.pending).toBe(1);
+  });
+});
+
+describe("opening a Postgres store", () => {
+  test("that can't be reached says so, without its password", async () => {
+    const error = await openStore("postgres://ada:s3cret@127.0.0.1:1/app").catch(
+      (thrown: unknown) => thrown,
+    );
+    expect(error).toMatchObject({ code: "store_unavailable" });
+    expect(String(error)).not.toContain("s3cret");
+  });
+
+  test("that doesn't exist says so", async () => {
+    await expect(openStore(url.replace(/[^/]*$/, "nowhere"))).rejects.toMatchObject({
+      code: "store_missing",
+    });
+  });
+
+  test.each(["Flotilla", "a-b", 'x"; drop schema public', ""])(
+    "in a schema called %j is refused",
+    async (schema) => {
+      await expect(openPostgres({ url, schema })).rejects.toMatchObject({ code: "invalid_option" });
+    },
+  );
+});
+
+describe("durability on Postgres", () => {
+  test.each([
+    ["full", "on"],
+    ["relaxed", "off"],
+  ] as const)("that is %s means synchronous_commit = %s", async (durability, setting) => {
+    const database = await openPostgres({ url, durability });
+    expect(await database.read(sql`show synchronous_commit`)).toEqual([
+      { synchronous_commit: setting },
+    ]);
+    await database.close();
+  });
+});
