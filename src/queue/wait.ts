@@ -114,21 +114,8 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
 
   return {
     settled,
-    /** The result of a task that completes; rejects with what went wrong where it doesn't. */
     async result(taskId: string, options: WaitOptions): Promise<Json> {
-      const task = await settled(taskId, options);
-      if (task.status === "completed") return task.result;
-      if (task.status === "cancelled") {
-        throw new FlotillaError("cancelled", `task ${taskId} (${task.name}) was cancelled`);
-      }
-      const error = task.status === "failed" ? task.error : undefined;
-      throw new FlotillaError(
-        "task_failed",
-        `task ${taskId} (${task.name}) failed: ${error?.message}`,
-        {
-          details: { ...error },
-        },
-      );
+      return resultOf(await settled(taskId, options));
     },
     close() {
       closed = true;
@@ -147,4 +134,15 @@ function gone(taskId: string): FlotillaError {
 
 function isOpen(status: unknown): boolean {
   return status === "pending" || status === "claimed";
+}
+
+/** The result of a task that has completed; throws what went wrong where it hasn't. */
+export function resultOf(task: Task): Json {
+  const what = `task ${task.taskId} (${task.name})`;
+  if (task.status === "completed") return task.result;
+  if (task.status === "failed") {
+    const message = `${what} failed: ${task.error.message}`;
+    throw new FlotillaError("task_failed", message, { details: { ...task.error } });
+  }
+  throw new FlotillaError("cancelled", `${what} was cancelled`);
 }

@@ -1,14 +1,15 @@
-import { contentionMs } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { fraction, type Random } from "../base/random.ts";
-import type { Database, Row } from "../store/database.ts";
+import type { Database } from "../store/database.ts";
 import { type Capacity, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { createFinishing, type Finished } from "./finishing.ts";
+import { lookAtHeld } from "./held.ts";
+import { createPace } from "./pace.ts";
 import { createProgress } from "./progress.ts";
 import type { Claim, TaskError } from "./row.ts";
 import {
@@ -21,7 +22,7 @@ import {
   taskFields,
 } from "./run.ts";
 import { aloneAfterDeaths, type Ending, settle } from "./settle.ts";
-import { type Finish, lookAt } from "./statements/finish.ts";
+import type { Finish } from "./statements/finish.ts";
 import type { TaskHandler } from "./task.ts";
 
 /** What a worker tells those who count. */
@@ -72,9 +73,6 @@ export type WorkerState =
   | "stopping"
   | "waiting for the store";
 
-// Hints come with every commit of anybody; claims that find nothing are kept to this many a second.
-const emptyClaimsPerSecond = 50;
-
 /**
  * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, and
  * whatever ends meanwhile is finished in one statement.
@@ -91,16 +89,13 @@ export function startWorker(options: WorkerOptions): Worker {
   const { signal } = givingUp;
   const finishing = createFinishing({ ...options, signal });
   const progress = createProgress(options);
+  const pace = createPace(options);
   const runParts = { saveProgress: progress.save, log, podId, maxResultBytes };
 
   let stopping = false;
   let claiming = false;
   /** The last claim was full or somebody hinted, so there is probably something to claim. */
   let more = true;
-  let failedClaims = 0;
-  let notBeforeMs = 0;
-  let emptyTokens = emptyClaimsPerSecond;
-  let emptyTokensAtMs = clock.monotonic();
   /** A task that must run alone and waits for this pod to be empty. */
   let reserved: string | undefined;
   let runsAlone = false;
@@ -142,7 +137,7 @@ export function startWorker(options: WorkerOptions): Worker {
 
   const claimSoon = () => {
     if (stopping || claiming || !more || runsAlone || names.length === 0) return;
-    const tooEarlyMs = notBeforeMs - clock.monotonic();
+    const tooEarlyMs = pace.waitMs();
     if (tooEarlyMs > 0) return wakeIn(tooEarlyMs);
     if (reserved !== undefined && unsettled.size > 0) return;
     const limit = reserved === undefined ? claimLimit(capacity, running.size) : 1;
@@ -160,7 +155,7 @@ export function startWorker(options: WorkerOptions): Worker {
       const held = [...unsettled].map((run) => run.claim.taskId);
       const claimed = await claims.claim(limit, alone, held);
       claiming = false;
-      failedClaims = 0;
+      pace.succeeded();
       const { length } = claimed.claims;
       onEvent({ type: "claimed", tasks: length, tookMs: clock.monotonic() - startedMs });
       runsAlone = alone !== undefined && length > 0;
@@ -170,7 +165,7 @@ export function startWorker(options: WorkerOptions): Worker {
         wakeIn(claimed.nextDueMs);
       }
       if (length === limit || alone !== undefined || reserved !== undefined) more = true;
-      else if (length === 0) slowDown();
+      else if (length === 0) pace.foundNothing();
       // The next claim goes out before these run, so that the store works while they do.
       const begun = claimed.claims.map(hold);
       claimSoon();
@@ -181,22 +176,13 @@ export function startWorker(options: WorkerOptions): Worker {
     } catch (error) {
       claiming = false;
       more = true;
-      failedClaims++;
       const code = error instanceof FlotillaError ? error.code : "internal";
       onEvent({ type: "claim_failed", code });
       log.warn({ pod: podId, code, error: messageOf(error) }, "a claim failed; trying again");
-      notBeforeMs = clock.monotonic() + contentionMs(failedClaims, random);
+      pace.failed();
       claimSoon();
     }
     checkQuiet();
-  };
-
-  const slowDown = () => {
-    const nowMs = clock.monotonic();
-    const earned = ((nowMs - emptyTokensAtMs) / 1_000) * emptyClaimsPerSecond;
-    emptyTokens = Math.min(emptyClaimsPerSecond, emptyTokens + earned) - 1;
-    emptyTokensAtMs = nowMs;
-    if (emptyTokens < 0) notBeforeMs = nowMs + 1_000 / emptyClaimsPerSecond;
   };
 
   const hold = (claimed: Claim): Running => {
@@ -278,29 +264,22 @@ export function startWorker(options: WorkerOptions): Worker {
     });
   };
 
-  /** Learns of cancels, and of tasks that went to other pods. Short tasks are gone before it asks. */
+  /** Asks what became of what is held. Short tasks are gone before it asks. */
   const checkHeld = async (): Promise<void> => {
     const since = clock.monotonic() - pollMs / 2;
-    const held = [...running.values()].filter((run) => !run.stopped && run.startedMs <= since);
+    const runs = [...running.values()].filter((run) => !run.stopped && run.startedMs <= since);
     const meant = reserved;
-    const ids = held.map((run) => run.claim.taskId).concat(meant ?? []);
-    if (ids.length === 0) return;
     try {
-      const rows = await database.read(lookAt(ids));
-      const seen = new Map(rows.map((row) => [row["task_id"] as string, row]));
+      const news = await lookAtHeld(database, {
+        runs,
+        podId,
+        ...(meant !== undefined && { reserved: meant }),
+      });
+      for (const { run, reason } of news.stops) interrupt(run, reason);
       // Nothing is worth draining for that was cancelled, or that another pod runs by now.
-      if (meant !== undefined && meant === reserved && !isMeant(seen.get(meant), podId)) {
+      if (meant !== undefined && meant === reserved && !news.stillMeant) {
         reserved = undefined;
         wake();
-      }
-      for (const run of held) {
-        if (run.ended || run.stopped) continue;
-        const row = seen.get(run.claim.taskId);
-        if (!row || Number(row["claim_token"]) !== run.claim.token) interrupt(run, "claim_lost");
-        else if (Number(row["cancel_requested"]) === 1) {
-          run.wake = Number(row["wake"]);
-          interrupt(run, "cancel");
-        }
       }
     } catch (error) {
       log.debug({ pod: podId, error: messageOf(error) }, "looking at held tasks failed");
@@ -321,7 +300,7 @@ export function startWorker(options: WorkerOptions): Worker {
     },
     get state() {
       if (stopping) return "stopping";
-      if (failedClaims > 0) return "waiting for the store";
+      if (pace.failing) return "waiting for the store";
       if (runsAlone) return "alone";
       if (reserved !== undefined) return "draining for one";
       if (claimLimit(capacity, running.size) === 0) return "full";
@@ -345,10 +324,6 @@ export function startWorker(options: WorkerOptions): Worker {
       givingUp.abort();
     },
   };
-}
-
-function isMeant(row: Row | undefined, podId: string): boolean {
-  return row?.["status"] === "pending" && row["claimed_by"] === podId;
 }
 
 const lost: Finished = { type: "lost" };

@@ -4,6 +4,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
 import { checkNumber } from "../base/options.ts";
 import { seededRandom } from "../base/random.ts";
+import { resultOf } from "../queue/wait.ts";
 import { createTasks, type EnqueuedTask, type Tasks } from "../queue/client.ts";
 import type { EnqueueOptions } from "../queue/enqueue.ts";
 import type { Task } from "../queue/row.ts";
@@ -132,19 +133,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
         : `task ${task.taskId} (${task.name}) still waits at ${new Date(clock.now()).toISOString()} of the test's time: does a pod have its handler?`,
     );
 
-  const waitFor = async (taskId: string): Promise<any> => {
-    const task = await settled(taskId);
-    if (task.status === "completed") return task.result;
-    if (task.status === "cancelled") {
-      throw new FlotillaError("cancelled", `task ${taskId} (${task.name}) was cancelled`);
-    }
-    const error = task.status === "failed" ? task.error : undefined;
-    throw new FlotillaError(
-      "task_failed",
-      `task ${taskId} (${task.name}) failed: ${error?.message}`,
-      { details: { ...error } },
-    );
-  };
+  const waitFor = async (taskId: string): Promise<any> => resultOf(await settled(taskId));
 
   const close = async (): Promise<void> => {
     let open = pods.length;
