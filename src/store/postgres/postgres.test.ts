@@ -1,12 +1,16 @@
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
+import { until } from "../../base/movable-clock.contract.ts";
+import { beat } from "../../pods/statements.ts";
+import { claimTasks, releaseCall } from "../../queue/statements/claim.ts";
 import { task } from "../../queue/task.ts";
 import { connect } from "../../runtime/connect.ts";
 import { startPod } from "../../runtime/pod.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
 import { openStore } from "../open.ts";
-import { sql } from "../sql.ts";
+import { render, sql, table } from "../sql.ts";
+import { postgresDialect } from "./dialect.ts";
 import { openPostgres } from "./postgres.ts";
 
 let url: string;
@@ -82,6 +86,41 @@ describe("pods on Postgres", () => {
       );
     });
     expect(await pod.waitFor(await pod.enqueue(double, 3))).toBe(6);
+  });
+});
+
+const waitingForLocks = `select 1 from pg_stat_activity
+  where wait_event_type = 'Lock' and datname = current_database()`;
+
+describe("a claim on Postgres that is given up while it is under way", () => {
+  test("is waited for, given back, and can't be made again", async () => {
+    const database = await openStore(url);
+    await database.write([
+      beat("pod", "{}", 0),
+      sql`insert into ${table("step_tracker")} (task_id, name) values ('x', 'a')`,
+    ]);
+    const call = { podId: "pod", call: 7, names: ["a"], limit: 1 };
+    const { text, values } = render(claimTasks(call), postgresDialect({ schema: "flotilla" }));
+    const status = async () =>
+      (await database.read(sql`select status from ${table("step_tracker")}`))[0]!["status"];
+    await withClient(async (claiming) => {
+      await claiming.query("begin");
+      expect((await claiming.query(text, values as unknown[])).rowCount).toBe(1);
+      let released = false;
+      const release = database.write(releaseCall("pod", 7)).then(() => (released = true));
+      await withClient(async (watching) => {
+        const waiting = async () => (await watching.query(waitingForLocks)).rowCount === 1;
+        await until("the release to wait", waiting);
+      });
+      // A beat isn't kept waiting by either of them.
+      await database.write([beat("pod", "{}", 0)]);
+      expect(released).toBe(false);
+      await claiming.query("commit");
+      await release;
+      expect(await status()).toBe("pending");
+      expect((await claiming.query(text, values as unknown[])).rowCount).toBe(0);
+    });
+    await database.close();
   });
 });
 
