@@ -60,7 +60,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
   const giveUp = async (call: number): Promise<void> => {
     onFloor(call);
     try {
-      const patience = { clock, random, signal, codes: untilMended };
+      const patience = { clock, random, signal, codes: untilMended, hint: true };
       await resend(database, releaseCall(podId, call), patience);
     } catch (error) {
       const fields = { pod: podId, call, error: messageOf(error) };

@@ -23,7 +23,7 @@ export type EnqueueOptions = {
   attempts?: number;
   /** Whose task it is, where one store serves several. Default `default`. */
   tenant?: string;
-  /** A SQLite connection of the caller's on the same file: the task is there when that commits. */
+  /** A connection of the caller's to the same database: the task is there when that commits. */
   tx?: unknown;
 };
 

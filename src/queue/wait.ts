@@ -54,8 +54,12 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
       const states = new Map(
         (await database.read(lookAt(asked))).map((row) => [row["task_id"], row["status"]]),
       );
-      const ended = asked.filter((taskId) => states.has(taskId) && !isOpen(states.get(taskId)));
-      for (const taskId of asked) if (!ended.includes(taskId)) note(taskId, states.has(taskId));
+      const ended: string[] = [];
+      for (const taskId of asked) {
+        const exists = states.has(taskId);
+        if (exists && !isOpen(states.get(taskId))) ended.push(taskId);
+        else note(taskId, exists);
+      }
       // Payloads and results may be large, so only those that somebody gets are read.
       if (ended.length > 0) {
         for (const row of await database.read(getTasks(ended))) {

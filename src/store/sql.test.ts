@@ -3,17 +3,19 @@ import { describe, expect, test } from "vitest";
 import { type Dialect, index, join, newId, now, render, rows, sql, table } from "./sql.ts";
 
 const numbered: Dialect = {
-  now: "clock()",
-  newId: "uuid()",
+  words: {
+    now: "clock()",
+    new_id: "uuid()",
+    home: "make home",
+    migration_lock: "lock",
+    take_rows: "for update",
+    hold_task: "for update of task",
+    hold_pod: "for key share",
+    seize_pod: "for update",
+  },
   table: (name) => `app.${name}`,
-  home: "make home",
-  migrationLock: "lock",
   index: (name) => `app_${name}`,
   placeholder: (position) => `$${position}`,
-  takeRows: "for update",
-  holdTask: "for update of task",
-  holdPod: "for key share",
-  seizePod: "for update",
   rows: (values, columns, bind) =>
     `rows(${bind(JSON.stringify(values))}: ${Object.keys(columns).join(",")})`,
 };

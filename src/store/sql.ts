@@ -16,18 +16,19 @@ export type ColumnType = "integer" | "text";
 // id was meant must never become part of a statement's text.
 const ours = Symbol("ours");
 
+/** The words that databases spell differently; the constants below say what each is for. */
+export type WordName =
+  | "hold_pod"
+  | "hold_task"
+  | "home"
+  | "migration_lock"
+  | "new_id"
+  | "now"
+  | "seize_pod"
+  | "take_rows";
+
 type Word = { readonly [ours]: true } & (
-  | {
-      readonly word:
-        | "hold_pod"
-        | "hold_task"
-        | "home"
-        | "seize_pod"
-        | "migration_lock"
-        | "new_id"
-        | "now"
-        | "take_rows";
-    }
+  | { readonly word: WordName }
   | { readonly table: TableName }
   | { readonly index: string }
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
@@ -101,18 +102,10 @@ export function join(statements: readonly Statement[], separator: string): State
 
 /** How one kind of database spells what differs. */
 export type Dialect = {
-  readonly now: string;
-  readonly newId: string;
+  readonly words: Readonly<Record<WordName, string>>;
   readonly table: (name: string) => string;
   readonly index: (name: string) => string;
-  readonly home: string;
-  readonly migrationLock: string;
   readonly placeholder: (position: number) => string;
-  /** Ends a query whose rows this transaction is about to change, leaving others' rows alone. */
-  readonly takeRows: string;
-  readonly holdTask: string;
-  readonly holdPod: string;
-  readonly seizePod: string;
   /** A derived table made of bound values. */
   readonly rows: (values: RowValues, columns: Columns, bind: (value: Bound) => string) => string;
 };
@@ -123,17 +116,6 @@ export type RowValues = readonly (readonly Value[])[];
 export type Bound = Value | readonly Value[];
 
 export type Query = { readonly text: string; readonly values: Bound[] };
-
-const words = (dialect: Dialect) => ({
-  now: dialect.now,
-  new_id: dialect.newId,
-  take_rows: dialect.takeRows,
-  hold_task: dialect.holdTask,
-  hold_pod: dialect.holdPod,
-  seize_pod: dialect.seizePod,
-  home: dialect.home,
-  migration_lock: dialect.migrationLock,
-});
 
 export function render(statement: Statement, dialect: Dialect): Query {
   const values: Bound[] = [];
@@ -154,7 +136,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("table" in part) return dialect.table(part.table);
     if ("index" in part) return dialect.index(part.index);
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
-    return words(dialect)[part.word];
+    return dialect.words[part.word];
   };
   return { text: write(statement), values };
 }

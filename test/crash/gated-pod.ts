@@ -8,7 +8,7 @@ import { systemRandom } from "../../src/base/random.ts";
 import { createPulse, startHeartbeatThread } from "../../src/pods/heartbeat-thread.ts";
 import type { Heartbeat } from "../../src/pods/heartbeat.ts";
 import type { Database } from "../../src/store/database.ts";
-import { openStore, sqlitePath } from "../../src/store/open.ts";
+import { openStore } from "../../src/store/open.ts";
 import { render, type Statement } from "../../src/store/sql.ts";
 import { sqliteDialect } from "../../src/store/sqlite/dialect.ts";
 
@@ -48,8 +48,7 @@ export async function startGatedPod(
     log: settings.log!,
     startHeartbeat(hooks) {
       const metadata = { pid: process.pid };
-      const path = sqlitePath(settings.store);
-      heart = startHeartbeatThread({ ...hooks, store: path, pulse, metadata });
+      heart = startHeartbeatThread({ ...hooks, store: settings.store, pulse, metadata });
       return heart;
     },
     breathe: pulse.breathe,

@@ -1,28 +1,24 @@
 import type { Dialect } from "../sql.ts";
 
-export type PostgresDialectOptions = {
-  /** The schema that our tables live in. */
-  schema: string;
-  /** Replaces the server's clock, for tests. */
-  now?: string;
-};
+const now = "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
 
 /** Rows travel as one array per column, which the server unpacks faster than JSON. */
-export function postgresDialect({ schema, now }: PostgresDialectOptions): Dialect {
-  const clock = now ?? "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
+export function postgresDialect({ schema }: { schema: string }): Dialect {
   return {
-    now: clock,
-    newId: newId(clock),
+    words: {
+      now,
+      new_id: newId(),
+      home: `create schema if not exists ${schema}`,
+      migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
+      take_rows: "for update skip locked",
+      hold_task: "for update of task",
+      // A beat changes no key, so it waits for neither of these claims.
+      hold_pod: "for key share",
+      seize_pod: "for update",
+    },
     table: (name) => `${schema}.${name}`,
     index: (name) => name,
-    home: `create schema if not exists ${schema}`,
-    migrationLock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
     placeholder: (position) => `$${position}`,
-    takeRows: "for update skip locked",
-    holdTask: "for update of task",
-    // A beat changes no key, so it waits for neither of these claims.
-    holdPod: "for key share",
-    seizePod: "for update",
     rows: (values, columns, bind) => {
       const arrays = Object.values(columns).map((type, at) => {
         const column = bind(values.map((row) => row[at]!));
@@ -35,7 +31,7 @@ export function postgresDialect({ schema, now }: PostgresDialectOptions): Dialec
 }
 
 /** A UUIDv7 as ours are, so that rows inserted by hand sort by their age too. */
-function newId(clock: string): string {
-  const time = `lpad(to_hex(${clock}), 12, '0')`;
+function newId(): string {
+  const time = `lpad(to_hex(${now}), 12, '0')`;
   return `substr(${time}, 1, 8) || '-' || substr(${time}, 9, 4) || '-7' || substr(gen_random_uuid()::text, 16, 3) || '-a' || substr(gen_random_uuid()::text, 16, 3) || '-' || substr(gen_random_uuid()::text, 25, 12)`;
 }

@@ -17,8 +17,6 @@ export type PostgresOptions = {
   durability?: Durability;
   /** Connections for writes, and as many for reads. Default 4. */
   connections?: number;
-  /** Replaces the server's clock, for tests. */
-  now?: string;
   log?: Logger;
 };
 
@@ -35,10 +33,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const { schema = "flotilla", durability = "full", connections = 4, log = silentLogger } = options;
   checkSchema(schema);
   const driver = await loadDriver();
-  const dialect = postgresDialect({
-    schema,
-    ...(options.now !== undefined && { now: options.now }),
-  });
+  const dialect = postgresDialect({ schema });
   const pool = (max: number) => {
     const made = new driver.Pool({
       ...connectionOptions(options.url, durability, max),

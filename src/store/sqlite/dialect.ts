@@ -15,18 +15,20 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
   const each = options.jsonbEach ? "jsonb_each" : "json_each";
   const now = options.now ?? "cast(unixepoch('subsec') * 1000 as integer)";
   return {
-    now,
-    newId: newId(now),
+    words: {
+      now,
+      new_id: newId(now),
+      // A file is place enough, and its one writer is a lock already.
+      home: "select 1",
+      migration_lock: "select 1",
+      take_rows: "",
+      hold_task: "",
+      hold_pod: "",
+      seize_pod: "",
+    },
     table: (name) => `flotilla_${name}`,
     index: (name) => `flotilla_${name}`,
-    // A file is place enough, and its one writer is a lock already.
-    home: "select 1",
-    migrationLock: "select 1",
     placeholder: () => "?",
-    takeRows: "",
-    holdTask: "",
-    holdPod: "",
-    seizePod: "",
     rows: (values, columns, bind) => {
       const picks = Object.keys(columns).map((name, at) => `value ->> ${at} as ${name}`);
       return `(select ${picks.join(", ")} from ${each}(${bind(JSON.stringify(values))}))`;

@@ -2,7 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Database, Row } from "../database.ts";
 import { render } from "../sql.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
-import { keepThread, type Thread } from "./thread-client.ts";
+import { keepThread, type KeptThread } from "./thread-client.ts";
 import { watchCommits } from "./watch.ts";
 
 /**
@@ -45,10 +45,10 @@ export async function openSqlite(options: ConnectionOptions): Promise<Database> 
  * Tells our own commits from those of others. The version that a connection sees moves with every
  * commit but its own, so the thread that writes is asked, unless it hasn't written.
  */
-function hintsOf(writer: Thread, commits: ReturnType<typeof watchCommits>) {
+function hintsOf(writer: KeptThread, commits: ReturnType<typeof watchCommits>) {
   type Listener = (whose?: "own") => void;
   const listeners = new Set<Listener>();
-  let stop: (() => void) | undefined;
+  let watching = false;
   let seen: unknown;
   /** Whether a write of ours was under way since the last hint. */
   let wrote = false;
@@ -75,7 +75,8 @@ function hintsOf(writer: Thread, commits: ReturnType<typeof watchCommits>) {
   };
   return {
     subscribe(listener: Listener): () => void {
-      stop ??= commits.subscribe(() => void hint());
+      if (!watching) commits.subscribe(() => void hint());
+      watching = true;
       listeners.add(listener);
       return () => listeners.delete(listener);
     },

@@ -5,13 +5,16 @@ import type { ConnectionOptions, Table } from "./connection.ts";
 import { sqliteDialect } from "./dialect.ts";
 import type { ThreadHello, ThreadReply, ThreadRequest } from "./thread.ts";
 
-/** The main thread's end of a database thread. */
-export type Thread = {
+/** The main thread's end of a database thread, whichever thread that is at the time. */
+export type KeptThread = {
   readonly dialect: Dialect;
-  /** False once the thread has died, with or without having been asked to. */
-  readonly alive: boolean;
   ask(request: Ask): Promise<Table[]>;
   close(): Promise<void>;
+};
+
+type Thread = KeptThread & {
+  /** False once the thread has died, with or without having been asked to. */
+  readonly alive: boolean;
 };
 
 type Ask = ThreadRequest extends infer Each
@@ -21,7 +24,7 @@ type Ask = ThreadRequest extends infer Each
   : never;
 
 /** A thread that is started anew when it has died. What it was doing then has an unknown outcome. */
-export async function keepThread(options: ConnectionOptions): Promise<Thread> {
+export async function keepThread(options: ConnectionOptions): Promise<KeptThread> {
   let current = await startThread(options);
   let starting: Promise<Thread> | undefined;
   let closed = false;
@@ -31,7 +34,6 @@ export async function keepThread(options: ConnectionOptions): Promise<Thread> {
       .finally(() => (starting = undefined)));
   return {
     dialect: current.dialect,
-    alive: true,
     ask(request) {
       if (current.alive || closed) return current.ask(request);
       return restarted().then((thread) => thread.ask(request));
