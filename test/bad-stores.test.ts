@@ -18,6 +18,7 @@ import { fileURLToPath } from "node:url";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect } from "../src/runtime/connect.ts";
+import { migrations } from "../src/store/schema.ts";
 import { type Outcome, run } from "./command.ts";
 
 // The commands that open the store, each in its own way.
@@ -149,10 +150,10 @@ describe("a file of an older release", () => {
     expectTrouble(await run(looking, { cwd: folder }), /has schema 0.*flotilla migrate/);
     expect(await run(migrating, { cwd: folder })).toMatchObject({
       code: 0,
-      stdout: "migrated from schema 0 to 1\n",
+      stdout: `migrated from schema 0 to ${migrations.length}\n`,
     });
     expect(await run(migrating, { cwd: folder })).toMatchObject({
-      stdout: "schema 1 is up to date\n",
+      stdout: `schema ${migrations.length} is up to date\n`,
     });
     expect(await run(looking, { cwd: folder })).toMatchObject({ code: 0, stdout: "no tasks\n" });
   });

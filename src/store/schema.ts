@@ -79,4 +79,13 @@ const firstTables: Migration = {
   ],
 };
 
-export const migrations: readonly Migration[] = [firstTables];
+const traces: Migration = {
+  name: "traces",
+  needs: 1,
+  statements: [
+    // The W3C trace context that a task was enqueued in, so that its runs belong to the same trace.
+    sql`alter table ${table("step_tracker")} add column trace text`,
+  ],
+};
+
+export const migrations: readonly Migration[] = [firstTables, traces];
