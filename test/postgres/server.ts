@@ -1,4 +1,10 @@
-import { execFileSync, type SpawnOptions, spawn, spawnSync } from "node:child_process";
+import {
+  type ChildProcess,
+  execFileSync,
+  type SpawnOptions,
+  spawn,
+  spawnSync,
+} from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, chownSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -10,16 +16,44 @@ import { serverPrograms } from "./binaries.ts";
 export type PostgresServer = {
   /** Of a superuser, on the database `postgres`. */
   readonly url: string;
+  readonly port: number;
+  /** The folder that its data lives in. */
+  readonly folder: string;
+  /** The process that all others of the server come from. */
+  readonly pid: number;
+  /** Ends it and removes its data. */
   stop(): Promise<void>;
+  /** Ends it without any goodbye, by SIGKILL or, as an immediate shutdown does, by SIGQUIT. */
+  kill(signal?: "SIGKILL" | "SIGQUIT"): Promise<void>;
+  /** Starts it again on the same data and the same port. */
+  start(): Promise<void>;
+};
+
+export type PostgresServerOptions = {
+  /** As in postgresql.conf. */
+  settings?: Readonly<Record<string, string | number>>;
+  env?: Readonly<Record<string, string>>;
+  /** Where its folder is made. Default: the system's place for temporary files. */
+  within?: string;
+};
+
+const usualSettings = { listen_addresses: "127.0.0.1", max_connections: 300 };
+
+export type PostgresServerOptions = {
+  /** Settings beside the server's defaults. */
+  settings?: Readonly<Record<string, string>>;
+  /** Where the cluster's folder is made. Default: the folder for temporary files. */
+  parent?: string;
 };
 
 /**
  * A Postgres server of our own: a throw-away cluster in a temporary folder on a free port of the
  * loopback, run by a user without privileges. One that is running already is never touched.
  */
-export async function startPostgres(): Promise<PostgresServer> {
+export async function startPostgres(options: PostgresServerOptions = {}): Promise<PostgresServer> {
+  const { settings = {}, env = {}, within = tmpdir() } = options;
   const programs = serverPrograms();
-  const folder = mkdtempSync(join(tmpdir(), "flotilla-postgres-"));
+  const folder = mkdtempSync(join(within, "flotilla-postgres-"));
   const data = join(folder, "data");
   const user = unprivileged();
   if (user) {
@@ -37,32 +71,57 @@ export async function startPostgres(): Promise<PostgresServer> {
   };
   run("initdb", ["-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N"]);
   const port = await freePort();
-  const server = spawn(
-    join(programs, "postgres"),
-    [
-      "-D",
-      data,
-      "-p",
-      String(port),
-      "-k",
-      folder,
-      "-c",
-      "listen_addresses=127.0.0.1",
-      "-c",
-      "max_connections=300",
-    ],
-    { ...as, stdio: "ignore" },
-  );
-  const exited = once(server, "exit");
-  const stop = async () => {
-    server.kill("SIGINT");
-    await exited;
-    rmSync(folder, { recursive: true, force: true });
+  const given = Object.entries({ ...usualSettings, ...settings });
+  const args = ["-D", data, "-p", String(port), "-k", folder];
+  for (const [name, value] of given) args.push("-c", `${name}=${value}`);
+  let server: ChildProcess;
+  let exited: Promise<unknown>;
+  const launch = () => {
+    server = spawn(join(programs, "postgres"), args, {
+      ...as,
+      env: { ...process.env, ...env },
+      stdio: "ignore",
+    });
+    exited = once(server, "exit");
   };
-  process.once("exit", () => server.kill("SIGKILL"));
-  await ready(programs, port);
-  return { url: `postgres://postgres@127.0.0.1:${port}/postgres`, stop };
+  const killAtExit = () => server.kill("SIGKILL");
+  process.once("exit", killAtExit);
+  const start = async () => {
+    // What a killed server leaves behind holds its memory for a moment, and keeps the next one out.
+    for (let tries = 1; ; tries++) {
+      launch();
+      const up = await Promise.race([
+        ready(programs, port).then(() => true),
+        exited.then(() => false),
+      ]);
+      if (up) return;
+      if (tries === startTries) throw new Error("the Postgres server doesn't start");
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  };
+  await start();
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    port,
+    folder,
+    get pid() {
+      return server.pid!;
+    },
+    start,
+    async kill(signal = "SIGKILL") {
+      server.kill(signal);
+      await exited;
+    },
+    async stop() {
+      server.kill("SIGINT");
+      await exited;
+      process.off("exit", killAtExit);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
 }
+
+const startTries = 100;
 
 async function ready(programs: string, port: number): Promise<void> {
   const deadlineMs = performance.now() + 60_000;
