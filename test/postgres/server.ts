@@ -39,13 +39,6 @@ export type PostgresServerOptions = {
 
 const usualSettings = { listen_addresses: "127.0.0.1", max_connections: 300 };
 
-export type PostgresServerOptions = {
-  /** Settings beside the server's defaults. */
-  settings?: Readonly<Record<string, string>>;
-  /** Where the cluster's folder is made. Default: the folder for temporary files. */
-  parent?: string;
-};
-
 /**
  * A Postgres server of our own: a throw-away cluster in a temporary folder on a free port of the
  * loopback, run by a user without privileges. One that is running already is never touched.
