@@ -1,0 +1,61 @@
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { needPackage } from "./debian.ts";
+
+export type FakeTime = {
+  /** What a process is started with to live by this clock. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Steps the wall clock to so far from the true time, while processes run by it. */
+  set(offsetMs: number): void;
+};
+
+/**
+ * A wall clock that is wrong, for processes that are started with it. Clocks that only rise are left
+ * alone, as the setting of a machine's clock leaves them. It goes when the test is over.
+ */
+export function fakeTime(offsetMs: number): FakeTime {
+  const library = needPackage("libfaketime", findLibrary);
+  const folder = mkdtempSync(join(tmpdir(), "flotilla-clock-"));
+  // A server runs as another user, and reads it too.
+  chmodSync(folder, 0o755);
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, "offset");
+  const set = (ms: number) => {
+    // Renamed into place, because a process that reads half a line ends itself.
+    writeFileSync(`${file}.new`, `${ms < 0 ? "-" : "+"}${Math.abs(ms) / 1_000}\n`, { mode: 0o644 });
+    renameSync(`${file}.new`, file);
+  };
+  set(offsetMs);
+  return {
+    env: {
+      LD_PRELOAD: library,
+      FAKETIME_TIMESTAMP_FILE: file,
+      FAKETIME_NO_CACHE: "1",
+      FAKETIME_DONT_FAKE_MONOTONIC: "1",
+    },
+    set,
+  };
+}
+
+// Of several threads, all must see the same clock.
+const name = join("faketime", "libfaketimeMT.so.1");
+
+function findLibrary(): string | undefined {
+  for (const root of ["/usr/lib", "/usr/lib64", "/usr/local/lib"]) {
+    if (!existsSync(root)) continue;
+    const folders = ["", ...readdirSync(root)].map((folder) => join(root, folder, name));
+    const found = folders.find((path) => existsSync(path));
+    if (found) return found;
+  }
+  return undefined;
+}
