@@ -11,6 +11,7 @@ export type ErrorCode =
   | "invalid_input"
   | "invalid_option"
   | "invalid_output"
+  | "not_committed"
   | "not_found"
   | "overloaded"
   | "payload_not_storable"

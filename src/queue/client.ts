@@ -122,7 +122,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       const prepared = prepareTask(task, input, options, limits);
       const news = prepared instanceof Promise ? await prepared : prepared;
       if (options.tx === undefined) return store(news);
-      const [enqueued] = await enqueueWithin(options.tx, [news]);
+      const [enqueued] = await enqueueWithin(database.within(options.tx), [news]);
       return enqueued!;
     },
     async enqueueMany(task, inputs, options = {}) {
@@ -136,7 +136,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
         news.length,
         news.reduce((chars, each) => chars + each.payload.length, 0),
       );
-      if (options.tx !== undefined) return enqueueWithin(options.tx, news);
+      if (options.tx !== undefined) return enqueueWithin(database.within(options.tx), news);
       const enqueued = await inserting.many(news);
       onEnqueued?.();
       return enqueued;

@@ -6,8 +6,7 @@ import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import { check } from "../base/schema.ts";
-import type { Database, Row } from "../store/database.ts";
-import { callerTransaction } from "../store/transaction.ts";
+import type { CallerTransaction, Database, Row } from "../store/database.ts";
 import { resend, untilKnown } from "./resend.ts";
 import { findKeys, insertTasks, type NewTask } from "./statements/enqueue.ts";
 import { checkName, type TaskContract } from "./task.ts";
@@ -131,7 +130,7 @@ export function createEnqueue(parts: { database: Database; clock: Clock; random:
       clock,
       random,
       ...untilKnown,
-      hint: news.some((each) => each.delayMs === 0),
+      hint: anyDue(news),
     });
     return outcomes(news, tables, repeated);
   };
@@ -139,11 +138,16 @@ export function createEnqueue(parts: { database: Database; clock: Clock; random:
 }
 
 /** Puts a task into the caller's own transaction. */
-export async function enqueueWithin(tx: unknown, news: NewTask[]): Promise<Enqueued[]> {
-  const transaction = callerTransaction(tx);
-  const tables: Row[][] = [];
-  for (const statement of statementsFor(news)) tables.push(await transaction.run(statement));
+export async function enqueueWithin(
+  transaction: CallerTransaction,
+  news: NewTask[],
+): Promise<Enqueued[]> {
+  const tables = await transaction.write(statementsFor(news), { hint: anyDue(news) });
   return outcomes(news, tables, false);
+}
+
+function anyDue(news: readonly NewTask[]): boolean {
+  return news.some((each) => each.delayMs === 0);
 }
 
 function statementsFor(news: NewTask[]) {

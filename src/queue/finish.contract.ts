@@ -166,14 +166,14 @@ export function finishContract(kind: StoreKind): void {
             }
             if (fate === "cancelled") await queue.cancel(taskId);
             const stop = new AbortController();
-            const finishing = createFinishing({
+            const { store } = createFinishing({
               database: losing(queue.database, lost),
               clock: queue.clock,
               random: queue.random,
               podId: "pod-1",
               signal: stop.signal,
             });
-            const outcome = await queue.outcome(finishing(decide(claim, fails ? threw : returned)));
+            const outcome = await queue.outcome(store(decide(claim, fails ? threw : returned)));
             const { status, retry_count } = await queue.row(taskId);
             // A retry whose answer was lost has raised the token itself, so it can't be told from a loss.
             const unsure = fails && lost.includes("after");

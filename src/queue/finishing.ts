@@ -2,7 +2,7 @@ import { batcher } from "../base/batcher.ts";
 import type { Clock } from "../base/clock.ts";
 import { hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import type { Database } from "../store/database.ts";
+import type { Database, Row } from "../store/database.ts";
 import { resend, untilMended } from "./resend.ts";
 import { type Finish, finishTasks, lookAt, noteFinishes } from "./statements/finish.ts";
 
@@ -15,7 +15,11 @@ export type Finished =
   | { readonly type: "lost" }
   | { readonly type: "woken"; readonly wake: number; readonly cancelRequested: boolean };
 
-export type Finishing = (finish: Finish) => Promise<Finished>;
+export type Finishing = {
+  store(finish: Finish): Promise<Finished>;
+  /** How tasks stand, by their ids. */
+  look(taskIds: string[]): Promise<ReadonlyMap<string, Row>>;
+};
 
 /** The way out for attempts that have ended: whatever ended meanwhile is one statement. */
 export function createFinishing(parts: {
@@ -73,5 +77,5 @@ export function createFinishing(parts: {
     }
   };
 
-  return batcher(send);
+  return { store: batcher(send), look: patientRead };
 }

@@ -3,9 +3,11 @@ import { encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
 import { check } from "../base/schema.ts";
+import type { Database } from "../store/database.ts";
 import type { Claim } from "./row.ts";
 import type { Ending } from "./settle.ts";
 import type { TaskContext, TaskHandler } from "./task.ts";
+import { completeWithin } from "./within.ts";
 
 /** Why a running attempt was told to stop. */
 export type StopReason = "timeout" | "cancel" | "shutdown" | "claim_lost";
@@ -22,6 +24,8 @@ export type Running = {
   stopped: StopReason | undefined;
   /** Set once, when the worker has taken its ending; a handler that settles later changes nothing. */
   ended: boolean;
+  /** Set once the handler has asked to complete it in a transaction of its own. */
+  completing: boolean;
   controller: AbortController | undefined;
 };
 
@@ -34,6 +38,7 @@ export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): R
     wake: claim.wake,
     stopped: undefined,
     ended: false,
+    completing: false,
     controller: undefined,
   };
 }
@@ -63,6 +68,7 @@ function stopError({ claim, handler, stopped }: Running): FlotillaError {
 }
 
 export type RunParts = {
+  database: Database;
   saveProgress: (running: Running, value: string) => void;
   log: Logger;
   podId: string;
@@ -140,6 +146,7 @@ function contextOf(running: Running, input: unknown, parts: RunParts): TaskConte
     progress: (value: Json) => {
       if (!running.ended) parts.saveProgress(running, encodeJson("progress", value));
     },
+    complete: (tx, result) => completeWithin(running, tx, result, parts),
     get log() {
       return taskLogger(running, parts);
     },

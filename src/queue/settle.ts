@@ -37,15 +37,7 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
   const base = { taskId: claim.taskId, token: claim.token, result: null, error: null };
   switch (ending.type) {
     case "returned":
-      return {
-        ...base,
-        status: "completed",
-        result: ending.result,
-        counted: 0,
-        delayMs: null,
-        wake: null,
-        event: null,
-      };
+      return completion(claim, ending.result);
     case "cancelled":
       return {
         ...base,
@@ -85,6 +77,20 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
       };
     }
   }
+}
+
+export function completion({ taskId, token }: Claim, result: string): Finish {
+  return {
+    taskId,
+    token,
+    status: "completed",
+    result,
+    error: null,
+    counted: 0,
+    delayMs: null,
+    wake: null,
+    event: null,
+  };
 }
 
 function waitMs(ending: Ending, attempt: number, policy: RetryPolicy, random: Random): number {

@@ -18,6 +18,12 @@ export type TaskContext<Input> = {
   readonly signal: AbortSignal;
   /** Shows others how far the task is. The newest value wins; it is stored a few times a second. */
   readonly progress: (value: Json) => void;
+  /**
+   * Completes the task in a transaction of yours on the same database, and gives the result back:
+   * what you write there and the completion are committed together or not at all. Where another pod
+   * has the task by now it throws, so that you roll back. What you return afterwards isn't stored.
+   */
+  readonly complete: <Result>(tx: unknown, result: Result) => Promise<Result>;
   readonly log: Logger;
 };
 

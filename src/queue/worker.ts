@@ -6,8 +6,9 @@ import { fraction, type Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { type Capacity, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
+import { type Conclusion, createConcluding } from "./conclude.ts";
 import { createDeadlines } from "./deadlines.ts";
-import { createFinishing, type Finished } from "./finishing.ts";
+import { createFinishing } from "./finishing.ts";
 import { lookAtHeld } from "./held.ts";
 import { createPace } from "./pace.ts";
 import { createProgress } from "./progress.ts";
@@ -21,7 +22,7 @@ import {
   stopRun,
   taskFields,
 } from "./run.ts";
-import { aloneAfterDeaths, type Ending, settle } from "./settle.ts";
+import { aloneAfterDeaths, type Ending } from "./settle.ts";
 import type { Finish } from "./statements/finish.ts";
 import type { TaskHandler } from "./task.ts";
 
@@ -88,9 +89,10 @@ export function startWorker(options: WorkerOptions): Worker {
   const givingUp = new AbortController();
   const { signal } = givingUp;
   const finishing = createFinishing({ ...options, signal });
+  const conclude = createConcluding({ finishing, random });
   const progress = createProgress(options);
   const pace = createPace(options);
-  const runParts = { saveProgress: progress.save, log, podId, maxResultBytes };
+  const runParts = { database, saveProgress: progress.save, log, podId, maxResultBytes };
 
   let stopping = false;
   let claiming = false;
@@ -206,17 +208,8 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   const store = async (run: Running, ending: Ending): Promise<void> => {
-    let decided = ending;
     try {
-      for (;;) {
-        const claimNow = { ...run.claim, wake: run.wake };
-        const finish = settle(claimNow, decided, run.handler.options, random);
-        const finished = run.stopped === "claim_lost" ? lost : await finishing(finish);
-        if (finished.type !== "woken") return report(run, finish, finished);
-        // Something happened to the task that this decision didn't know of.
-        run.wake = finished.wake;
-        if (finished.cancelRequested) decided = { type: "cancelled" };
-      }
+      report(run, await conclude(run, ending));
     } catch (error) {
       const fields = { ...taskFields(run.claim, podId), error: messageOf(error) };
       log.error(fields, "how an attempt ended couldn't be stored; the task is left to recovery");
@@ -226,7 +219,7 @@ export function startWorker(options: WorkerOptions): Worker {
     }
   };
 
-  const report = ({ claim: task, startedMs }: Running, finish: Finish, finished: Finished) => {
+  const report = ({ claim: task, startedMs }: Running, { finish, finished }: Conclusion) => {
     const outcome = finished.type === "lost" ? "lost" : outcomeOf(finish);
     onEvent({ type: "ended", name: task.name, outcome, tookMs: clock.monotonic() - startedMs });
     if (outcome === "completed") return;
@@ -325,8 +318,6 @@ export function startWorker(options: WorkerOptions): Worker {
     },
   };
 }
-
-const lost: Finished = { type: "lost" };
 
 function outcomeOf({ status, counted }: Finish) {
   if (status !== "pending") return status;

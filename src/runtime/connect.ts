@@ -6,7 +6,7 @@ import { systemRandom } from "../base/random.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import type { Database } from "../store/database.ts";
-import { openStore, type StoreOptions } from "../store/open.ts";
+import { openStore, type StoreOptions, transactionOn } from "../store/open.ts";
 import { writeProbe } from "../store/probe.ts";
 import { bytesRange } from "./config.ts";
 
@@ -68,6 +68,8 @@ export function connect(url: string, options: ConnectOptions = {}): Flotilla {
         stop?.();
       };
     },
+    // Not opened for this: a transaction of the caller's may keep us from migrating until it ends.
+    within: (handle) => transactionOn(url, handle),
     async close() {
       closed = true;
       await (await opening?.catch(() => undefined))?.close();

@@ -25,6 +25,7 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   invalid_input: 400,
   invalid_option: 400,
   invalid_output: 500,
+  not_committed: 500,
   not_found: 404,
   overloaded: 503,
   payload_not_storable: 400,

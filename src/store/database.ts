@@ -19,6 +19,8 @@ export type Database = {
    * It says `own` only where nobody but this object can have committed since the last hint.
    */
   subscribe(listener: (whose?: "own") => void): () => void;
+  /** The same store in a transaction of the caller's, on a connection of the caller's. */
+  within(handle: unknown): CallerTransaction;
   close(): Promise<void>;
 };
 
@@ -29,7 +31,7 @@ export type WriteOptions = {
 
 export type Durability = "full" | "relaxed";
 
-/** A connection of the caller's, inside a transaction of the caller's. */
+/** What is written here is stored when, and only when, the caller commits. */
 export type CallerTransaction = {
-  run(statement: Statement): Promise<Row[]>;
+  write(statements: readonly Statement[], options?: WriteOptions): Promise<Row[][]>;
 };

@@ -1,7 +1,8 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import type { Database, Durability } from "./database.ts";
+import type { CallerTransaction, Database, Durability } from "./database.ts";
 import { migrate, type MigrateOptions } from "./migrate.ts";
+import { postgresTransaction, sqliteTransaction } from "./transaction.ts";
 
 export type StoreOptions = {
   /** `full` (default): a power cut loses nothing acked. `relaxed`: it may lose the last moments. */
@@ -50,6 +51,14 @@ export async function openForHeartbeat(url: string): Promise<Database> {
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
   return openPostgres({ ...place, durability: "relaxed", connections: 1 });
+}
+
+/** A caller's transaction on the store that a URL names, which needn't be open for it. */
+export function transactionOn(url: string, handle: unknown): CallerTransaction {
+  const place = placeOf(url);
+  return place.kind === "sqlite"
+    ? sqliteTransaction(handle)
+    : postgresTransaction(handle, place.schema);
 }
 
 export type Place =

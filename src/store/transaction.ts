@@ -1,61 +1,126 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { CallerTransaction, Row } from "./database.ts";
 import { postgresDialect } from "./postgres/dialect.ts";
+import { hintQuery } from "./postgres/listen.ts";
 import { type Dialect, type Query, render, type Value } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
 
-/** What we need of the caller's SQLite connection; `node:sqlite` and `better-sqlite3` both fit. */
-export type SqliteHandle = {
-  prepare(text: string): { all(...values: (string | number | null)[]): unknown[] };
-};
+export function sqliteTransaction(handle: unknown): CallerTransaction {
+  // The caller's SQLite may be older than ours, so the spelling that every version knows is used.
+  return callerTransaction(handle, { dialect: sqliteDialect({ jsonbEach: false }) });
+}
 
-/** What we need of the caller's Postgres client; `pg`'s fits, in a transaction of the caller's. */
-export type PostgresHandle = {
-  query(text: string, values: unknown[]): Promise<{ rows: unknown[] }>;
-};
+export function postgresTransaction(handle: unknown, schema: string): CallerTransaction {
+  return callerTransaction(handle, {
+    dialect: postgresDialect({ schema }),
+    notify: hintQuery(schema),
+  });
+}
 
 /**
  * The caller's own connection as a place to write: what is written there commits or vanishes with
- * the rest of the caller's transaction.
+ * the rest of the caller's transaction. `notify` tells others of new work, where there is such a
+ * thing, when the caller commits.
  */
-export function callerTransaction(
+function callerTransaction(
   handle: unknown,
-  { schema = "flotilla" } = {},
+  { dialect, notify }: { dialect: Dialect; notify?: Query },
 ): CallerTransaction {
-  if (isSqliteHandle(handle)) {
-    // The caller's SQLite may be older than ours, so the spelling that every version knows is used.
-    const dialect = sqliteDialect({ jsonbEach: false });
-    return runner(dialect, async ({ text, values }) =>
-      handle.prepare(text).all(...(values as Value[])),
-    );
-  }
-  if (isPostgresHandle(handle)) {
-    const dialect = postgresDialect({ schema });
-    return runner(dialect, async ({ text, values }) => (await handle.query(text, values)).rows);
-  }
-  throw new FlotillaError(
-    "invalid_option",
-    "`tx` must be an open connection to the same database: node:sqlite, better-sqlite3 or pg",
-  );
-}
-
-function runner(dialect: Dialect, send: (query: Query) => Promise<unknown[]>): CallerTransaction {
+  const send = senderOf(handle);
   return {
-    async run(statement) {
+    async write(statements, { hint = false } = {}) {
+      const queries = statements.map((each) => render(each, dialect));
+      if (hint && notify) queries.push(notify);
+      const tables: Row[][] = [];
       try {
-        return (await send(render(statement, dialect))) as Row[];
+        for (const query of queries) tables.push((await send(query)) as Row[]);
       } catch (error) {
-        const message = `\`tx\` refused the write: ${messageOf(error)}`;
+        const message = `\`tx\` refused the write: ${reasonOf(error)}`;
         throw new FlotillaError("store_unavailable", message, { cause: error });
       }
+      return tables.slice(0, statements.length);
     },
   };
 }
 
-function isSqliteHandle(handle: unknown): handle is SqliteHandle {
-  return typeof handle === "object" && handle !== null && "prepare" in handle;
+type Send = (query: Query) => Promise<unknown[]>;
+
+/** What is asked of each kind of handle is the least that it is known by. */
+function senderOf(handle: unknown): Send {
+  if (typeof handle === "object" && handle !== null) {
+    if (has(handle, "prepare")) return sqliteSender(handle);
+    if (has(handle, "executeQuery")) return kyselySender(handle);
+    if (has(handle, "execute")) return drizzleSender(handle);
+    if (has(handle, "query")) return pgSender(handle);
+  }
+  throw new FlotillaError(
+    "invalid_option",
+    "`tx` must be a transaction on the same database, of pg, Drizzle or Kysely, or a connection of node:sqlite or better-sqlite3",
+  );
 }
 
-function isPostgresHandle(handle: unknown): handle is PostgresHandle {
-  return typeof handle === "object" && handle !== null && "query" in handle;
+function has<Name extends string>(handle: object, name: Name): handle is Handle<Name> {
+  return typeof (handle as Record<string, unknown>)[name] === "function";
+}
+
+type Handle<Name extends string> = Record<Name, (...given: any[]) => any>;
+
+/** `node:sqlite` and `better-sqlite3`, which are called alike. */
+function sqliteSender(handle: Handle<"prepare">): Send {
+  return async ({ text, values }) => handle.prepare(text).all(...(values as Value[]));
+}
+
+/** A client of `pg`. A pool would run each statement on a connection of its choice. */
+function pgSender(handle: Handle<"query">): Send {
+  if (has(handle, "connect") && "totalCount" in handle) {
+    throw notATransaction("the pool of pg", "the client that you began the transaction on");
+  }
+  return async ({ text, values }) => rowsOf(await handle.query(text, values));
+}
+
+/** A transaction of Kysely, without the plugins that would rename what comes back. */
+function kyselySender(handle: Handle<"executeQuery">): Send {
+  if (!("isTransaction" in handle) || handle.isTransaction !== true) {
+    throw notATransaction("Kysely itself", "the `trx` of its transaction()");
+  }
+  const plain = has(handle, "withoutPlugins")
+    ? (handle.withoutPlugins() as Handle<"executeQuery">)
+    : handle;
+  return async ({ text, values }) =>
+    rowsOf(
+      await plain.executeQuery({
+        sql: text,
+        parameters: values,
+        query: { kind: "RawNode", sqlFragments: [text], parameters: [] },
+        queryId: { queryId: "flotilla" },
+      }),
+    );
+}
+
+/** A transaction of Drizzle. It takes whatever can say which text and values it is. */
+function drizzleSender(handle: Handle<"execute">): Send {
+  if (!has(handle, "rollback")) {
+    throw notATransaction("Drizzle itself", "the `tx` of its transaction()");
+  }
+  return async ({ text, values }) => {
+    const asDrizzle = { toQuery: () => ({ sql: text, params: values }) };
+    return rowsOf(await handle.execute({ getSQL: () => asDrizzle }));
+  };
+}
+
+function rowsOf(answer: unknown): unknown[] {
+  return Array.isArray(answer) ? answer : (answer as { rows: unknown[] }).rows;
+}
+
+function notATransaction(what: string, instead: string): FlotillaError {
+  return new FlotillaError(
+    "invalid_option",
+    `\`tx\` is ${what}, which is no transaction: give ${instead}`,
+  );
+}
+
+/** Some wrap what the driver said in an error that quotes the whole statement. */
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error ? error.cause : undefined;
+  return messageOf(cause instanceof Error ? cause : error);
 }

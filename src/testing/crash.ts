@@ -60,6 +60,7 @@ export function mortalDatabase(database: Database, life: Life): Database {
       database.subscribe(() => {
         if (life.alive) listener();
       }),
+    within: (handle) => database.within(handle),
     close: async () => {},
   };
 }

@@ -31,6 +31,7 @@ export async function testStore(clock: { now(): number }): Promise<Database> {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
+    within: database.within,
     close: database.close,
   };
 }

@@ -183,6 +183,9 @@ export function createNetwork(world: World, checker: Checker): Network {
         listeners.add(entry);
         return () => listeners.delete(entry);
       },
+      within() {
+        throw new Error("no transactions of callers are simulated");
+      },
       close: async () => {},
     };
   };

@@ -3,6 +3,14 @@ import type { Logger } from "../../base/log.ts";
 import { contentionMs } from "../../base/backoff.ts";
 import { systemClock } from "../../base/clock.ts";
 import { systemRandom } from "../../base/random.ts";
+import type { Query } from "../sql.ts";
+
+export const channelOf = (schema: string) => `${schema}_hint`;
+
+/** Tells those who listen, once the transaction that it is sent in has committed. */
+export function hintQuery(schema: string): Query {
+  return { text: "select pg_notify($1, '')", values: [channelOf(schema)] };
+}
 
 /**
  * Listens for hints on a connection of its own. Only an accelerator: behind a pooler that changes

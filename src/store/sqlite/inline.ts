@@ -35,6 +35,12 @@ export function inlineDatabase(connection: Connection): Database {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
+    within() {
+      throw new FlotillaError(
+        "unsupported",
+        "this store can't be shared with a connection of yours: use a file or Postgres",
+      );
+    },
     async close() {
       if (!open) return;
       open = false;
@@ -65,6 +71,7 @@ export function lastingInline(options: ConnectionOptions): Database {
     read: (statement) => replacing((database) => database.read(statement)),
     write: (statements) => replacing((database) => database.write(statements)),
     subscribe: (listener) => current.subscribe(listener),
+    within: (handle) => current.within(handle),
     close: () => current.close(),
   };
 }

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database, Row } from "../database.ts";
 import { render } from "../sql.ts";
+import { sqliteTransaction } from "../transaction.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
 import { keepThread, type KeptThread } from "./thread-client.ts";
 import { watchCommits } from "./watch.ts";
@@ -32,6 +33,7 @@ export async function openSqlite(options: ConnectionOptions): Promise<Database> 
       return tables.map((table): Row[] => toObjects(table));
     },
     subscribe: hints.subscribe,
+    within: sqliteTransaction,
     close() {
       hints.close();
       // One after the other: of two that close at once neither is the last, and the last one is who

@@ -1,0 +1,39 @@
+import { FlotillaError } from "../base/errors.ts";
+import { encodeJson } from "../base/json.ts";
+import { check } from "../base/schema.ts";
+import type { Database } from "../store/database.ts";
+import type { Running } from "./run.ts";
+import { completion } from "./settle.ts";
+import { finishTasks } from "./statements/finish.ts";
+
+/**
+ * Completes a task in a transaction of its handler's. Whether that commits is for the handler, so
+ * from here on only the row can say how the attempt ended.
+ */
+export async function completeWithin<Result>(
+  running: Running,
+  tx: unknown,
+  result: Result,
+  { database, maxResultBytes }: { database: Database; maxResultBytes: number },
+): Promise<Result> {
+  const { claim, handler } = running;
+  const what = `the result of "${claim.name}"`;
+  const transaction = database.within(tx);
+  const checked = check(handler.output, result, what, "invalid_output");
+  const value: unknown = checked instanceof Promise ? await checked : checked;
+  const stored = encodeJson(what, value, { maxBytes: maxResultBytes });
+  if (running.ended) throw claimLost(claim.taskId);
+  running.completing = true;
+  const [changed] = await transaction.write([finishTasks([completion(claim, stored)])]);
+  if (changed!.length === 0) throw claimLost(claim.taskId);
+  return result;
+}
+
+export function notCommitted(name: string): FlotillaError {
+  const message = `the handler of "${name}" called \`complete\`, but its transaction wasn't committed`;
+  return new FlotillaError("not_committed", message);
+}
+
+function claimLost(taskId: string): FlotillaError {
+  return new FlotillaError("claim_lost", `task ${taskId} isn't this attempt's any more: roll back`);
+}
