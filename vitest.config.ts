@@ -39,6 +39,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "alone",
+          globalSetup: "./test/postgres/setup.ts",
           include: alone,
           fileParallelism: false,
           sequence: { groupOrder: 2 },

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { judge, recoveriesIn } from "./crash/checkers.ts";
-import { createFleet, type Fleet } from "./crash/harness.ts";
+import { createFleet, type Fleet, storeKinds } from "./crash/harness.ts";
 import type { PodProcess } from "./crash/pod-handle.ts";
 import { until } from "./crash/until.ts";
 import { startsIn } from "./crash/ledger.ts";
@@ -10,89 +10,90 @@ const limits = { heartbeatMs: 200, deadAfterMs: 3_000 };
 const spec = { names: ["held"], config: { ...limits, slots: 5, target: 1 } };
 const room = 5;
 
-test("the story of a fleet, from a task's submission to the survival of a pod's death", async () => {
-  const fleet = await createFleet();
-  const { flotilla } = fleet;
+test.each(storeKinds)(
+  "on %s, the story of a fleet, from a task's submission to the survival of a pod's death",
+  async (on) => {
+    const fleet = await createFleet({ on });
+    const { flotilla } = fleet;
 
-  // 1. A task is submitted, and lands in the store as pending.
-  const first = await submit(fleet, 1);
-  expect(await flotilla.get(first[0]!)).toMatchObject({ status: "pending", claimToken: 0 });
+    // 1. A task is submitted, and lands in the store as pending.
+    const first = await submit(fleet, 1);
+    expect(await flotilla.get(first[0]!)).toMatchObject({ status: "pending", claimToken: 0 });
 
-  // 2. Workers beat and watch for work.
-  const a = await fleet.start(spec);
-  const b = await fleet.start(spec);
-  const c = await fleet.start(spec);
-  expect((await flotilla.pods()).map(({ status }) => status)).toEqual(["up", "up", "up"]);
-  for (const pod of [a, b, c]) await beatsOn(fleet, pod);
+    // 2. Workers beat and watch for work.
+    const a = await fleet.start(spec);
+    const b = await fleet.start(spec);
+    const c = await fleet.start(spec);
+    expect((await flotilla.pods()).map(({ status }) => status)).toEqual(["up", "up", "up"]);
+    for (const pod of [a, b, c]) await beatsOn(fleet, pod);
 
-  // 3. Worker A sees pending tasks and claims a set of them in one statement.
-  const taskIds = [...first, ...(await submit(fleet, 3 * room - 1))];
-  await until("A has all it can hold", () => heldBy(fleet, a).length === room);
+    // 3. Worker A sees pending tasks and claims a set of them in one statement.
+    const taskIds = [...first, ...(await submit(fleet, 3 * room - 1))];
+    await until("A has all it can hold", async () => (await heldBy(fleet, a)).length === room);
 
-  // 4. Workers B and C do the same, and no task is with two of them.
-  await until(
-    "B and C have the rest",
-    () => heldBy(fleet, b).length + heldBy(fleet, c).length === 2 * room,
-  );
-  const [ofA, ofB, ofC] = [a, b, c].map((pod) => heldBy(fleet, pod)) as [
-    string[],
-    string[],
-    string[],
-  ];
-  expect([...ofA, ...ofB, ...ofC].toSorted()).toEqual(taskIds.toSorted());
-  await until("all are running", () => startsIn(fleet.ledger()).length === 3 * room);
-  expect(startsIn(fleet.ledger()).map(({ token }) => token)).toEqual(taskIds.map(() => 1));
+    // 4. Workers B and C do the same, and no task is with two of them.
+    await until(
+      "B and C have the rest",
+      async () => (await heldBy(fleet, b)).length + (await heldBy(fleet, c)).length === 2 * room,
+    );
+    const ofA = await heldBy(fleet, a);
+    const ofB = await heldBy(fleet, b);
+    const ofC = await heldBy(fleet, c);
+    expect([...ofA, ...ofB, ...ofC].toSorted()).toEqual(taskIds.toSorted());
+    await until("all are running", () => startsIn(fleet.ledger()).length === 3 * room);
+    expect(startsIn(fleet.ledger()).map(({ token }) => token)).toEqual(taskIds.map(() => 1));
 
-  // 5. Worker A processes its tasks and stores what became of them.
-  const [bad, ...good] = ofA as [string, ...string[]];
-  a.open(gateOf(fleet, bad), { fails: true });
-  for (const taskId of good) a.open(gateOf(fleet, taskId));
-  expect(await flotilla.settled(bad)).toMatchObject({ status: "failed", failures: 1 });
-  for (const taskId of good) {
-    expect(await flotilla.waitFor(taskId)).toEqual({ pod: a.podId, token: 1 });
-  }
+    // 5. Worker A processes its tasks and stores what became of them.
+    const [bad, ...good] = ofA as [string, ...string[]];
+    a.open(await gateOf(fleet, bad), { fails: true });
+    for (const taskId of good) a.open(await gateOf(fleet, taskId));
+    expect(await flotilla.settled(bad)).toMatchObject({ status: "failed", failures: 1 });
+    for (const taskId of good) {
+      expect(await flotilla.waitFor(taskId)).toEqual({ pod: a.podId, token: 1 });
+    }
 
-  // 6. Worker C dies in the middle of its tasks, and its heartbeats stop.
-  expect(await c.kill()).toEqual({ code: null, signal: "SIGKILL" });
-  expect(heldBy(fleet, c)).toEqual(ofC);
-  const lastBeat = beatOf(fleet, c);
-  await beatsOn(fleet, a);
-  expect(beatOf(fleet, c)).toBe(lastBeat);
+    // 6. Worker C dies in the middle of its tasks, and its heartbeats stop.
+    expect(await c.kill()).toEqual({ code: null, signal: "SIGKILL" });
+    expect(await heldBy(fleet, c)).toEqual(ofC);
+    const lastBeat = await beatOf(fleet, c);
+    await beatsOn(fleet, a);
+    expect(await beatOf(fleet, c)).toBe(lastBeat);
 
-  // 7. The leader, which is the oldest pod, sees in the table of pods that C is dead.
-  await until("C is marked down", () => statusOf(fleet, c) === "down");
-  expect([statusOf(fleet, a), statusOf(fleet, b)]).toEqual(["up", "up"]);
+    // 7. The leader, which is the oldest pod, sees in the table of pods that C is dead.
+    await until("C is marked down", async () => (await statusOf(fleet, c)) === "down");
+    expect([await statusOf(fleet, a), await statusOf(fleet, b)]).toEqual(["up", "up"]);
 
-  // 8. It gives the unfinished tasks back, and nothing else.
-  await until("C holds nothing", () => heldBy(fleet, c).length === 0);
-  const recovered = recoveriesIn(fleet.transitions());
-  expect(recovered.map(({ task }) => task).toSorted()).toEqual(ofC.toSorted());
-  await until("the leader has said so", () => recoveredBy(fleet, a) === room);
-  expect(recoveredBy(fleet, b)).toBe(0);
-  expect(heldBy(fleet, b)).toEqual(ofB);
+    // 8. It gives the unfinished tasks back, and nothing else.
+    await until("C holds nothing", async () => (await heldBy(fleet, c)).length === 0);
+    const recovered = recoveriesIn(await fleet.transitions());
+    expect(recovered.map(({ task }) => task).toSorted()).toEqual(ofC.toSorted());
+    await until("the leader has said so", () => recoveredBy(fleet, a) === room);
+    expect(recoveredBy(fleet, b)).toBe(0);
+    expect(await heldBy(fleet, b)).toEqual(ofB);
 
-  // 9. The remaining workers pick them up.
-  await until("C's tasks run again", () => startsIn(fleet.ledger()).length === 4 * room);
-  for (const taskId of [...ofB, ...ofC]) {
-    for (const pod of [a, b]) pod.open(gateOf(fleet, taskId));
-  }
-  for (const taskId of ofB) {
-    expect(await flotilla.waitFor(taskId)).toEqual({ pod: b.podId, token: 1 });
-  }
-  for (const taskId of ofC) {
-    expect(await flotilla.waitFor(taskId)).toEqual({ pod: a.podId, token: 2 });
-  }
+    // 9. The remaining workers pick them up.
+    await until("C's tasks run again", () => startsIn(fleet.ledger()).length === 4 * room);
+    for (const taskId of [...ofB, ...ofC]) {
+      for (const pod of [a, b]) pod.open(await gateOf(fleet, taskId));
+    }
+    for (const taskId of ofB) {
+      expect(await flotilla.waitFor(taskId)).toEqual({ pod: b.podId, token: 1 });
+    }
+    for (const taskId of ofC) {
+      expect(await flotilla.waitFor(taskId)).toEqual({ pod: a.podId, token: 2 });
+    }
 
-  // Every task was processed, none twice but those that C couldn't finish, and none was lost.
-  expect((await flotilla.stats()).byStatus).toEqual({
-    pending: 0,
-    claimed: 0,
-    completed: 3 * room - 1,
-    failed: 1,
-    cancelled: 0,
-  });
-  expect(judge(fleet, limits)).toEqual([]);
-});
+    // Every task was processed, none twice but those that C couldn't finish, and none was lost.
+    expect((await flotilla.stats()).byStatus).toEqual({
+      pending: 0,
+      claimed: 0,
+      completed: 3 * room - 1,
+      failed: 1,
+      cancelled: 0,
+    });
+    expect(await judge(fleet, limits)).toEqual([]);
+  },
+);
 
 async function submit(fleet: Fleet, count: number): Promise<string[]> {
   const taskIds: string[] = [];
@@ -104,35 +105,37 @@ async function submit(fleet: Fleet, count: number): Promise<string[]> {
   return taskIds;
 }
 
-function gateOf(fleet: Fleet, taskId: string): string {
-  const [row] = fleet.sql(
-    "select payload ->> 'gate' as gate from flotilla_step_tracker where task_id = ?",
+async function gateOf(fleet: Fleet, taskId: string): Promise<string> {
+  const [row] = await fleet.sql(
+    "select payload from flotilla_step_tracker where task_id = ?",
     taskId,
   );
-  return row!["gate"];
+  return JSON.parse(row!["payload"]).gate;
 }
 
-function heldBy(fleet: Fleet, { podId }: PodProcess): string[] {
-  return fleet
-    .sql(
-      `select task_id from flotilla_step_tracker
-       where status = 'claimed' and claimed_by = ? order by task_id`,
-      podId,
-    )
-    .map((row) => row["task_id"] as string);
+async function heldBy(fleet: Fleet, { podId }: PodProcess): Promise<string[]> {
+  const rows = await fleet.sql(
+    `select task_id from flotilla_step_tracker
+     where status = 'claimed' and claimed_by = ? order by task_id`,
+    podId,
+  );
+  return rows.map((row) => row["task_id"]);
 }
 
-function healthOf(fleet: Fleet, { podId }: PodProcess) {
-  const [row] = fleet.sql("select beat, status from flotilla_pod_health where pod_id = ?", podId);
+async function healthOf(fleet: Fleet, { podId }: PodProcess) {
+  const [row] = await fleet.sql(
+    "select beat, status from flotilla_pod_health where pod_id = ?",
+    podId,
+  );
   return row as { beat: number; status: string };
 }
 
-const beatOf = (fleet: Fleet, pod: PodProcess) => healthOf(fleet, pod).beat;
-const statusOf = (fleet: Fleet, pod: PodProcess) => healthOf(fleet, pod).status;
+const beatOf = async (fleet: Fleet, pod: PodProcess) => (await healthOf(fleet, pod)).beat;
+const statusOf = async (fleet: Fleet, pod: PodProcess) => (await healthOf(fleet, pod)).status;
 
 async function beatsOn(fleet: Fleet, pod: PodProcess): Promise<void> {
-  const before = beatOf(fleet, pod);
-  await until(`${pod.podId} beats on`, () => beatOf(fleet, pod) >= before + 2);
+  const before = await beatOf(fleet, pod);
+  await until(`${pod.podId} beats on`, async () => (await beatOf(fleet, pod)) >= before + 2);
 }
 
 function recoveredBy(fleet: Fleet, { podId }: PodProcess): number {

@@ -1,4 +1,4 @@
-import type { Fleet } from "./harness.ts";
+import type { Fleet } from "./fleet.ts";
 import type { Fault } from "./pod-handle.ts";
 import { type Entry, startsIn } from "./ledger.ts";
 import type { Transition } from "./witness.ts";
@@ -45,14 +45,18 @@ export const promises: Readonly<Record<string, Checker>> = {
 };
 
 /** What speaks against the promises, in a fleet whose work is done. */
-export function judge(fleet: Fleet, limits?: { deadAfterMs: number }): string[] {
-  return violations(gather(fleet, limits));
+export async function judge(fleet: Fleet, limits?: { deadAfterMs: number }): Promise<string[]> {
+  return violations(await gather(fleet, limits));
 }
 
-export function gather(fleet: Fleet, { deadAfterMs }: { deadAfterMs: number } = usual): Evidence {
+export async function gather(
+  fleet: Fleet,
+  { deadAfterMs }: { deadAfterMs: number } = usual,
+): Promise<Evidence> {
+  const rows = await fleet.sql("select * from flotilla_step_tracker");
   return {
-    rows: fleet.sql("select * from flotilla_step_tracker").map(toTaskRow),
-    transitions: fleet.transitions(),
+    rows: rows.map(toTaskRow),
+    transitions: await fleet.transitions(),
     ledger: fleet.ledger(),
     faults: fleet.faults,
     deadAfterMs,

@@ -5,15 +5,15 @@ import { createLeader } from "../../src/queue/recover.ts";
 import type { Database } from "../../src/store/database.ts";
 import { openStore } from "../../src/store/open.ts";
 import { judge, recoveriesIn } from "./checkers.ts";
-import { createFleet, type Fleet } from "./harness.ts";
+import { createFleet, type Fleet, storeKinds } from "./harness.ts";
 import { until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
 
 const limits = { deadAfterMs: 500, gapMs: 10_000 };
 
-describe("two leaders at once", () => {
+describe.each(storeKinds)("on %s, two leaders at once", (on) => {
   test("recover a dead pod's tasks as one would", async () => {
-    const fleet = await createFleet();
+    const fleet = await createFleet({ on });
     const dead = await fleet.start({ names: ["held"] });
     const count = 30;
     for (let at = 0; at < count; at++) await fleet.flotilla.enqueue("held", { gate: "door" });
@@ -36,14 +36,14 @@ describe("two leaders at once", () => {
 
     expect(passes.map(({ led }) => led)).toEqual([true, true]);
     expect(passes[0]!.recovered + passes[1]!.recovered).toBe(count);
-    expect(recoveriesIn(fleet.transitions())).toHaveLength(count);
+    expect(recoveriesIn(await fleet.transitions())).toHaveLength(count);
     expect(
-      fleet.sql(
+      await fleet.sql(
         "select status, deaths, count(*) as tasks from flotilla_step_tracker group by 1, 2",
       ),
     ).toEqual([{ status: "pending", deaths: 1, tasks: count }]);
     expect(
-      fleet.sql("select count(*) as events from flotilla_step_event where type = 'pod_died'"),
+      await fleet.sql("select count(*) as events from flotilla_step_event where type = 'pod_died'"),
     ).toEqual([{ events: count }]);
 
     const next = await fleet.start({ names: ["held"] });
@@ -53,85 +53,91 @@ describe("two leaders at once", () => {
       return byStatus.completed === count;
     });
     expect(startsIn(fleet.ledger())).toHaveLength(2 * count);
-    expect(judge(fleet)).toEqual([]);
+    expect(await judge(fleet)).toEqual([]);
   });
 });
 
-describe("a task that is finished between recovery's read and its write", () => {
-  test("stays finished", async () => {
-    const fleet = await createFleet();
-    // Its heart stops while the rest of it goes on, so that nothing but the finish gives it away.
-    const pod = await fleet.start({ names: ["held"], gate: "none" });
-    const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
-    await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
-    await pod.stopHeart();
+describe.each(storeKinds)(
+  "on %s, a task that is finished between recovery's read and its write",
+  (on) => {
+    test("stays finished", async () => {
+      const fleet = await createFleet({ on });
+      // Its heart stops while the rest of it goes on, so that nothing but the finish gives it away.
+      const pod = await fleet.start({ names: ["held"], gate: "none" });
+      const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
+      await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
+      await pod.stopHeart();
 
-    let looked = 0;
-    const pass = leaderOn(fleet, "leader", [pod.podId], (store) => ({
-      ...store,
-      read: async (statement) => {
-        const rows = await store.read(statement);
-        looked += rows.some((row) => row["task_id"] === taskId && "claimed_by" in row) ? 1 : 0;
-        pod.open("door");
-        await fleet.flotilla.waitFor(taskId);
-        return rows;
-      },
-    }));
-    expect(await pass()).toEqual({ led: true, recovered: 0 });
+      let looked = 0;
+      const pass = leaderOn(fleet, "leader", [pod.podId], (store) => ({
+        ...store,
+        read: async (statement) => {
+          const rows = await store.read(statement);
+          looked += rows.some((row) => row["task_id"] === taskId && "claimed_by" in row) ? 1 : 0;
+          pod.open("door");
+          await fleet.flotilla.waitFor(taskId);
+          return rows;
+        },
+      }));
+      expect(await pass()).toEqual({ led: true, recovered: 0 });
 
-    expect(looked).toBe(1);
-    expect(await fleet.flotilla.get(taskId)).toMatchObject({
-      status: "completed",
-      deaths: 0,
-      result: { pod: pod.podId, token: 1 },
+      expect(looked).toBe(1);
+      expect(await fleet.flotilla.get(taskId)).toMatchObject({
+        status: "completed",
+        deaths: 0,
+        result: { pod: pod.podId, token: 1 },
+      });
+      expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
+      expect(await judge(fleet)).toEqual([]);
     });
-    expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
-    expect(judge(fleet)).toEqual([]);
-  });
 
-  test("stays finished when all its pod's claims are looked for again", async () => {
-    const fleet = await createFleet();
-    const pod = await fleet.start();
-    const { taskId } = await fleet.flotilla.enqueue("work", { ms: 0 });
-    await fleet.flotilla.waitFor(taskId);
-    await pod.kill();
+    test("stays finished when all its pod's claims are looked for again", async () => {
+      const fleet = await createFleet({ on });
+      const pod = await fleet.start();
+      const { taskId } = await fleet.flotilla.enqueue("work", { ms: 0 });
+      await fleet.flotilla.waitFor(taskId);
+      await pod.kill();
 
-    expect(await leaderOn(fleet, "leader", [pod.podId], (store) => store)()).toEqual({
-      led: true,
-      recovered: 0,
+      expect(await leaderOn(fleet, "leader", [pod.podId], (store) => store)()).toEqual({
+        led: true,
+        recovered: 0,
+      });
+      expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "completed", deaths: 0 });
+      expect(await judge(fleet)).toEqual([]);
     });
-    expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "completed", deaths: 0 });
-    expect(judge(fleet)).toEqual([]);
-  });
-});
+  },
+);
 
-describe("a pod that beats again between recovery's read and its write", () => {
-  test("keeps its task", async () => {
-    const fleet = await createFleet();
-    const pod = await fleet.start({ names: ["held"] });
-    const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
-    await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
+describe.each(storeKinds)(
+  "on %s, a pod that beats again between recovery's read and its write",
+  (on) => {
+    test("keeps its task", async () => {
+      const fleet = await createFleet({ on });
+      const pod = await fleet.start({ names: ["held"] });
+      const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
+      await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
 
-    const pass = leaderOn(fleet, "leader", [pod.podId], (store) => ({
-      ...store,
-      read: async (statement) => {
-        const rows = await store.read(statement);
-        const beat = beatOf(fleet, pod.podId);
-        await until("it has beaten", () => beatOf(fleet, pod.podId) > beat);
-        return rows;
-      },
-    }));
-    expect(await pass()).toEqual({ led: true, recovered: 0 });
-    expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "claimed", deaths: 0 });
-    pod.open("door");
+      const pass = leaderOn(fleet, "leader", [pod.podId], (store) => ({
+        ...store,
+        read: async (statement) => {
+          const rows = await store.read(statement);
+          const beat = await beatOf(fleet, pod.podId);
+          await until("it has beaten", async () => (await beatOf(fleet, pod.podId)) > beat);
+          return rows;
+        },
+      }));
+      expect(await pass()).toEqual({ led: true, recovered: 0 });
+      expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "claimed", deaths: 0 });
+      pod.open("door");
 
-    expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: pod.podId, token: 1 });
-    expect(judge(fleet)).toEqual([]);
-  });
-});
+      expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: pod.podId, token: 1 });
+      expect(await judge(fleet)).toEqual([]);
+    });
+  },
+);
 
-function beatOf(fleet: Fleet, podId: string): number {
-  const [row] = fleet.sql("select beat from flotilla_pod_health where pod_id = ?", podId);
+async function beatOf(fleet: Fleet, podId: string): Promise<number> {
+  const [row] = await fleet.sql("select beat from flotilla_pod_health where pod_id = ?", podId);
   return row!["beat"];
 }
 
@@ -152,15 +158,18 @@ function leaderOn(
       retentionMs: 3_600_000,
       onRecovered: (tasks) => (recovered += tasks),
     });
-    const led = await leader.pass(livenessOf(fleet, podId, silent));
+    const led = await leader.pass(await livenessOf(fleet, podId, silent));
     await store.close();
     return { led, recovered };
   };
 }
 
-function livenessOf(fleet: Fleet, podId: string, silent: readonly string[]): Liveness {
-  const pods = fleet
-    .sql("select * from flotilla_pod_health")
+async function livenessOf(
+  fleet: Fleet,
+  podId: string,
+  silent: readonly string[],
+): Promise<Liveness> {
+  const pods = (await fleet.sql("select * from flotilla_pod_health"))
     .map(toPodSeen)
     .filter((pod) => silent.includes(pod.podId));
   const self: PodSeen = { podId, birthMs: 0, status: "up", beat: 1, passes: 0 };

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "./checkers.ts";
-import { createFleet, type Fleet } from "./harness.ts";
+import { createFleet, type Fleet, storeKinds } from "./harness.ts";
 import type { PodProcess } from "./pod-handle.ts";
 import { until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
 
-describe("a handler that", () => {
+describe.each(storeKinds)("on %s, a handler that", (on) => {
   test("throws what isn't an error, or never settles, fails within its attempts beside its neighbours", async () => {
-    const fleet = await createFleet();
+    const fleet = await createFleet({ on });
     const bad = ["throws-text", "throws-nothing", "throws-trap", "never-settles"];
     const pod = await fleet.start({ names: ["work", ...bad], config: { graceMs: 100 } });
     const before = await enqueueWork(fleet, 10);
@@ -26,13 +26,13 @@ describe("a handler that", () => {
     ]);
     await allCompleted(fleet, [...before, ...after]);
     expect(pod.alive).toBe(true);
-    expect(judge(fleet)).toEqual([]);
+    expect(await judge(fleet)).toEqual([]);
   });
 
   test.each(["exits", "kills"])(
     "%s its process each time is failed after four pods, and every neighbour completes",
     async (name) => {
-      const fleet = await createFleet();
+      const fleet = await createFleet({ on });
       const respawned = keepAlive(fleet, 2, { names: ["work", name] });
       const neighbours = await enqueueWork(fleet, 20);
       const { taskId } = await fleet.flotilla.enqueue(name, {});
@@ -51,12 +51,12 @@ describe("a handler that", () => {
       const [, , third, fourth] = startsIn(fleet.ledger(), taskId);
       expect([third, fourth].flatMap((run) => openOn(fleet, run!.pod, run!.atMs))).toEqual([]);
       await respawned.stop();
-      expect(judge(fleet)).toEqual([]);
+      expect(await judge(fleet)).toEqual([]);
     },
   );
 
   test("blocks its thread for many times the dead limit finishes once, and nothing of its pod is run elsewhere", async () => {
-    const fleet = await createFleet();
+    const fleet = await createFleet({ on });
     const limits = { heartbeatMs: 100, deadAfterMs: 1_000 };
     const config = { ...limits, stallBeats: 1_000 };
     // The older pod leads, so the younger has to take over the lead as well, and still leave it alone.
@@ -81,11 +81,11 @@ describe("a handler that", () => {
       { pod: pod.podId, token: 1 },
     ]);
     expect(startsIn(fleet.ledger())).toHaveLength(2);
-    expect(judge(fleet, limits)).toEqual([]);
+    expect(await judge(fleet, limits)).toEqual([]);
   });
 
   test("blocks its thread for ever has its process ended, and the task goes on elsewhere", async () => {
-    const fleet = await createFleet();
+    const fleet = await createFleet({ on });
     const names = ["blocks-at-first"];
     const pod = await fleet.start({ names, config: { stallBeats: 8 } });
     const { taskId } = await fleet.flotilla.enqueue("blocks-at-first", {});
@@ -94,7 +94,7 @@ describe("a handler that", () => {
 
     expect(await pod.exited).toEqual({ code: null, signal: "SIGKILL" });
     expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: other.podId, token: 2 });
-    expect(judge(fleet)).toEqual([]);
+    expect(await judge(fleet)).toEqual([]);
   });
 });
 

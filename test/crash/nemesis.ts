@@ -1,5 +1,5 @@
 import { between, type Random } from "../../src/base/random.ts";
-import type { Fleet } from "./harness.ts";
+import type { Fleet } from "./fleet.ts";
 import type { PodProcess } from "./pod-handle.ts";
 import { pauseFor, until } from "./until.ts";
 import { monotonicMs } from "./ledger.ts";
@@ -42,7 +42,10 @@ export async function torment(
       case "pause past the limit":
         await pauseAtWork(fleet, pod);
         // On a busy machine the others need longer to be sure, so what counts is that they are.
-        await until("its tasks were given to others", () => claimsOf(fleet, pod) === 0);
+        await until(
+          "its tasks were given to others",
+          async () => (await claimsOf(fleet, pod)) === 0,
+        );
         await pauseFor(between(random, 100, 2 * deadAfterMs));
         return pod.resume();
       case "kill":
@@ -59,7 +62,7 @@ export async function torment(
 
   for (let round = 0; monotonicMs() < untilMs || round < first.length; round++) {
     const kind = first[round] ?? faultKinds[between(random, 0, faultKinds.length - 1)]!;
-    const wanted = kind === "kill the leader" ? leaderAt(fleet, pods) : undefined;
+    const wanted = kind === "kill the leader" ? await leaderAt(fleet, pods) : undefined;
     const at = wanted ?? between(random, 0, pods.length - 1);
     // Harm comes to two pods at most at a time, and never to one that still suffers.
     while (mending.has(at) || mending.size >= 2) await Promise.race(mending.values());
@@ -77,23 +80,23 @@ export async function torment(
 /** Pauses a pod while it has tasks and the others can still write. */
 async function pauseAtWork(fleet: Fleet, pod: PodProcess): Promise<void> {
   for (;;) {
-    await until("it has tasks", () => claimsOf(fleet, pod) > 0);
+    await until("it has tasks", async () => (await claimsOf(fleet, pod)) > 0);
     await pod.pauseOutsideWrites();
-    if (claimsOf(fleet, pod) > 0) return;
+    if ((await claimsOf(fleet, pod)) > 0) return;
     pod.resume();
   }
 }
 
-function claimsOf(fleet: Fleet, { podId }: PodProcess): number {
-  const [row] = fleet.sql(
+async function claimsOf(fleet: Fleet, { podId }: PodProcess): Promise<number> {
+  const [row] = await fleet.sql(
     "select count(*) as tasks from flotilla_step_tracker where status = 'claimed' and claimed_by = ?",
     podId,
   );
   return row!["tasks"];
 }
 
-function leaderAt(fleet: Fleet, pods: readonly PodProcess[]): number | undefined {
-  const [oldest] = fleet.sql(
+async function leaderAt(fleet: Fleet, pods: readonly PodProcess[]): Promise<number | undefined> {
+  const [oldest] = await fleet.sql(
     "select pod_id from flotilla_pod_health where status = 'up' order by birth_timestamp, pod_id",
   );
   const at = pods.findIndex(({ podId }) => podId === oldest?.["pod_id"]);

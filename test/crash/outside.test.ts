@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "./checkers.ts";
-import { createFleet } from "./harness.ts";
+import { createFleet, storeKinds } from "./harness.ts";
 import { until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
 
-describe("a pod that is asked to leave", () => {
+describe.each(storeKinds)("on %s, a pod that is asked to leave", (on) => {
   test("lets short tasks end, gives long ones back uncounted, and exits with 0", async () => {
-    const fleet = await createFleet();
+    const fleet = await createFleet({ on });
     const names = ["work", "held"];
     const first = await fleet.start({ names, config: { shutdownMs: 1_000, graceMs: 1_000 } });
     const short = await fleet.flotilla.enqueue("work", { ms: 300 });
@@ -28,24 +28,24 @@ describe("a pod that is asked to leave", () => {
     ]);
     const left = (await fleet.flotilla.pods()).find(({ podId }) => podId === first.podId);
     expect(left?.status).toBe("down");
-    expect(judge(fleet)).toEqual([]);
+    expect(await judge(fleet)).toEqual([]);
   });
 });
 
-describe("from outside the pod's process", () => {
+describe.each(storeKinds)("on %s, from outside the pod's process", (on) => {
   test("a row inserted by hand, with only a name and a payload, runs", async () => {
-    const fleet = await createFleet();
+    const fleet = await createFleet({ on });
     const pod = await fleet.start();
-    const [row] = fleet.sql(
+    const [row] = await fleet.sql(
       `insert into flotilla_step_tracker (name, payload) values ('work', '{"ms": 1}') returning task_id`,
     );
 
     expect(await fleet.flotilla.waitFor(row!["task_id"])).toEqual({ pod: pod.podId, token: 1 });
-    expect(judge(fleet)).toEqual([]);
+    expect(await judge(fleet)).toEqual([]);
   });
 
   test("a cancel aborts the running handler, and the task ends cancelled", async () => {
-    const fleet = await createFleet();
+    const fleet = await createFleet({ on });
     const pod = await fleet.start({ names: ["held", "work"], config: { pollMs: 100 } });
     const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
     await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
@@ -57,16 +57,16 @@ describe("from outside the pod's process", () => {
     );
     expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "cancelled", failures: 0 });
     expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
-    expect(judge(fleet)).toEqual([]);
+    expect(await judge(fleet)).toEqual([]);
   });
 
   test("a result is waited for before its task has begun", async () => {
-    const fleet = await createFleet();
+    const fleet = await createFleet({ on });
     const { taskId } = await fleet.flotilla.enqueue("work", { ms: 1 });
     const result = fleet.flotilla.waitFor(taskId);
     const pod = await fleet.start();
 
     expect(await result).toEqual({ pod: pod.podId, token: 1 });
-    expect(judge(fleet)).toEqual([]);
+    expect(await judge(fleet)).toEqual([]);
   });
 });

@@ -1,6 +1,5 @@
 import type { ChildProcess } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { DatabaseSync } from "node:sqlite";
 import type { Gate } from "./gated-pod.ts";
 import { monotonicMs } from "./ledger.ts";
 import type { FromPod, ToPod } from "./pod-process.ts";
@@ -43,7 +42,11 @@ const pauseAgainMs = 10;
 /** Waits until a process that was just started is a pod, and gives the strings to hold it by. */
 export async function startedPod(
   child: ChildProcess,
-  { faults, writable, onExit }: { faults: Fault[]; writable: () => boolean; onExit: () => void },
+  {
+    faults,
+    writable,
+    onExit,
+  }: { faults: Fault[]; writable: () => Promise<boolean>; onExit: () => void },
 ): Promise<PodProcess> {
   let alive = true;
   const exited = new Promise<Exit>((resolve) => {
@@ -102,7 +105,7 @@ export async function startedPod(
     async pauseOutsideWrites() {
       for (;;) {
         await pause();
-        if (writable()) return;
+        if (await writable()) return;
         resume();
         await pauseFor(pauseAgainMs);
       }
@@ -123,19 +126,6 @@ export async function startedPod(
 function isStopped(pid: number): boolean {
   if (!existsSync("/proc/self/stat")) return true;
   return / T \d/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
-}
-
-/** Whether the write lock can be had within a time in which every running process gives it back. */
-export function isWritable(path: string): boolean {
-  const db = new DatabaseSync(path, { timeout: 150 });
-  try {
-    db.exec("begin immediate; rollback");
-    return true;
-  } catch {
-    return false;
-  } finally {
-    db.close();
-  }
 }
 
 function lateAfter(ms: number, message: string): Promise<never> {

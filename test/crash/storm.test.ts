@@ -43,12 +43,16 @@ test("four pods and twenty thousand tasks keep every promise through kills, paus
   ]);
   await busy.stop();
   const stoppedMs = monotonicMs();
-  await until("every task has ended", () => openTasks(fleet) === 0);
+  await until("every task has ended", async () => (await openTasks(fleet)) === 0);
   const quietMs = monotonicMs() - stoppedMs;
   await until("all agree on the oldest pod as leader", () => allFollowTheOldest(fleet));
   const snapshots = await sampling.stop();
 
-  const evidence = { ...gather(fleet, { deadAfterMs }), history: history.operations, snapshots };
+  const evidence = {
+    ...(await gather(fleet, { deadAfterMs })),
+    history: history.operations,
+    snapshots,
+  };
   expect(violations(evidence)).toEqual([]);
   expect(producerViolations(evidence)).toEqual([]);
 
@@ -78,12 +82,12 @@ async function calm(fleet: Fleet, history: History): Promise<void> {
       (enqueued) => enqueued.map(({ taskId }) => taskId),
     );
   }
-  await until("the calm tasks have ended", () => openTasks(fleet) === 0);
+  await until("the calm tasks have ended", async () => (await openTasks(fleet)) === 0);
   console.log(`${calmTasks} tasks in ${Math.round(monotonicMs() - startedMs)} ms`);
 }
 
-function openTasks(fleet: Fleet): number {
-  const [row] = fleet.sql(
+async function openTasks(fleet: Fleet): Promise<number> {
+  const [row] = await fleet.sql(
     "select count(*) as tasks from flotilla_step_tracker where status in ('pending', 'claimed')",
   );
   return row!["tasks"];
@@ -115,11 +119,11 @@ function sample(fleet: Fleet, history: History) {
 }
 
 /** L2: the oldest pod that beats leads, in everybody's eyes. */
-function allFollowTheOldest(fleet: Fleet): boolean {
+async function allFollowTheOldest(fleet: Fleet): Promise<boolean> {
   const alive = new Set(fleet.pods.filter((pod) => pod.alive).map(({ podId }) => podId));
-  const [oldest] = fleet
-    .sql("select pod_id from flotilla_pod_health order by birth_timestamp, pod_id")
-    .filter((row) => alive.has(row["pod_id"]));
+  const [oldest] = (
+    await fleet.sql("select pod_id from flotilla_pod_health order by birth_timestamp, pod_id")
+  ).filter((row) => alive.has(row["pod_id"]));
   const followed = new Map<string, string | null>();
   for (const entry of fleet.ledger()) {
     if (entry.event === "leading" && alive.has(entry.pod)) followed.set(entry.pod, entry.leader);
