@@ -14,6 +14,8 @@ export type Role = {
   on(type: string, listener: (value: any) => void): void;
   send(type: string): void;
   kill(signal: NodeJS.Signals): void;
+  /** Resolves when its process is gone. */
+  readonly gone: Promise<unknown>;
 };
 
 const started = new Set<ChildProcess>();
@@ -36,6 +38,7 @@ export function startRole(file: URL, params: unknown, { profile }: RoleOptions =
     stdio: ["ignore", process.stderr, process.stderr, "ipc"],
   });
   started.add(child);
+  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   const listeners = new Map<string, Set<(value: any) => void>>();
   const on = (type: string, listener: (value: any) => void) => {
     const those = listeners.get(type) ?? new Set();
@@ -72,6 +75,7 @@ export function startRole(file: URL, params: unknown, { profile }: RoleOptions =
     on,
     send: (type) => child.send({ type } satisfies Message),
     kill: (signal) => child.kill(signal),
+    gone,
   };
 }
 
@@ -83,8 +87,14 @@ export type Bench = {
   tell(type: string, value?: unknown): void;
 };
 
-/** The whole program of a role. What `play` returns goes to the bench, and the process ends. */
-export function playRole<Params>(play: (params: Params, bench: Bench) => Promise<unknown>): void {
+/**
+ * The whole program of a role. What `play` returns goes to the bench, and the process ends: when it has
+ * nothing more to do, or at once if that is how it `ends`.
+ */
+export function playRole<Params>(
+  play: (params: Params, bench: Bench) => Promise<unknown>,
+  { ends }: { ends?: "at once" } = {},
+): void {
   const tell = (type: string, value?: unknown) => process.send?.({ type, value });
   const orphaned = () => process.exit(1);
   process.once("disconnect", orphaned);
@@ -107,7 +117,10 @@ export function playRole<Params>(play: (params: Params, bench: Bench) => Promise
   const params = JSON.parse(process.argv[2] ?? "null") as Params;
   void play(params, bench).then((value) => {
     process.off("disconnect", orphaned);
-    process.send?.({ type: "result", value }, () => process.disconnect());
+    process.send?.({ type: "result", value }, () => {
+      process.disconnect();
+      if (ends) process.exit();
+    });
   });
 }
 

@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { nearest } from "../src/base/options.ts";
 import { temporaryFolder } from "./folder.ts";
 import { jsonLines, type Report, table } from "./report.ts";
+import { variants } from "./systems/variants.ts";
 
 /**
  * `npm run bench -- <name> [--store sqlite] [--json] [--quick] [--profile <folder>]`
@@ -17,6 +18,11 @@ export type BenchOptions = {
   readonly folder: string;
   /** Where the processes we measure leave their CPU profiles. */
   readonly profile: string | undefined;
+  /** Only these kinds of work, these systems, so many rounds, a backlog of so many. */
+  readonly only: readonly string[] | undefined;
+  readonly systems: readonly string[] | undefined;
+  readonly rounds: number | undefined;
+  readonly tasks: number | undefined;
   readonly progress: (what: string) => void;
   /** Whether so much of the time of a short run has passed that another round must not begin. */
   readonly late: (share: number) => boolean;
@@ -27,27 +33,46 @@ const quickMs = 45_000;
 
 export type Bench = (options: BenchOptions) => Promise<Report>;
 
-const benches: Readonly<
-  Record<string, { stores: string[]; load: () => Promise<{ bench: Bench }> }>
-> = {
-  tasks: { stores: ["sqlite"], load: () => import("./tasks.ts") },
+type Load = () => Promise<{ bench: Bench }>;
+
+const benches: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
+  tasks: {
+    sqlite: () => import("./tasks.ts"),
+    postgres: () => import("./tasks-on-postgres.ts"),
+  },
 };
+
+const works = ["drain", "two-processes", "1ms", "million", "snapshot", "wakeup"];
+const systems = variants.map(({ key }) => key);
 
 const options = {
   store: { type: "string", default: "sqlite" },
   json: { type: "boolean", default: false },
   quick: { type: "boolean", default: false },
   profile: { type: "string" },
+  only: { type: "string" },
+  systems: { type: "string" },
+  rounds: { type: "string" },
+  tasks: { type: "string" },
   help: { type: "boolean", default: false },
 } as const;
 
 const usage = `usage: npm run bench -- <name> [--store <store>] [--json] [--quick] [--profile <folder>]
 
   name       ${Object.keys(benches).join(", ")}
-  --store    what it runs on: sqlite (default)
+  --store    what it runs on: sqlite (default) or postgres
   --json     one object per line, { metric, value, unit, versus }, and nothing else
-  --quick    the same work, smaller: ends within 45 s
-  --profile  writes CPU profiles of what is measured into this folder
+  --quick    the same work, smaller: ends within 45 s on sqlite
+  --profile  writes CPU profiles of what is measured into this folder; on postgres it also says
+             which statements the server was busy with
+
+with --store postgres, where other queues are measured side by side:
+  --only     some of the work: ${works.join(", ")}
+  --systems  some of the systems: ${systems.join(", ")}
+  --rounds   how often each system has its turn
+  --tasks    how many tasks the backlog of a drain has
+
+  npm run bench -- tasks --store postgres --only drain,wakeup --systems flotilla,limit,graphile-worker --rounds 3
 `;
 
 async function main(): Promise<void> {
@@ -56,9 +81,9 @@ async function main(): Promise<void> {
   }
   const { values, name } = parse(process.argv.slice(2));
   if (values.help) return void process.stdout.write(usage);
-  const { stores, load } = benches[name]!;
-  if (!stores.includes(values.store)) refuse("store", values.store, stores);
-  const { bench } = await load();
+  const stores = benches[name]!;
+  if (!Object.hasOwn(stores, values.store)) refuse("store", values.store, Object.keys(stores));
+  const { bench } = await stores[values.store]!();
   const startedMs = performance.now();
   const seconds = () => ((performance.now() - startedMs) / 1_000).toFixed(1).padStart(6);
   const report = await bench({
@@ -66,6 +91,10 @@ async function main(): Promise<void> {
     quick: values.quick,
     folder: temporaryFolder(),
     profile: values.profile,
+    only: listed("work", values.only, works),
+    systems: listed("system", values.systems, systems),
+    rounds: counted("--rounds", values.rounds),
+    tasks: counted("--tasks", values.tasks),
     late: (share) => values.quick && performance.now() - startedMs > quickMs * share,
     progress: (what) => process.stderr.write(`${seconds()} s  ${what}\n`),
   });
@@ -101,12 +130,33 @@ function parse(args: string[]) {
     quick: boolean;
     help: boolean;
     profile?: string;
+    only?: string;
+    systems?: string;
+    rounds?: string;
+    tasks?: string;
   };
   if (known.help) return { values: known, name: "" };
   if (name === undefined) fail(`which bench? There is ${Object.keys(benches).join(", ")}`);
   if (!(name in benches)) refuse("bench", name, Object.keys(benches));
   if (rest.length > 0) fail(`one bench at a time: ${rest.join(" ")} is too much`);
   return { values: known, name };
+}
+
+function listed(
+  what: string,
+  given: string | undefined,
+  known: readonly string[],
+): string[] | undefined {
+  const names = given?.split(",").map((name) => name.trim());
+  for (const name of names ?? []) if (!known.includes(name)) refuse(what, name, known);
+  return names;
+}
+
+function counted(option: string, given: string | undefined): number | undefined {
+  if (given === undefined) return undefined;
+  const count = Number(given);
+  if (!Number.isInteger(count) || count < 1) fail(`${option} needs a whole number from 1`);
+  return count;
 }
 
 function refuse(what: string, given: string, known: readonly string[]): never {

@@ -1,0 +1,152 @@
+import { setTimeout as wait } from "node:timers/promises";
+import pg from "pg";
+import { type Role, sharedMs, startRole } from "../roles.ts";
+import { cpuMsOf } from "../servers/cpu.ts";
+import type { Server } from "../servers/server.ts";
+import { loadSystem } from "../systems/system.ts";
+import type { Variant } from "../systems/variants.ts";
+import { serverOf, type SideBySide, takeTurns } from "./bench.ts";
+import { collect, type Work } from "./figures.ts";
+import type { FillerParams } from "./filler.ts";
+import type { Worked, WorkerParams } from "./worker.ts";
+
+export type DrainWork = {
+  readonly metric: string;
+  /** Who takes part. */
+  readonly keys: readonly string[];
+  readonly tasks: number;
+  readonly processes?: number;
+  /** How long each task takes, waiting. */
+  readonly taskMs?: number;
+  /** Finished tasks that lie in the table already. */
+  readonly finished?: number;
+  /** Whether somebody holds a transaction open meanwhile, whose snapshot keeps dead rows alive. */
+  readonly snapshotHeld?: boolean;
+  /** Longer than this nobody is watched: what was done until then counts. */
+  readonly cutMs: number;
+};
+
+type Drained = {
+  readonly perSecond: number;
+  readonly cut: boolean;
+  readonly nodeCpuUs: number;
+  readonly serverCpuUs: number | undefined;
+  readonly rssMib: number;
+};
+
+const startLimitMs = 60_000;
+
+/** Working off a backlog: tasks stored as finished, by the time since the first of them started. */
+export async function measureDrain(side: SideBySide, work: DrainWork): Promise<Work[]> {
+  const { progress } = side.options;
+  const rate = collect(work.metric, "tasks/s");
+  const nodeCpu = collect(`${work.metric}.cpu`, "us/task", "lower");
+  const serverCpu = collect(`${work.metric}.server_cpu`, "us/task", "lower");
+  const memory = collect(`${work.metric}.rss`, "MiB", "lower");
+  await takeTurns(side, side.only(work.keys), async (variant, round) => {
+    const drained = await drainOnce(side, variant, work);
+    const { perSecond, cut, nodeCpuUs, serverCpuUs, rssMib } = drained;
+    rate.add(variant.key, { value: perSecond, ...(cut && { cut }) });
+    nodeCpu.add(variant.key, { value: nodeCpuUs });
+    if (serverCpuUs !== undefined) serverCpu.add(variant.key, { value: serverCpuUs });
+    memory.add(variant.key, { value: rssMib });
+    progress(
+      `${work.metric}, round ${round} of ${side.rounds}: ${variant.key} ${Math.round(perSecond)}/s${cut ? ", cut" : ""}; ` +
+        `CPU per task: node ${nodeCpuUs.toFixed(1)} us, server ${serverCpuUs?.toFixed(1) ?? "?"} us`,
+    );
+  });
+  return [rate.work, nodeCpu.work, serverCpu.work, memory.work];
+}
+
+async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): Promise<Drained> {
+  const server = serverOf(side, variant);
+  const { system: name, settings } = variant;
+  const { tasks, processes = 1, taskMs = 0, finished = 0, snapshotHeld = false } = work;
+  const url = await server.filled(`${variant.backlog} ${tasks} ${finished}`, async (empty) => {
+    side.options.progress(`storing a backlog of ${tasks} for ${variant.key}`);
+    const params: FillerParams = { system: name, settings, url: empty, tasks, finished };
+    const filler = startRole(new URL("./filler.ts", import.meta.url), params);
+    await filler.result;
+    await filler.gone;
+  });
+  const watch = await (await loadSystem(name)).watch(url);
+  const holder = snapshotHeld ? await holdSnapshot(url) : undefined;
+  const params: WorkerParams = { system: name, settings, url, taskMs };
+  const { profile } = side.options;
+  const cpuBefore = cpuMsOf(server.pid);
+  const workers = Array.from({ length: processes }, () =>
+    startRole(new URL("./worker.ts", import.meta.url), params, {
+      profile: name === "flotilla" ? profile : undefined,
+    }),
+  );
+  const seen = await observe(workers, watch.unfinished, work);
+  const cpuAfter = cpuMsOf(server.pid);
+  await watch.close();
+  for (const worker of workers) worker.send("stop");
+  const worked: Worked[] = await Promise.all(workers.map((worker) => worker.result));
+  await Promise.all(workers.map((worker) => worker.gone));
+  await holder?.end();
+  await printBusiest(side, server, variant);
+  await server.drop(url);
+  const cpuMs = worked.reduce((sum, each) => sum + each.cpuMs, 0);
+  return {
+    perSecond: (seen.finished / seen.wallMs) * 1_000,
+    cut: seen.finished < tasks,
+    nodeCpuUs: (cpuMs * 1_000) / seen.finished,
+    serverCpuUs:
+      cpuBefore === undefined || cpuAfter === undefined
+        ? undefined
+        : ((cpuAfter - cpuBefore) * 1_000) / seen.finished,
+    rssMib: Math.max(...worked.map((each) => each.rssMib)),
+  };
+}
+
+/** Watches from outside, and asks the store only once all tasks have run, so as not to be in the way. */
+async function observe(
+  workers: readonly Role[],
+  unfinished: () => Promise<number>,
+  { tasks, cutMs }: DrainWork,
+): Promise<{ finished: number; wallMs: number }> {
+  const ran = workers.map(() => 0);
+  let firstMs = Infinity;
+  workers.forEach((worker, at) => {
+    worker.on("first", (atMs: number) => (firstMs = Math.min(firstMs, atMs)));
+    worker.on("ran", (count: number) => (ran[at] = count));
+  });
+  const failed = Promise.race(workers.map((worker) => worker.result));
+  const startedMs = sharedMs();
+  for (;;) {
+    await Promise.race([wait(5), failed]);
+    const nowMs = sharedMs();
+    if (nowMs - firstMs > cutMs) {
+      return { finished: tasks - (await unfinished()), wallMs: nowMs - firstMs };
+    }
+    if (ran.reduce((sum, count) => sum + count, 0) >= tasks && (await unfinished()) === 0) {
+      return { finished: tasks, wallMs: sharedMs() - firstMs };
+    }
+    if (firstMs === Infinity && nowMs - startedMs > startLimitMs) {
+      throw new Error(`no task was started within ${startLimitMs} ms`);
+    }
+  }
+}
+
+async function holdSnapshot(url: string): Promise<pg.Client> {
+  const client = new pg.Client(url);
+  client.on("error", () => {});
+  await client.connect();
+  await client.query("begin isolation level repeatable read");
+  await client.query("select 1");
+  return client;
+}
+
+/** With a profile, also where the database's time went. */
+async function printBusiest(side: SideBySide, server: Server, variant: Variant): Promise<void> {
+  if (side.options.profile === undefined || !("busiest" in server)) return;
+  const { busiest } = server as Server & { busiest(): Promise<readonly any[]> };
+  for (const { text, calls, rows, ms } of await busiest()) {
+    const statement = String(text).replaceAll(/\s+/g, " ").trim().slice(0, 90);
+    side.options.progress(
+      `  ${variant.key}: ${Number(ms).toFixed(0)} ms, ${calls} calls, ${rows} rows: ${statement}`,
+    );
+  }
+}

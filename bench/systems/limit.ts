@@ -1,0 +1,136 @@
+import pg from "pg";
+import { systemClock } from "../../src/base/clock.ts";
+import { uuidv7 } from "../../src/base/ids.ts";
+import { systemRandom } from "../../src/base/random.ts";
+import { beat } from "../../src/pods/statements.ts";
+import { claimTasks, lookAhead } from "../../src/queue/statements/claim.ts";
+import { insertTasks } from "../../src/queue/statements/enqueue.ts";
+import { finishTasks } from "../../src/queue/statements/finish.ts";
+import { postgresDialect } from "../../src/store/postgres/dialect.ts";
+import { render, type Statement } from "../../src/store/sql.ts";
+import { workName } from "../tasks/work.ts";
+import { system as flotilla } from "./flotilla.ts";
+import type { Payload, Producer, Run, System } from "./system.ts";
+
+/**
+ * What bare `pg` can do: the very statements that our tasks are made of, on our tables, prepared and
+ * sent at once as we do, in batches of 100, with nothing around them.
+ */
+const batch = 100;
+// More than this brings nothing on two cores.
+const connections = 4;
+const channel = "flotilla_hint";
+
+export const system: System = {
+  ...flotilla,
+  async producer(url) {
+    const idle = await Promise.all(Array.from({ length: connections }, () => openBare(url)));
+    const ids = uuidv7(systemClock, systemRandom);
+    const rowOf = (payload: Payload) => ({
+      taskId: ids.next(),
+      tenant: "default",
+      name: workName,
+      payload: JSON.stringify(payload),
+      priority: 0,
+      delayMs: 0,
+      maxAttempts: null,
+      key: null,
+      trace: null,
+    });
+    /** There are never more callers than connections. */
+    const bulk: Producer["bulk"] = async (payloads) => {
+      const bare = idle.pop()!;
+      for (let from = 0; from < payloads.length; from += batch) {
+        await bare.commit([insertTasks(payloads.slice(from, from + batch).map(rowOf))], "hint");
+      }
+      idle.push(bare);
+    };
+    return {
+      one: (payload) => bulk([payload]),
+      bulk,
+      close: () => Promise.all(idle.map((bare) => bare.close())),
+    };
+  },
+  async work(url, _settings, run) {
+    const listener = new pg.Client(url);
+    await listener.connect();
+    const loops = await Promise.all(Array.from({ length: connections }, () => claimLoop(url, run)));
+    listener.on("notification", () => loops[0]!.wake());
+    await listener.query(`listen ${channel}`);
+    for (const loop of loops) loop.wake();
+  },
+};
+
+/** One connection that claims and finishes until nothing is left, and again when it is woken. */
+async function claimLoop(url: string, run: Run) {
+  const bare = await openBare(url);
+  const podId = `limit ${Math.random()}`;
+  const names = [workName];
+  await bare.commit([beat(podId, "{}", 0)]);
+  let call = 0;
+  let busy = false;
+  let again = false;
+
+  /** A task is claimed for good before it runs, so claim and finish are two commits. */
+  const turn = async (): Promise<boolean> => {
+    const claiming = claimTasks({ podId, call: ++call, names, limit: batch });
+    const [claimed] = await bare.commit([claiming, lookAhead(names)]);
+    if (claimed!.length === 0) return false;
+    const waits = claimed!.map((row) => run(JSON.parse(row["payload"]) as Payload));
+    await Promise.all(waits.filter((wait) => wait !== undefined));
+    const finishes = claimed!.map((row) => ({
+      taskId: row["task_id"] as string,
+      token: Number(row["claim_token"]),
+      status: "completed" as const,
+      result: "null",
+      error: null,
+      counted: 0 as const,
+      delayMs: null,
+      wake: null,
+      event: null,
+    }));
+    await bare.commit([finishTasks(finishes)]);
+    return claimed!.length === batch;
+  };
+  const wake = async (): Promise<void> => {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    do again = false;
+    while ((await turn()) || again);
+    busy = false;
+  };
+  return { wake: () => void wake() };
+}
+
+type Bare = {
+  commit(statements: readonly Statement[], hint?: "hint"): Promise<Record<string, any>[][]>;
+  close(): Promise<void>;
+};
+
+async function openBare(url: string): Promise<Bare> {
+  const dialect = postgresDialect({ schema: "flotilla" });
+  const client = new pg.Client({ connectionString: url, pipeline: true } as pg.ClientConfig);
+  await client.connect();
+  const names = new Map<string, string>();
+  const send = (statement: Statement) => {
+    const { text, values } = render(statement, dialect);
+    const name = names.get(text) ?? `limit_${names.size}`;
+    names.set(text, name);
+    return client.query({ name, text, values: values as unknown[] });
+  };
+  return {
+    async commit(statements, hint) {
+      const alone = statements.length === 1 && !hint;
+      const begun = alone ? [] : [client.query("begin")];
+      const sent = statements.map(send);
+      const told = hint ? [client.query("select pg_notify($1, '')", [channel])] : [];
+      const ended = alone ? [] : [client.query("commit")];
+      await Promise.all([...begun, ...told, ...ended]);
+      return (await Promise.all(sent)).map((result) => result.rows);
+    },
+    close: () => client.end(),
+  };
+}
