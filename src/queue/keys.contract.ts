@@ -100,24 +100,24 @@ export function keysContract(kind: StoreKind): void {
     });
 
     test("in the caller's transaction is there when that commits, and not when it doesn't", async () => {
-      const caller = queue.store.caller?.();
+      const caller = await queue.store.caller?.();
       if (!caller) return;
       await queue.work("pod-1", [task("mail", {}, ({ input }) => input)]);
-      caller.exec("create table if not exists orders (id integer)");
+      await caller.exec("create table if not exists orders (id integer)");
 
-      caller.exec("begin immediate");
-      caller.exec("insert into orders values (1)");
-      const vanished = await queue.enqueue("mail", "vanished", { tx: caller });
+      await caller.begin();
+      await caller.exec("insert into orders values (1)");
+      const vanished = await queue.enqueue("mail", "vanished", { tx: caller.handle });
       expect(vanished.created).toBe(true);
-      caller.exec("rollback");
+      await caller.exec("rollback");
 
-      caller.exec("begin immediate");
-      const kept = await queue.enqueue("mail", "kept", { tx: caller, key: "k" });
-      const same = await queue.enqueue("mail", "same", { tx: caller, key: "k" });
-      const many = await queue.enqueueMany("mail", [1, 2], { tx: caller });
+      await caller.begin();
+      const kept = await queue.enqueue("mail", "kept", { tx: caller.handle, key: "k" });
+      const same = await queue.enqueue("mail", "same", { tx: caller.handle, key: "k" });
+      const many = await queue.enqueueMany("mail", [1, 2], { tx: caller.handle });
       expect(await queue.get(kept.taskId)).toBeUndefined();
-      caller.exec("commit");
-      caller.close();
+      await caller.exec("commit");
+      await caller.close();
 
       expect(same).toEqual({ taskId: kept.taskId, created: false });
       expect(await queue.ended(kept.taskId)).toMatchObject({ status: "completed", result: "kept" });

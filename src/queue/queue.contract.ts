@@ -144,7 +144,10 @@ export async function openQueue(kind: StoreKind) {
     },
 
     /** Recovers claims as a leader would that has seen this pod silent since now. */
-    async recover(podId: string, claims: readonly Claim[]): Promise<number> {
+    async recover(
+      podId: string,
+      claims: readonly Pick<Claim, "taskId" | "token">[],
+    ): Promise<number> {
       const pods = (await database.read(seePods())).map(toPodSeen);
       const pod = pods.find((each) => each.podId === podId)!;
       const orphans = claims.map(({ taskId, token }) => ({ taskId, token, pod }));

@@ -8,6 +8,7 @@ import { recoverContract } from "./recover.contract.ts";
 import { stopContract } from "./stop.contract.ts";
 import { troubleContract } from "./trouble.contract.ts";
 import { waitContract } from "./wait.contract.ts";
+import { withinContract } from "./within.contract.ts";
 import { workerContract } from "./worker.contract.ts";
 
 /** Everything that tasks promise on every store. */
@@ -22,4 +23,5 @@ export function tasksContract(kind: StoreKind): void {
   workerContract(kind);
   stopContract(kind);
   troubleContract(kind);
+  withinContract(kind);
 }
