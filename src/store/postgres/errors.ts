@@ -42,6 +42,21 @@ function isEventRace(error: unknown): boolean {
   return sqlState(error) === "23505" && constraint === "step_event_pkey";
 }
 
+/** A pooler moved us to a connection where the statement isn't prepared, or is by somebody else. */
+export function preparedElsewhere(error: unknown): boolean {
+  return ["26000", "42P05"].includes(sqlState(error) ?? "");
+}
+
+/** The tables were changed under a prepared statement. */
+export function isStalePlan(error: unknown): boolean {
+  return sqlState(error) === "0A000" && /cached plan/.test(messageOf(error));
+}
+
+/** What answered knows none of the settings that a session may begin with: a pooler. */
+export function refusesSettings(error: unknown): boolean {
+  return sqlState(error) === "08P01" && /startup parameter/.test(messageOf(error));
+}
+
 /** The server spoke, and didn't hang up with it. */
 export function isAnswer(error: unknown): boolean {
   const severity = error instanceof Error && "severity" in error ? error.severity : undefined;

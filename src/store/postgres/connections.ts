@@ -1,0 +1,159 @@
+import type pg from "pg";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Durability, Row } from "../database.ts";
+import type { Query } from "../sql.ts";
+import { apartFromPool } from "./apart.ts";
+import {
+  beginWithSettings,
+  clientClass,
+  connectionConfig,
+  plainNumbers,
+  sessionMark,
+  startUpConfig,
+  timeoutsOf,
+} from "./driver.ts";
+import { isStalePlan, preparedElsewhere, refusesSettings, storeError } from "./errors.ts";
+import type { PostgresStore } from "./options.ts";
+import { type Manner, transact } from "./transact.ts";
+
+/** The ways to the server, and what is known about what stands in between. */
+export type Connections = {
+  /** Runs queries together or not at all. */
+  run(kind: "read" | "write", queries: readonly Query[]): Promise<Row[][]>;
+  /** A client to listen on that has yet to connect, or undefined where no hint would arrive. */
+  listener(): Promise<pg.Client | undefined>;
+  end(): Promise<void>;
+};
+
+type Parts = { driver: typeof pg; store: PostgresStore; durability: Durability; log: Logger };
+type Pools = Readonly<Record<"read" | "write", pg.Pool>>;
+
+// Each time something is learnt that makes the next try different.
+const triesMost = 4;
+
+/**
+ * A direct connection has its settings and prepared statements in the session. A pooler that deals
+ * out connections per transaction gives no session to rely on: settings then travel with each
+ * transaction, in the same round trip, and statements go without a name where the pooler doesn't
+ * keep track of them. Which it is shows with the first connection, and in what is refused later.
+ */
+export function openConnections(parts: Parts): Connections {
+  const { driver, store, durability, log } = parts;
+  const { answerTimeoutMs } = timeoutsOf(store);
+  const types = plainNumbers(driver);
+  const perTransaction = beginWithSettings(store, durability);
+  const told = store.pooler === "transaction";
+  let begin = store.pool || told ? perTransaction : undefined;
+  let prepared: number | undefined = told ? undefined : 0;
+  let pooled = told;
+  let pools = begin === undefined ? openPools(parts, "session") : openPools(parts, "plain");
+  const retired: Pools[] = [];
+
+  const manner = (): Manner => ({ begin, prepared, types, answerTimeoutMs });
+
+  const take = async (kind: "read" | "write"): Promise<pg.PoolClient> => {
+    try {
+      return await pools[kind].connect();
+    } catch (error) {
+      if (!refusesSettings(error)) throw storeError(error, { sent: false });
+      if (begin === undefined) {
+        log.info({}, "something between us and the database takes no settings; sending them along");
+        begin = perTransaction;
+        retired.push(pools);
+        pools = openPools(parts, "plain");
+      }
+      try {
+        return await pools[kind].connect();
+      } catch (again) {
+        throw storeError(again, { sent: false });
+      }
+    }
+  };
+
+  /** Whether an answer that says that nothing was done also says how it would be done. */
+  const learn = (error: unknown): boolean => {
+    const cause = error instanceof FlotillaError ? error.cause : error;
+    if (prepared !== undefined && preparedElsewhere(cause)) {
+      prepared = undefined;
+      log.info({}, "a pooler doesn't know prepared statements; sending them whole");
+      return true;
+    }
+    if (prepared !== undefined && isStalePlan(cause)) {
+      prepared++;
+      return true;
+    }
+    return preparedElsewhere(cause);
+  };
+
+  const look = async (): Promise<void> => {
+    const client = await take("read");
+    const ask = `select pg_backend_pid() as pid, current_setting('${sessionMark}', true) as mark`;
+    const processId = (client as { processID?: number | null }).processID ?? undefined;
+    const [rows] = await transact(client, [{ text: ask, values: [] }], {
+      ...manner(),
+      prepared: undefined,
+    });
+    const { pid, mark } = rows![0]!;
+    // A pooler makes up the number by which a session can be cancelled.
+    pooled = processId !== undefined && processId !== pid;
+    if (mark !== "on") begin = perTransaction;
+  };
+  let looked: Promise<void> | undefined;
+  const lookOnce = (): Promise<void> | undefined => {
+    if (told) return undefined;
+    return (looked ??= look().catch((error: unknown) => {
+      looked = undefined;
+      throw error;
+    }));
+  };
+
+  const onError = (error: Error) =>
+    log.warn({ error: error.message }, "a database connection broke");
+  store.pool?.on("error", onError);
+
+  return {
+    async run(kind, queries) {
+      await lookOnce();
+      for (let tries = 1; ; tries++) {
+        const client = await take(kind);
+        try {
+          return await transact(client, queries, manner());
+        } catch (error) {
+          if (tries >= triesMost || !learn(error)) throw error;
+        }
+      }
+    },
+    async listener() {
+      await lookOnce();
+      const keepsSessions = store.pooler === "session" || store.pooler === "none";
+      if (pooled && !keepsSessions) return undefined;
+      const own = apartFromPool(store);
+      return new (clientClass(driver, own))(connectionConfig(own));
+    },
+    async end() {
+      (store.pool as pg.Pool | undefined)?.off("error", onError);
+      if (store.pool) return;
+      const all = [pools, ...retired].flatMap(({ read, write }) => [read, write]);
+      await Promise.all(all.map((pool) => pool.end()));
+    },
+  };
+}
+
+function openPools({ driver, store, durability, log }: Parts, how: "session" | "plain"): Pools {
+  if (store.pool) return { read: store.pool as pg.Pool, write: store.pool as pg.Pool };
+  const open = () => {
+    const made = new driver.Pool({
+      ...connectionConfig(store),
+      ...(how === "session" && startUpConfig(store, durability)),
+      Client: clientClass(driver, store) as never,
+      max: store.connections ?? 4,
+      pipeline: true,
+      allowExitOnIdle: true,
+    });
+    // Without listeners, a connection that breaks would end the process, idle or not.
+    made.on("error", (error) => log.warn({ error: error.message }, "a database connection broke"));
+    return made;
+  };
+  return { read: open(), write: open() };
+}

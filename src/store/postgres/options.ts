@@ -1,0 +1,154 @@
+import type { ConnectionOptions } from "node:tls";
+import { FlotillaError } from "../../base/errors.ts";
+import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../../base/options.ts";
+
+/** A Postgres store by options, where a URL can't say it all. */
+export type PostgresStore = PostgresTimeouts & {
+  /** As `pg` takes it. Not needed beside a `pool`. */
+  url?: string;
+  /**
+   * A pool of your own, which is used for everything but the heartbeat and listening: those need
+   * connections of their own, and open them with `url` or, without one, as the pool would.
+   */
+  pool?: PostgresPool;
+  /** Instead of one in the URL. A function is asked whenever a connection is opened. */
+  password?: string | (() => string | Promise<string>);
+  /** Instead of `sslmode` and the rest in the URL; what `tls.connect` takes, such as `{ ca }`. */
+  ssl?: boolean | ConnectionOptions;
+  /** The schema that our tables live in. Default `flotilla`. */
+  schema?: string;
+  /** Connections for writes, and as many for reads. Default 4. */
+  connections?: number;
+  /** What keeps connections between us and the server. Found out by itself where it isn't said. */
+  pooler?: Pooler;
+};
+
+export type PostgresTimeouts = {
+  /** For a connection to be opened or to become free. Default 10,000. */
+  connectTimeoutMs?: number;
+  /** After which the server cancels a statement. Default 30,000. */
+  statementTimeoutMs?: number;
+  /** How long the server lets a statement wait for a lock. Default 10,000. */
+  lockTimeoutMs?: number;
+  /** After which the server ends a transaction in which nothing is asked. Default 60,000. */
+  idleInTransactionTimeoutMs?: number;
+  /** After which a connection that doesn't answer counts as broken. Default 45,000. */
+  answerTimeoutMs?: number;
+};
+
+export type Pooler = (typeof poolers)[number];
+
+/** A pool of `pg`, as far as we use it. */
+export type PostgresPool = {
+  connect(): Promise<{ release(error?: Error | boolean): void }>;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  readonly options?: object;
+};
+
+const poolers = ["none", "session", "transaction"] as const;
+
+const range: NumberRange = { min: 1, max: 3_600_000 };
+export const defaultTimeouts: Readonly<Required<PostgresTimeouts>> = {
+  connectTimeoutMs: 10_000,
+  statementTimeoutMs: 30_000,
+  lockTimeoutMs: 10_000,
+  idleInTransactionTimeoutMs: 60_000,
+  // A socket whose other end is gone says nothing; this is how long we believe in it.
+  answerTimeoutMs: 45_000,
+};
+
+const numbers: Readonly<Record<string, NumberRange>> = {
+  connections: { min: 1, max: 1_000 },
+  ...Object.fromEntries(Object.keys(defaultTimeouts).map((name) => [name, range])),
+};
+const words = ["schema", "pooler"];
+const others = ["url", "pool", "password", "ssl"];
+
+/** A store whose options make sense, with what the URL says about them taken out of it. */
+export type CheckedStore = PostgresStore & { readonly schema: string };
+
+/** Checks a store by URL or by options; what an option says counts more than the URL. */
+export function checkStore(given: string | PostgresStore): CheckedStore {
+  const store = typeof given === "string" ? { url: given } : given;
+  checkOptions("store", store, [...others, ...words, ...Object.keys(numbers)]);
+  const { pool, url, ssl, password } = store;
+  if (pool !== undefined && !isPool(pool)) {
+    throw new FlotillaError("invalid_option", "store.pool must be a pool of `pg`");
+  }
+  if (pool === undefined && (typeof url !== "string" || !/^postgres(ql)?:/i.test(url))) {
+    throw new FlotillaError(
+      "invalid_option",
+      'store must be a URL, or an object with `url: "postgres://…"` or a `pool`',
+    );
+  }
+  const checked = { ...fromUrl(url), ...withoutUndefined(store) } as PostgresStore;
+  if (url !== undefined) checked.url = plainUrl(url, ssl !== undefined);
+  for (const [name, limits] of Object.entries(numbers)) {
+    const value = (checked as Record<string, unknown>)[name];
+    if (value !== undefined) checkNumber(`store.${name}`, value, limits);
+  }
+  if (checked.pooler !== undefined) checkChoice("store.pooler", checked.pooler, poolers);
+  if (password !== undefined && typeof password !== "string" && typeof password !== "function") {
+    throw new FlotillaError("invalid_option", "store.password must be a text or a function");
+  }
+  if (ssl !== undefined && typeof ssl !== "boolean" && (typeof ssl !== "object" || ssl === null)) {
+    throw new FlotillaError("invalid_option", "store.ssl must be true, false or an object");
+  }
+  const { schema = "flotilla" } = checked;
+  checkSchema(schema);
+  return { ...checked, schema };
+}
+
+const ours = [...words, ...Object.keys(numbers)];
+const aboutTls = ["ssl", "sslmode", "sslcert", "sslkey", "sslrootcert"];
+
+/** The options of ours that a URL names. */
+function fromUrl(url = ""): Record<string, string | number> {
+  const found: Record<string, string | number> = {};
+  for (const [name, value] of parametersOf(url)) {
+    if (words.includes(name)) found[name] = value;
+    // What is no number stays a text, which is refused with the rest.
+    if (name in numbers) found[name] = /^\d+$/.test(value) ? Number(value) : value;
+  }
+  return found;
+}
+
+/** The URL without what is ours, which the driver wouldn't know. */
+function plainUrl(url: string, withoutTls: boolean): string {
+  const [place = "", query] = split(url);
+  if (query === undefined) return url;
+  const kept = query.split("&").filter((each) => {
+    const name = each.replace(/=.*$/s, "");
+    return each !== "" && !ours.includes(name) && !(withoutTls && aboutTls.includes(name));
+  });
+  return kept.length > 0 ? `${place}?${kept.join("&")}` : place;
+}
+
+function parametersOf(url: string): [string, string][] {
+  return [...new URLSearchParams(split(url)[1] ?? "")];
+}
+
+function split(url: string): [string, string | undefined] {
+  const at = url.indexOf("?");
+  return at < 0 ? [url, undefined] : [url.slice(0, at), url.slice(at + 1)];
+}
+
+function isPool(pool: unknown): pool is PostgresPool {
+  const { connect, on } = (pool ?? {}) as Record<string, unknown>;
+  return typeof connect === "function" && typeof on === "function";
+}
+
+function withoutUndefined(store: PostgresStore): PostgresStore {
+  return Object.fromEntries(Object.entries(store).filter(([, value]) => value !== undefined));
+}
+
+const schemaPattern = /^[a-z_][a-z0-9_]{0,50}$/;
+
+/** The one name that goes into a statement's text, so it is held to a pattern. */
+export function checkSchema(schema: string): void {
+  if (typeof schema === "string" && schemaPattern.test(schema)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `schema must be a lower-case name of letters, digits and _, not ${JSON.stringify(schema)}`,
+  );
+}
