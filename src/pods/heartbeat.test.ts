@@ -168,8 +168,7 @@ describe("what pods see of each other", () => {
     await database.write([
       sql`update ${table("pod_health")} set beat = beat + 1 where pod_id = 'b'`,
     ]);
-    const [marked] = await database.write([markDown(seen)]);
-    expect(marked).toEqual([{ pod_id: "a" }]);
+    await database.write([markDown(seen)]);
     expect((await pods()).map((row) => row["status"])).toEqual(["down", "up", "up"]);
   });
 

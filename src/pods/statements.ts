@@ -52,8 +52,7 @@ export function markDown(pods: readonly PodSeen[]): Statement {
     where status = 'up'
       and exists (
         select 1 from ${silent} silent
-        where silent.pod_id = ${podHealth}.pod_id and silent.beat = ${podHealth}.beat)
-    returning pod_id`;
+        where silent.pod_id = ${podHealth}.pod_id and silent.beat = ${podHealth}.beat)`;
 }
 
 /** A pod that leaves says so itself. */

@@ -195,8 +195,9 @@ export function claimContract(kind: StoreKind): void {
       const [reserved] = await queue.database.write([reserveAlone(podId, names)]);
       return reserved!.map((row) => row["task_id"] as string);
     };
+    let calls = 900;
     const claimIt = async (podId: string) => {
-      const call = { podId, call: 900, names: ["a"], limit: 1 };
+      const call = { podId, call: ++calls, names: ["a"], limit: 1 };
       const [claimed] = await queue.database.write([claimReserved(call, "poison")]);
       return claimed!.length;
     };

@@ -15,7 +15,7 @@ import {
   noteRecovery,
   type Orphan,
   recoverTasks,
-  sweepPage,
+  sweep,
 } from "./statements/recover.ts";
 
 export type LeaderOptions = {
@@ -29,12 +29,12 @@ export type LeaderOptions = {
 };
 
 const recoverLimit = 500;
-const sweepLimit = 500;
-// A pass may visit ten thousand tasks. With one page it could delete no more than 500 a beat, and a
-// busier store than that would grow for ever.
-const sweepPages = 20;
+// A pass visits ten thousand tasks. If it could delete only as many as one write should, a store that
+// is busier than that would grow for ever.
+const sweepLimit = 10_000;
+const deleteLimit = 500;
 const downPodsKeptMs = 24 * 60 * 60_000;
-// Ids sort by age, so a few pages a pass walk the whole table again and again at little cost.
+// Ids sort by age, so a page a pass walks the whole table again and again at little cost.
 const beforeAll = "";
 
 /**
@@ -82,32 +82,16 @@ export function createLeader(options: LeaderOptions) {
     }
   };
 
-  /** Deletes what is old among the next tasks of the walk. Gives whether it came to the end. */
-  const prunePage = async (): Promise<boolean> => {
-    const page = await database.read(sweepPage(sweptTo, sweepLimit));
-    const old = page.filter(
-      (row) =>
-        !["pending", "claimed"].includes(row["status"]) && Number(row["age_ms"]) > retentionMs,
-    );
-    if (old.length > 0) {
-      await database.write(
-        deleteFinished(
-          old.map((row) => row["task_id"]),
-          retentionMs,
-        ),
-      );
-    }
-    const atEnd = page.length < sweepLimit;
-    sweptTo = atEnd ? beforeAll : page.at(-1)!["task_id"];
-    return atEnd;
-  };
-
+  /** Deletes what is old among the next tasks of the walk. */
   const prune = async (): Promise<void> => {
-    for (let page = 0; page < sweepPages; page++) {
-      if (!(await prunePage())) continue;
-      await database.write([prunePods(downPodsKeptMs)]);
-      return;
+    const rows = await database.read(sweep(sweptTo, sweepLimit, retentionMs));
+    const old = rows.filter((row) => row["old"] === 1).map((row) => row["task_id"] as string);
+    for (let at = 0; at < old.length; at += deleteLimit) {
+      await database.write(deleteFinished(old.slice(at, at + deleteLimit), retentionMs));
     }
+    const last = rows.find((row) => row["old"] === 0);
+    sweptTo = last?.["task_id"] ?? beforeAll;
+    if (!last) await database.write([prunePods(downPodsKeptMs)]);
   };
 
   return {

@@ -1,6 +1,18 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type Dialect, index, join, newId, now, render, rows, sql, table } from "./sql.ts";
+import {
+  type Dialect,
+  index,
+  join,
+  newId,
+  now,
+  render,
+  renderAll,
+  returning,
+  rows,
+  sql,
+  table,
+} from "./sql.ts";
 
 const numbered: Dialect = {
   words: {
@@ -13,6 +25,7 @@ const numbered: Dialect = {
     hold_pod: "for key share",
     seize_pod: "for update",
   },
+  returning: true,
   table: (name) => `app.${name}`,
   index: (name) => `app_${name}`,
   placeholder: (position) => `$${position}`,
@@ -38,6 +51,10 @@ describe("a statement", () => {
     { table: "step_tracker; drop table x" },
     { index: "x" },
     { word: "now" },
+    {
+      returning: { strings: ["1"], parts: [] },
+      companion: { after: { strings: ["1"], parts: [] } },
+    },
     { rows: [], columns: {} },
     {},
     [],
@@ -88,6 +105,37 @@ describe("a statement", () => {
         expect(rendered.values).toEqual(values);
       }),
     );
+  });
+
+  test("gives back the rows that it changes, or lets another query do so before or after it", () => {
+    const plain = sql`select 1`;
+    const marked = sql`update a set b = ${2} ${returning(sql`id`, { after: sql`select id where b = ${2}` })}`;
+    const exact = sql`delete from a ${returning(sql`id`, { before: sql`select id for update` })}`;
+    const statements = [plain, marked, exact, plain];
+    const asked = (returns: boolean) => {
+      const { queries, answerAt } = renderAll(statements, { ...numbered, returning: returns });
+      return { texts: queries.map(({ text }) => text.trim()), answerAt };
+    };
+    expect(asked(true)).toEqual({
+      texts: [
+        "select 1",
+        "update a set b = $1 returning id",
+        "delete from a returning id",
+        "select 1",
+      ],
+      answerAt: [0, 1, 2, 3],
+    });
+    expect(asked(false)).toEqual({
+      texts: [
+        "select 1",
+        "update a set b = $1",
+        "select id where b = $1",
+        "select id for update",
+        "delete from a",
+        "select 1",
+      ],
+      answerAt: [0, 2, 3, 5],
+    });
   });
 
   test("joined of nothing is nothing", () => {

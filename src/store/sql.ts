@@ -32,7 +32,11 @@ type Word = { readonly [ours]: true } & (
   | { readonly table: TableName }
   | { readonly index: string }
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
+  | { readonly returning: Statement; readonly companion: Companion }
 );
+
+/** A query in the same transaction whose rows are those that the statement it goes with has changed. */
+export type Companion = { readonly before: Statement } | { readonly after: Statement };
 
 export type Statement = {
   readonly [ours]: true;
@@ -87,6 +91,15 @@ export function rows(columns: Columns, values: readonly (readonly Value[])[]): W
 }
 
 /**
+ * Ends a change whose rows are wanted. Where the database can't give them back by itself, a companion
+ * is asked: before the change where its condition says exactly which rows it will touch, and then it
+ * must lock them; or after it where the change leaves a mark that is no other's.
+ */
+export function returning(columns: Statement, companion: Companion): Word {
+  return { [ours]: true, returning: columns, companion };
+}
+
+/**
  * At most so many rows. The cast is there because SQLite plans a statement anew at every run in
  * which a bare bound value is the limit, and planning costs more than the statement.
  */
@@ -103,6 +116,8 @@ export function join(statements: readonly Statement[], separator: string): State
 /** How one kind of database spells what differs. */
 export type Dialect = {
   readonly words: Readonly<Record<WordName, string>>;
+  /** Whether a change can give its rows back. */
+  readonly returning: boolean;
   readonly table: (name: string) => string;
   readonly index: (name: string) => string;
   readonly placeholder: (position: number) => string;
@@ -136,7 +151,35 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("table" in part) return dialect.table(part.table);
     if ("index" in part) return dialect.index(part.index);
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
+    if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
     return dialect.words[part.word];
   };
   return { text: write(statement), values };
+}
+
+/** The queries of one transaction, and for each of its statements the place of the query that answers it. */
+export type Queries = { readonly queries: Query[]; readonly answerAt: readonly number[] };
+
+export function renderAll(statements: readonly Statement[], dialect: Dialect): Queries {
+  const queries: Query[] = [];
+  const add = (statement: Statement) => queries.push(render(statement, dialect)) - 1;
+  const answerAt = statements.map((statement) => {
+    const companion = dialect.returning ? undefined : companionOf(statement);
+    if (companion === undefined) return add(statement);
+    if ("before" in companion) {
+      const answer = add(companion.before);
+      add(statement);
+      return answer;
+    }
+    add(statement);
+    return add(companion.after);
+  });
+  return { queries, answerAt };
+}
+
+function companionOf(statement: Statement): Companion | undefined {
+  for (const part of statement.parts) {
+    if (part !== null && typeof part === "object" && "companion" in part) return part.companion;
+  }
+  return undefined;
 }

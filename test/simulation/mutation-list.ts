@@ -65,12 +65,7 @@ export const mutations: readonly Mutation[] = [
   { name: "recover: without token and beat", edits: [recoverToken, recoverBeat], by: "T3" },
   {
     name: "recover: deaths without a limit",
-    edits: [
-      recover(
-        "const spent = sql`${tasks}.deaths + 1 >= ${deathLimit}`",
-        "const spent = sql`false`",
-      ),
-    ],
+    edits: [recover("const spent = sql`deaths + 1 >= ${deathLimit}`", "const spent = sql`false`")],
   },
   {
     name: "claim: without the floor",

@@ -1,4 +1,14 @@
-import { holdTask, join, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import {
+  holdTask,
+  join,
+  limit,
+  now,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 
 const tasks = table("step_tracker");
@@ -17,27 +27,28 @@ export function cancelTask(taskId: string): Statement[] {
       set cancel_requested = 1, wake = wake + 1, last_update = ${now},
         claim_token = claim_token + case when status = 'pending' then 1 else 0 end,
         status = case when status = 'pending' then 'cancelled' else status end
-      where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0
-      returning status`,
+      where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0`,
     sql`select status, cancel_requested from ${tasks} where task_id = ${taskId}`,
   ];
 }
 
 /** Starts a finished task over: a new generation, noted as such. */
 export function retryTask(taskId: string): Statement[] {
+  const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
   return [
     sql`
       insert into ${events} (task_id, seq, type)
       select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
-      where task_id = ${taskId} and status in ('failed', 'cancelled')
-      ${holdTask}`,
+      where ${ended} ${holdTask}`,
     sql`
       update ${tasks}
       set status = 'pending', retry_count = 0, deaths = 0, parked = 0, cancel_requested = 0,
         claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
         error = null, progress = null
-      where task_id = ${taskId} and status in ('failed', 'cancelled')
-      returning status`,
+      where ${ended}
+      ${returning(sql`task_id`, {
+        before: sql`select task_id from ${tasks} task where ${ended} ${holdTask}`,
+      })}`,
     sql`select status from ${tasks} where task_id = ${taskId}`,
   ];
 }

@@ -3,6 +3,7 @@ import {
   join,
   limit,
   now,
+  returning,
   rows,
   seizePod,
   sql,
@@ -139,8 +140,13 @@ function take(claim: ClaimCall, which: Statement): Statement {
     where ${which} and status = 'pending'
       and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call}
         ${holdPod})
-    returning task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths`;
+    ${returning(claimColumns, {
+      after: sql`select ${claimColumns} from ${tasks}
+        where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'`,
+    })}`;
 }
+
+const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths`;
 
 /**
  * Marks one task that must run alone as meant for this pod, which then finishes what it has before
@@ -159,7 +165,13 @@ export function reserveAlone(podId: string, names: readonly string[]): Statement
           or not exists (
             select 1 from ${tasks} where status = 'claimed' and claimed_by = ${podId}))
       order by created_at, task_id limit 1 ${takeRows})
-    returning task_id`;
+    ${returning(sql`task_id`, {
+      // A mark of an earlier call is as good: that task is meant for this pod as well.
+      after: sql`select task_id from ${tasks}
+        where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2
+          and run_at <= ${now} and claimed_by = ${podId}
+        order by created_at, task_id limit 1`,
+    })}`;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { now, returning, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 const tasks = table("step_tracker");
 
@@ -44,7 +44,10 @@ export function insertTasks(news: readonly NewTask[]): Statement {
       case when delay_ms > 0 then 1 else 0 end, max_attempts, unique_key
     from ${fresh} fresh where true
     on conflict do nothing
-    returning task_id`;
+    ${returning(sql`task_id`, {
+      // The ids were made for these tasks, so whatever has one of them was stored by us.
+      after: sql`select task_id from ${tasks} where task_id in (select task_id from ${fresh} fresh)`,
+    })}`;
 }
 
 /** The tasks that hold these keys. */

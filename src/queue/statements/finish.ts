@@ -1,4 +1,4 @@
-import { holdTask, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { holdTask, now, returning, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 
 const tasks = table("step_tracker");
@@ -62,7 +62,16 @@ export function finishTasks(finishes: readonly Finish[]): Statement {
       and ${tasks}.claim_token = done.token
       and ${tasks}.status in ('claimed', 'pending')
       and (done.wake is null or ${tasks}.wake = done.wake)
-    returning ${tasks}.task_id`;
+    ${returning(sql`${tasks}.task_id`, {
+      // A row that meets the condition stays so while it is held, and one that doesn't never will:
+      // tokens and wakes only rise.
+      before: sql`
+        select task.task_id from ${done} done join ${tasks} task on task.task_id = done.task_id
+        where task.claim_token = done.token
+          and task.status in ('claimed', 'pending')
+          and (done.wake is null or task.wake = done.wake)
+        ${holdTask}`,
+    })}`;
 }
 
 /** Notes what happened to tasks, under the same conditions as the finish that it goes with. */

@@ -78,11 +78,20 @@ const poisonError = JSON.stringify({
   message: `${deathLimit} pods died while they ran this task, ${deathLimit - aloneAfterDeaths} of them with nothing else to run`,
 });
 
-/** A page of ids in order, with what pruning needs to know. */
-export function sweepPage(after: string, count: number): Statement {
+const finished = sql`status in ('completed', 'failed', 'cancelled')`;
+
+/**
+ * Walks over so many tasks in order of their ids. Gives those that are finished and old and, unless
+ * the walk came to the end, the one to go on after. One statement however many there are.
+ */
+export function sweep(after: string, count: number, olderThanMs: number): Statement {
   return sql`
-    select task_id, status, ${now} - last_update as age_ms from ${tasks}
-    where task_id > ${after} order by task_id ${limit(count)}`;
+    with page as (
+      select task_id, status, last_update from ${tasks}
+      where task_id > ${after} order by task_id ${limit(count)})
+    select task_id, 1 as old from page where ${finished} and last_update < ${now} - ${olderThanMs}
+    union all
+    select max(task_id), 0 from page having count(*) = ${count}`;
 }
 
 /** Deletes finished tasks that are older than the limit, and their events. */
@@ -92,13 +101,12 @@ export function deleteFinished(taskIds: readonly string[], olderThanMs: number):
       { task_id: "text" },
       taskIds.map((taskId) => [taskId]),
     );
-  const finished = sql`
-    status in ('completed', 'failed', 'cancelled') and last_update < ${now} - ${olderThanMs}`;
+  const isOld = sql`${finished} and last_update < ${now} - ${olderThanMs}`;
   return [
     sql`delete from ${events} where task_id in (
       select task_id from ${tasks}
-      where task_id in (select task_id from ${old()} old) and ${finished})`,
+      where task_id in (select task_id from ${old()} old) and ${isOld})`,
     sql`delete from ${tasks}
-      where task_id in (select task_id from ${old()} old) and ${finished} returning task_id`,
+      where task_id in (select task_id from ${old()} old) and ${isOld} returning task_id`,
   ];
 }

@@ -2,20 +2,27 @@ import type { Dialect } from "../sql.ts";
 
 const now = "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
 
+/** What Postgres has and a lesser database may have to do without. */
+export type Feature = "notify" | "returning" | "skip locked";
+
+export type PostgresDialectOptions = { schema: string; without?: readonly Feature[] };
+
 /** Rows travel as one array per column, which the server unpacks faster than JSON. */
-export function postgresDialect({ schema }: { schema: string }): Dialect {
+export function postgresDialect({ schema, without = [] }: PostgresDialectOptions): Dialect {
   return {
     words: {
       now,
       new_id: newId(),
       home: `create schema if not exists ${schema}`,
       migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
-      take_rows: "for update skip locked",
+      // Without the skipping, claims wait for each other instead.
+      take_rows: without.includes("skip locked") ? "for update" : "for update skip locked",
       hold_task: "for update of task",
       // A beat changes no key, so it waits for neither of these claims.
       hold_pod: "for key share",
       seize_pod: "for update",
     },
+    returning: !without.includes("returning"),
     table: (name) => `${schema}.${name}`,
     index: (name) => name,
     placeholder: (position) => `$${position}`,

@@ -26,6 +26,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       hold_pod: "",
       seize_pod: "",
     },
+    returning: true,
     table: (name) => `flotilla_${name}`,
     index: (name) => `flotilla_${name}`,
     placeholder: () => "?",
