@@ -1,0 +1,75 @@
+import { expect, test } from "vitest";
+import { judge, recoveriesIn } from "../checkers.ts";
+import { createFleet, type Fleet } from "../harness.ts";
+import { startsIn } from "../ledger.ts";
+import { until } from "../until.ts";
+
+// With so many processes on few cores a beat may be late, and nobody is to be taken for dead here.
+const patient = { heartbeatMs: 500, deadAfterMs: 20_000 };
+
+test("sixteen processes claim ten thousand tasks, and no task is claimed twice", async () => {
+  const fleet = await createFleet({ on: "postgres" });
+  const count = 10_000;
+  const slots = { slots: 50, target: 1 };
+  await Promise.all(
+    Array.from({ length: 16 }, () => fleet.start({ config: { ...patient, ...slots } })),
+  );
+  // All of them are there before the first task is, so that they all want the same rows.
+  await fleet.flotilla.enqueueMany(
+    "work",
+    Array.from({ length: count }, () => ({ ms: 0 })),
+  );
+  await until("all have ended", async () => (await openTasks(fleet)) === 0);
+
+  const starts = startsIn(fleet.ledger());
+  expect(starts).toHaveLength(count);
+  expect(new Set(starts.map(({ task }) => task)).size).toBe(count);
+  expect(starts.every(({ token }) => token === 1)).toBe(true);
+  // On a busy machine one of them may come too late for any.
+  expect(new Set(starts.map(({ pod }) => pod)).size).toBeGreaterThan(8);
+  const claims = (await fleet.transitions()).filter(({ to }) => to === "claimed");
+  expect(claims).toHaveLength(count);
+  expect(await judge(fleet, patient)).toEqual([]);
+}, 120_000);
+
+test("a faster pod gets more than a slower one", async () => {
+  const fleet = await createFleet({ on: "postgres" });
+  const wide = await fleet.start({ config: { ...patient, slots: 8, target: 1 } });
+  const narrow = await fleet.start({ config: { ...patient, slots: 1, target: 1 } });
+  const count = 240;
+  await fleet.flotilla.enqueueMany(
+    "work",
+    Array.from({ length: count }, () => ({ ms: 50 })),
+  );
+  await until("all have ended", async () => (await openTasks(fleet)) === 0);
+
+  const starts = startsIn(fleet.ledger());
+  const on = (podId: string) => starts.filter(({ pod }) => pod === podId).length;
+  expect(on(wide.podId) + on(narrow.podId)).toBe(count);
+  expect(on(narrow.podId)).toBeGreaterThan(0);
+  // It could do eight times as much; half of that is left to a busy machine.
+  expect(on(wide.podId)).toBeGreaterThan(4 * on(narrow.podId));
+  expect(await judge(fleet, patient)).toEqual([]);
+});
+
+test("a task ten times as long as the dead limit runs once, on the pod that lives", async () => {
+  const fleet = await createFleet({ on: "postgres" });
+  const limits = { heartbeatMs: 100, deadAfterMs: 500 };
+  const first = await fleet.start({ config: limits });
+  const { taskId } = await fleet.flotilla.enqueue("work", { ms: 10 * limits.deadAfterMs });
+  await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
+  // Somebody is there who would take it.
+  await fleet.start({ config: limits });
+
+  expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: first.podId, token: 1 });
+  expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
+  expect(recoveriesIn(await fleet.transitions())).toEqual([]);
+  expect(await judge(fleet, limits)).toEqual([]);
+});
+
+async function openTasks(fleet: Fleet): Promise<number> {
+  const [row] = await fleet.sql(
+    "select count(*) as tasks from flotilla_step_tracker where status in ('pending', 'claimed')",
+  );
+  return row!["tasks"];
+}
