@@ -1,5 +1,14 @@
 import type { PodSeen } from "../../pods/liveness.ts";
-import { holdTask, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import {
+  holdTask,
+  limit,
+  now,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
 import { aloneAfterDeaths, deathLimit } from "../settle.ts";
 import { nextSeq } from "./events.ts";
 
@@ -41,32 +50,34 @@ function orphanRows(orphans: readonly Orphan[]) {
  * what it has done if nobody else has claimed it.
  */
 export function recoverTasks(orphans: readonly Orphan[]): Statement {
-  const spent = sql`${tasks}.deaths + 1 >= ${deathLimit}`;
+  const silent = orphanRows(orphans);
+  const spent = sql`deaths + 1 >= ${deathLimit}`;
+  const status = sql`case when cancel_requested = 1 then 'cancelled' when ${spent} then 'failed'
+    else 'pending' end`;
+  const token = sql`claim_token + case when cancel_requested = 1 or ${spent} then 1 else 0 end`;
   return sql`
     update ${tasks}
-    set status = case when cancel_requested = 1 then 'cancelled' when ${spent} then 'failed'
-        else 'pending' end,
+    set status = ${status},
       error = case when cancel_requested = 1 then error when ${spent} then ${poisonError} else error end,
-      claim_token = claim_token + case when cancel_requested = 1 or ${spent} then 1 else 0 end,
+      claim_token = ${token},
       deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = ${now}
-    from ${orphanRows(orphans)} orphan
+    from ${silent} orphan
     where ${isOrphan(tasks)}
-    returning ${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`;
+    ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
+      before: sql`
+        select task.task_id, task.name, ${status} as status, ${token} as claim_token
+        from ${silent} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${holdTask}`,
+    })}`;
 }
 
 export function noteRecovery(orphans: readonly Orphan[]): Statement {
   return sql`
     insert into ${events} (task_id, seq, type, attempt, pod_id)
     select orphan.task_id, ${nextSeq(sql`orphan.task_id`)}, 'pod_died', task.retry_count + 1, orphan.pod_id
-    from ${orphanRows(orphans)} orphan join ${tasks} task on task.task_id = orphan.task_id
-    where task.claim_token = orphan.token and task.status = 'claimed'
-      and task.claimed_by = orphan.pod_id
-      and not exists (select 1 from ${pods} pod
-        where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)
-    ${holdTask}`;
+    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${holdTask}`;
 }
 
-function isOrphan(from: typeof tasks): Statement {
+function isOrphan(from: typeof tasks | Statement): Statement {
   return sql`${from}.task_id = orphan.task_id and ${from}.claim_token = orphan.token
     and ${from}.status = 'claimed' and ${from}.claimed_by = orphan.pod_id
     and not exists (select 1 from ${pods} pod
@@ -107,6 +118,6 @@ export function deleteFinished(taskIds: readonly string[], olderThanMs: number):
       select task_id from ${tasks}
       where task_id in (select task_id from ${old()} old) and ${isOld})`,
     sql`delete from ${tasks}
-      where task_id in (select task_id from ${old()} old) and ${isOld} returning task_id`,
+      where task_id in (select task_id from ${old()} old) and ${isOld}`,
   ];
 }
