@@ -19,4 +19,6 @@ export type { WaitOptions } from "./queue/wait.ts";
 export type { Pod, PodEvent } from "./runtime/assemble.ts";
 export { type Config, defineConfig, type ServerConfig } from "./runtime/config.ts";
 export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./runtime/connect.ts";
+export type { Store } from "./store/open.ts";
+export type { PostgresPool, PostgresStore } from "./store/postgres/options.ts";
 export { startPod, type StartPodOptions } from "./runtime/pod.ts";

@@ -11,7 +11,7 @@ export async function onStore<Result>(
   work: (flotilla: Flotilla) => Promise<Result>,
   options: Pick<ConnectOptions, "maxPayloadBytes"> = {},
 ): Promise<Result> {
-  const url = await loadStore(flags);
-  await using flotilla = connect(url, { ...options, create: false, migrate: "check" });
+  const store = await loadStore(flags);
+  await using flotilla = connect(store, { ...options, create: false, migrate: "check" });
   return await work(flotilla);
 }

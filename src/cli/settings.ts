@@ -4,6 +4,7 @@ import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { type Config, resolveConfig, type Settings } from "../runtime/config.ts";
+import type { Store } from "../store/open.ts";
 import type { ServerFlags, StoreFlags } from "./flags.ts";
 
 const usualNames = ["flotilla.config.ts", "flotilla.config.mjs", "flotilla.config.js"];
@@ -27,8 +28,8 @@ export async function loadSettings(flags: ServerFlags): Promise<Settings> {
   });
 }
 
-/** The store's URL, for commands that need nothing else: the config is run only to learn it. */
-export async function loadStore(flags: StoreFlags): Promise<string> {
+/** The store, for commands that need nothing else: the config is run only to learn it. */
+export async function loadStore(flags: StoreFlags): Promise<Store> {
   if (flags.store) return flags.store;
   const config = await loadConfig(flags.config);
   const store = storeOf(flags, config);
@@ -76,7 +77,7 @@ function firstFrame(error: Error): string {
  * DATABASE_URL counts only where nobody has said which store: in many programs it is there for
  * something else, and tables of ours have no business in that.
  */
-function storeOf(flags: StoreFlags, config: Config): string | undefined {
+function storeOf(flags: StoreFlags, config: Config): Store | undefined {
   return flags.store || config.store || process.env["DATABASE_URL"] || undefined;
 }
 

@@ -2,16 +2,20 @@ import { writeSync } from "node:fs";
 import process from "node:process";
 import { parentPort, Worker, workerData } from "node:worker_threads";
 import { systemClock } from "../base/clock.ts";
-import { openForHeartbeat } from "../store/open.ts";
+import { messageOf } from "../base/errors.ts";
+import { forThread, openForHeartbeat, type Store } from "../store/open.ts";
 import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
 import type { Observation } from "./liveness.ts";
 
 type ThreadData = Pick<HeartbeatOptions, "podId" | "heartbeatMs" | "stallBeats" | "metadata"> & {
-  store: string;
+  store: Store;
+  /** The password is a function's, which lives on the main thread. */
+  asksPassword: boolean;
   pulse: SharedArrayBuffer;
 };
 
-type ThreadMessage = { seen: Observation } | { error: string };
+type ThreadMessage = { seen: Observation } | { error: string } | { ask: "password" };
+type ThreadOrder = "stop" | { password: string } | { refused: string };
 
 const breathSlot = 0;
 const floorSlot = 1;
@@ -36,18 +40,19 @@ export function createPulse(): PulseWriter {
 /** Starts the heartbeat on a thread of its own, with a connection of its own. */
 export function startHeartbeatThread(
   options: Omit<HeartbeatOptions, "database" | "clock" | "pulse" | "onStall"> & {
-    /** The store's URL. */
-    store: string;
+    store: Store;
     pulse: PulseWriter;
   },
 ): Heartbeat {
-  const { podId, heartbeatMs, stallBeats, store, metadata = {} } = options;
+  const { podId, heartbeatMs, stallBeats, metadata = {} } = options;
+  const { store, password } = forThread(options.store);
   const file = import.meta.url.endsWith(".ts") ? "./heartbeat-thread.ts" : "./heartbeat-thread.js";
   const data: ThreadData = {
     podId,
     heartbeatMs,
     stallBeats,
     store,
+    asksPassword: password !== undefined,
     metadata,
     pulse: options.pulse.memory,
   };
@@ -62,7 +67,8 @@ export function startHeartbeatThread(
     });
     worker.on("message", (message: ThreadMessage) => {
       if ("seen" in message) options.onBeat(message.seen);
-      else options.onError(message.error);
+      else if ("error" in message) options.onError(message.error);
+      else void tellPassword(worker, password!);
     });
     worker.on("error", (error) => options.onError(`the heartbeat thread died: ${error.message}`));
     // A pod without a heart looks dead to the others, so a thread that died is replaced.
@@ -84,6 +90,19 @@ export function startHeartbeatThread(
   };
 }
 
+async function tellPassword(
+  worker: Worker,
+  password: () => string | Promise<string>,
+): Promise<void> {
+  let order: ThreadOrder;
+  try {
+    order = { password: await password() };
+  } catch (error) {
+    order = { refused: messageOf(error) };
+  }
+  worker.postMessage(order);
+}
+
 if (parentPort && isThreadData(workerData)) await beatOnThisThread(parentPort, workerData);
 
 function isThreadData(data: unknown): data is ThreadData {
@@ -96,7 +115,17 @@ async function beatOnThisThread(
 ): Promise<void> {
   const slots = new BigInt64Array(data.pulse);
   const tell = (message: ThreadMessage) => parent.postMessage(message);
-  const database = await openForHeartbeat(data.store);
+  const asked: ((order: ThreadOrder) => void)[] = [];
+  const password = (): Promise<string> =>
+    new Promise((resolve, reject) => {
+      asked.push((order) => {
+        if (typeof order === "object" && "password" in order) resolve(order.password);
+        else reject(new Error(typeof order === "object" ? order.refused : "the pod is stopping"));
+      });
+      tell({ ask: "password" });
+    });
+  const { store } = data;
+  const database = await openForHeartbeat({ store, ...(data.asksPassword && { password }) });
   const heartbeat = startHeartbeat({
     ...data,
     database,
@@ -116,7 +145,9 @@ async function beatOnThisThread(
       process.kill(process.pid, "SIGKILL");
     },
   });
-  parent.on("message", () => {
+  parent.on("message", (order: ThreadOrder) => {
+    if (order !== "stop") return asked.shift()?.(order);
+    for (const answer of asked) answer(order);
     void heartbeat.stop().then(async () => {
       await database.close();
       parent.close();

@@ -57,7 +57,7 @@ describe("a config", () => {
     [{ use: [task("a")] }, `use: "a" has no handler; pass what \`.handle(…)\` returned`],
     [{ use: [undefined] }, "has no handler"],
     [{ use: task("a", {}, () => 1) }, "use must be an array of handlers"],
-    [{ store: 5 }, "store must be a URL or a path, not number"],
+    [{ store: 5 }, "store must be a URL, a path or options for Postgres, not number"],
     [null, "config: its options must be an object, not null"],
     [{ use: [task("a", {}, () => 1), task("a", {}, () => 2)] }, `two handlers for the task "a"`],
     [

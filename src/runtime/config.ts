@@ -5,11 +5,12 @@ import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../bas
 import type { Tasks } from "../queue/client.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Durability } from "../store/database.ts";
+import { checkedStore, type Store } from "../store/open.ts";
 
 /** What `flotilla.config.ts` says, and what `startPod` takes. Everything has a default but `use`. */
 export type Config = {
-  /** Where the store is. Default `sqlite:flotilla.db`. */
-  store?: string;
+  /** Where the store is: a URL, or options for Postgres. Default `sqlite:flotilla.db`. */
+  store?: Store;
   /** The handlers that this program brings. */
   use?: readonly TaskHandler[];
   /** `full` (default): a power cut loses nothing acked. `relaxed`: it may lose the last moments. */
@@ -97,9 +98,7 @@ export function resolveConfig(config: Config): Settings {
     ]),
   );
   const { store = "sqlite:flotilla.db", durability = "full", migrate = "auto", use = [] } = config;
-  if (typeof store !== "string") {
-    throw new FlotillaError("invalid_option", `store must be a URL or a path, not ${typeof store}`);
-  }
+  checkedStore(store);
   checkChoice("durability", durability, ["full", "relaxed"]);
   checkChoice("migrate", migrate, ["auto", "check"]);
   const { heartbeatMs, deadAfterMs } = settings as { heartbeatMs: number; deadAfterMs: number };

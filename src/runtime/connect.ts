@@ -6,7 +6,13 @@ import { systemRandom } from "../base/random.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import type { Database } from "../store/database.ts";
-import { openStore, type StoreOptions, transactionOn } from "../store/open.ts";
+import {
+  checkedStore,
+  openStore,
+  type Store,
+  type StoreOptions,
+  transactionOn,
+} from "../store/open.ts";
 import { writeProbe } from "../store/probe.ts";
 import { bytesRange } from "./config.ts";
 
@@ -34,8 +40,9 @@ export type Flotilla = Tasks & {
 };
 
 /** Connects to a store. It is opened with the first call, so a web process may start without it. */
-export function connect(url: string, options: ConnectOptions = {}): Flotilla {
+export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   checkOptions("connect", options, ["durability", "migrate", "create", "log", "maxPayloadBytes"]);
+  checkedStore(store);
   const { durability, migrate, maxPayloadBytes } = options;
   if (durability !== undefined) checkChoice("durability", durability, ["full", "relaxed"]);
   if (migrate !== undefined) checkChoice("migrate", migrate, ["auto", "check"]);
@@ -44,7 +51,7 @@ export function connect(url: string, options: ConnectOptions = {}): Flotilla {
   let closed = false;
   const open = async (): Promise<Database> => {
     if (closed) throw new FlotillaError("closed", "the connection was closed");
-    opening ??= openStore(url, options).catch((error: unknown) => {
+    opening ??= openStore(store, options).catch((error: unknown) => {
       // The next call tries again: a store that was away at start-up may be there by then.
       opening = undefined;
       throw error;
@@ -69,7 +76,7 @@ export function connect(url: string, options: ConnectOptions = {}): Flotilla {
       };
     },
     // Not opened for this: a transaction of the caller's may keep us from migrating until it ends.
-    within: (handle) => transactionOn(url, handle),
+    within: (handle) => transactionOn(store, handle),
     async close() {
       closed = true;
       await (await opening?.catch(() => undefined))?.close();

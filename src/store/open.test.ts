@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { openStore, placeOf, sqlitePath, withoutSecrets } from "./open.ts";
+import { openStore, placeOf, withoutSecrets } from "./open.ts";
 
 describe("a store's URL", () => {
   test.each([
@@ -15,7 +15,7 @@ describe("a store's URL", () => {
     ["/var/lib/app.db", "/var/lib/app.db"],
     ["./a b/app.db", "./a b/app.db"],
   ])("%s names the file %s", (url, path) => {
-    expect(sqlitePath(url)).toBe(path);
+    expect(placeOf(url)).toEqual({ kind: "sqlite", path });
   });
 
   test.each([
@@ -28,7 +28,7 @@ describe("a store's URL", () => {
     "http://host",
     "redis:x",
   ])("that names no file we can open is refused: %j", (url) => {
-    expect(() => sqlitePath(url)).toThrow(
+    expect(() => placeOf(url)).toThrow(
       expect.objectContaining({
         code: "unsupported",
         message: expect.stringContaining("use sqlite:<file>"),
@@ -45,10 +45,10 @@ describe("a store's URL", () => {
 
   test.each([
     ["postgres://host/app", "postgres://host/app", "flotilla"],
-    ["postgresql://host/app?schema=jobs", "postgresql://host/app?", "jobs"],
+    ["postgresql://host/app?schema=jobs", "postgresql://host/app", "jobs"],
     [
       "postgres://host/app?sslmode=require&schema=jobs",
-      "postgres://host/app?sslmode=require&",
+      "postgres://host/app?sslmode=require",
       "jobs",
     ],
     [
@@ -57,11 +57,7 @@ describe("a store's URL", () => {
       "jobs",
     ],
   ])("of Postgres may name a schema: %s", (url, plain, schema) => {
-    expect(placeOf(url)).toEqual({ kind: "postgres", url: plain, schema });
-  });
-
-  test("of Postgres names no file", () => {
-    expect(() => sqlitePath("postgres://host/app")).toThrow(/SQLite files only/);
+    expect(placeOf(url)).toEqual({ kind: "postgres", store: { url: plain, schema } });
   });
 
   test.each([

@@ -2,7 +2,12 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { CallerTransaction, Database, Durability } from "./database.ts";
 import { migrate, type MigrateOptions } from "./migrate.ts";
+import { forThread as postgresForThread, type SentStore } from "./postgres/apart.ts";
+import { type CheckedStore, checkStore, type PostgresStore } from "./postgres/options.ts";
 import { postgresTransaction, sqliteTransaction } from "./transaction.ts";
+
+/** Where a store is: a URL or path, or for Postgres also options. */
+export type Store = string | PostgresStore;
 
 export type StoreOptions = {
   /** `full` (default): a power cut loses nothing acked. `relaxed`: it may lose the last moments. */
@@ -14,10 +19,10 @@ export type StoreOptions = {
   log?: Logger;
 };
 
-/** Opens the store that a URL names, ready to use. */
-export async function openStore(url: string, options: StoreOptions = {}): Promise<Database> {
+/** Opens a store, ready to use. */
+export async function openStore(store: Store, options: StoreOptions = {}): Promise<Database> {
   const { migrate: mode = "auto", log } = options;
-  const database = await openAsItIs(url, options);
+  const database = await openAsItIs(store, options);
   try {
     await migrate(database, { mode, ...(log && { log }) });
   } catch (error) {
@@ -27,52 +32,74 @@ export async function openStore(url: string, options: StoreOptions = {}): Promis
   return database;
 }
 
-async function openAsItIs(url: string, options: StoreOptions): Promise<Database> {
+async function openAsItIs(store: Store, options: StoreOptions): Promise<Database> {
   const { durability = "full", migrate: mode = "auto", log } = options;
   const { create = mode === "auto" } = options;
-  const place = placeOf(url);
+  const place = placeOf(store);
   if (place.kind === "sqlite") {
     const { openSqlite } = await import("./sqlite/sqlite.ts");
     return openSqlite({ path: place.path, durability, create });
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
-  return openPostgres({ ...place, durability, ...(log && { log }) });
+  return openPostgres({ ...place.store, durability, ...(log && { log }) });
+}
+
+/** Refuses what can't be a store; where it is and whether it is there shows on opening. */
+export function checkedStore(store: unknown): void {
+  if (typeof store === "string") return;
+  if (typeof store !== "object" || store === null) {
+    throw new FlotillaError(
+      "invalid_option",
+      `store must be a URL, a path or options for Postgres, not ${typeof store}`,
+    );
+  }
+  checkStore(store);
+}
+
+/** A store as it can be sent to another thread. */
+export function forThread(store: Store): SentStore<Store> {
+  return typeof store === "string" ? { store } : postgresForThread(placeOf(store).store);
 }
 
 /**
  * The same store for a heartbeat: on the calling thread, with one connection of its own. A beat that
  * a power cut takes back is no loss, so it needn't wait for the disk.
  */
-export async function openForHeartbeat(url: string): Promise<Database> {
-  const place = placeOf(url);
+export async function openForHeartbeat({ store, password }: SentStore<Store>): Promise<Database> {
+  const place = placeOf(store);
   if (place.kind === "sqlite") {
     const { lastingInline } = await import("./sqlite/inline.ts");
     return lastingInline({ path: place.path, durability: "relaxed" });
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
-  return openPostgres({ ...place, durability: "relaxed", connections: 1 });
+  return openPostgres({
+    ...place.store,
+    durability: "relaxed",
+    connections: 1,
+    ...(password && { password }),
+  });
 }
 
-/** A caller's transaction on the store that a URL names, which needn't be open for it. */
-export function transactionOn(url: string, handle: unknown): CallerTransaction {
-  const place = placeOf(url);
+/** A caller's transaction on a store, which needn't be open for it. */
+export function transactionOn(store: Store, handle: unknown): CallerTransaction {
+  const place = placeOf(store);
   return place.kind === "sqlite"
     ? sqliteTransaction(handle)
-    : postgresTransaction(handle, place.schema);
+    : postgresTransaction(handle, place.store.schema);
 }
 
-export type Place =
-  | { readonly kind: "sqlite"; readonly path: string }
-  | { readonly kind: "postgres"; readonly url: string; readonly schema: string };
+type PostgresPlace = { readonly kind: "postgres"; readonly store: CheckedStore };
+export type Place = { readonly kind: "sqlite"; readonly path: string } | PostgresPlace;
 
-const defaultSchema = "flotilla";
-
-/** What a store URL names: `sqlite:<file>`, a plain path, or `postgres://…` with `?schema=` if not ours. */
-export function placeOf(url: string): Place {
+/** What a store is: `sqlite:<file>`, a plain path, `postgres://…`, or Postgres by options. */
+export function placeOf(store: PostgresStore): PostgresPlace;
+export function placeOf(store: Store): Place;
+export function placeOf(store: Store): Place {
+  if (typeof store !== "string") return { kind: "postgres", store: checkStore(store) };
+  const url = store;
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
   if (scheme === "postgres" || scheme === "postgresql") {
-    const [, schema = defaultSchema] = /[?&]schema=([^&]*)/.exec(url) ?? [];
-    return { kind: "postgres", url: url.replace(/([?&])schema=[^&]*&?/, "$1"), schema };
+    return { kind: "postgres", store: checkStore(url) };
   }
   const path = scheme ? url.slice(scheme.length + 1).replace(/^\/\//, "") : url;
   const isFile = scheme === undefined || scheme === "sqlite" || scheme === "file";
@@ -86,14 +113,8 @@ export function placeOf(url: string): Place {
   );
 }
 
-/** The file that a store URL names, for what only files have. */
-export function sqlitePath(url: string): string {
-  const place = placeOf(url);
-  if (place.kind === "sqlite") return place.path;
-  throw new FlotillaError("unsupported", "this works on SQLite files only");
-}
-
-/** A URL that can be printed: what stands between `//` and the last `@` may be a password. */
-export function withoutSecrets(url: string): string {
+/** A store as it can be printed: what stands between `//` and the last `@` may be a password. */
+export function withoutSecrets(store: Store): string {
+  const url = typeof store === "string" ? store : (store.url ?? "a pool of Postgres");
   return url.replace(/\/\/.*@/, "//…@").replace(/\?.*$/, "?…");
 }

@@ -1,5 +1,5 @@
 import { migrationStatements, refuseNewer, schemaState, type SchemaState } from "./migrate.ts";
-import { type Place, placeOf } from "./open.ts";
+import { type Place, placeOf, type Store } from "./open.ts";
 import { postgresDialect } from "./postgres/dialect.ts";
 import { migrations } from "./schema.ts";
 import { type Dialect, render, type Statement } from "./sql.ts";
@@ -12,12 +12,12 @@ export type MigrationPlan = SchemaState & {
 };
 
 /** What bringing the schema up to date would do. Changes nothing, and makes no file. */
-export async function planMigrations(url: string): Promise<MigrationPlan> {
-  const place = placeOf(url);
+export async function planMigrations(store: Store): Promise<MigrationPlan> {
+  const place = placeOf(store);
   const state = await stateOf(place);
   refuseNewer(state);
   const dialect =
-    place.kind === "sqlite" ? sqliteDialect({ jsonbEach: false }) : postgresDialect(place);
+    place.kind === "sqlite" ? sqliteDialect({ jsonbEach: false }) : postgresDialect(place.store);
   const statements = state.pending.flatMap((migration, at) =>
     migrationStatements(state.version + 1 + at, migration),
   );
@@ -31,7 +31,7 @@ async function stateOf(place: Place): Promise<SchemaState> {
   const database =
     place.kind === "sqlite"
       ? openToLook(place.path)
-      : await (await import("./postgres/postgres.ts")).openPostgres(place);
+      : await (await import("./postgres/postgres.ts")).openPostgres(place.store);
   try {
     return await schemaState(database);
   } finally {

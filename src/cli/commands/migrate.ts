@@ -25,16 +25,15 @@ Examples:
 }
 
 async function migrate(flags: StoreFlags & { json?: true; dryRun?: true }): Promise<void> {
-  const url = await loadStore(flags);
-  const { version, known, statements } = await planMigrations(url);
+  const store = await loadStore(flags);
+  const { version, known, statements } = await planMigrations(store);
   if (flags.dryRun) {
     if (flags.json) return printJson({ version, known, statements });
     if (statements.length === 0) return print(`-- schema ${version} is up to date`);
     print(`-- from schema ${version} to ${known}`);
     return print(statements.join("\n\n"));
   }
-  const store = await openStore(url);
-  await store.close();
+  await (await openStore(store)).close();
   const after = Math.max(version, known);
   if (flags.json) return printJson({ from: version, to: after });
   print(

@@ -2,7 +2,7 @@ import process from "node:process";
 import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Database, Durability } from "../../store/database.ts";
 import { refuseNewer, schemaState } from "../../store/migrate.ts";
-import { sqlitePath } from "../../store/open.ts";
+import { placeOf, type Store } from "../../store/open.ts";
 import {
   type FileFacts,
   fileFacts,
@@ -25,8 +25,10 @@ const walWarnBytes = 128 * mib;
 const checkedBytes = 4 * gib;
 
 /** Looks at everything that could keep Flotilla from working. Changes nothing. */
-export async function examine(url: string, durability: Durability): Promise<Check[]> {
-  const file = fileFacts(sqlitePath(url));
+export async function examine(store: Store, durability: Durability): Promise<Check[]> {
+  const place = placeOf(store);
+  if (place.kind !== "sqlite") throw new Error("not yet");
+  const file = fileFacts(place.path);
   const checks = [nodeCheck(), ok("sqlite", sqliteVersion()), fileCheck(file), spaceCheck(file)];
   if (file.kind !== "file" || !file.readable) return checks;
   let database: Database;

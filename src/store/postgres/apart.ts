@@ -33,7 +33,7 @@ function urlOf({ host, port, user, database }: PoolOptions): string {
   for (const [name, value] of Object.entries({ host, port, user })) {
     if (value !== undefined) query.set(name, String(value));
   }
-  return `postgres:///${encodeURIComponent(database ?? "")}?${query}`;
+  return `postgres:///${encodeURIComponent(database ?? "")}?${query.toString()}`;
 }
 
 /** A store that can be sent to another thread, and what can't: a function that knows the password. */

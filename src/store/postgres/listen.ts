@@ -12,66 +12,130 @@ export function hintQuery(schema: string): Query {
   return { text: "select pg_notify($1, '')", values: [channelOf(schema)] };
 }
 
-/**
- * Listens for hints on a connection of its own. Only an accelerator: behind a pooler that changes
- * connections between transactions it stays silent, and polling has to do.
- */
-export function listenForHints(parts: {
-  driver: typeof pg;
-  url: string;
+// A dead socket says nothing; asking now and then shows it. Polling makes up for what is missed.
+const checkMs = 30_000;
+// Whoever waits for one task after the other shouldn't connect for each.
+const lingerMs = 5_000;
+
+export type HintParts = {
   channel: string;
+  /** A client that has yet to connect, or undefined where no hint would arrive. */
+  open: () => Promise<pg.Client | undefined>;
   log: Logger;
-}) {
-  const { driver, url, channel, log } = parts;
+};
+
+/**
+ * Listens for hints on a connection of its own, for as long as somebody subscribes. Only an
+ * accelerator: behind a pooler that deals out connections per transaction nothing would arrive, so
+ * there nobody listens, and polling has to do.
+ */
+export function listenForHints({ channel, open, log }: HintParts) {
   const listeners = new Set<() => void>();
   let client: pg.Client | undefined;
-  let closed = false;
+  let state: "idle" | "opening" | "listening" | "resting" | "pointless" | "closed" = "idle";
   let failures = 0;
   let cancel = () => {};
 
   const tell = () => {
     for (const listener of listeners) listener();
   };
-  const connect = async (): Promise<void> => {
-    const made = new driver.Client({
-      connectionString: url,
-      application_name: "flotilla hints",
-      keepAlive: true,
-      connectionTimeoutMillis: 10_000,
-    });
-    client = made;
-    made.on("notification", tell);
-    made.on("error", () => again(made));
-    made.on("end", () => again(made));
+
+  const start = async (): Promise<void> => {
+    state = "opening";
+    cancel();
+    let made: pg.Client | undefined;
     try {
-      await made.connect();
-      await made.query(`listen ${channel}`);
+      made = await open();
+      if (isClosed()) return;
+      if (!made) {
+        state = "pointless";
+        log.info({}, "no hints come through the pooler in between; new tasks are found by polling");
+        return;
+      }
+      const opened = made;
+      client = opened;
+      opened.on("notification", tell);
+      opened.on("error", () => again(opened));
+      opened.on("end", () => again(opened));
+      await opened.connect();
+      await opened.query(`listen ${channel}`);
       failures = 0;
+      state = "listening";
       // Something may have been committed while nobody listened.
       tell();
+      if (listeners.size === 0) linger();
+      else check(opened);
     } catch (error) {
       log.debug({ error: String(error) }, "listening for hints failed; polling meanwhile");
       again(made);
     }
   };
-  const again = (broken: pg.Client) => {
-    if (closed || client !== broken) return;
+
+  const isClosed = () => state === "closed";
+
+  const again = (broken: pg.Client | undefined) => {
+    if (state === "closed" || client !== broken) return;
+    void leave();
+    if (listeners.size === 0) return;
+    state = "resting";
+    cancel = systemClock.after(contentionMs(++failures, systemRandom), () => void start());
+  };
+
+  const check = (asked: pg.Client) => {
+    cancel();
+    const timer = setTimeout(() => {
+      asked.query("select 1").then(
+        () => state === "listening" && client === asked && listeners.size > 0 && check(asked),
+        () => again(asked),
+      );
+    }, checkMs);
+    timer.unref();
+    cancel = () => clearTimeout(timer);
+  };
+
+  /** Nobody subscribes: the process may end now, and the connection is closed before long. */
+  const linger = () => {
+    cancel();
+    refer(client, false);
+    const timer = setTimeout(() => void leave(), lingerMs);
+    timer.unref();
+    cancel = () => clearTimeout(timer);
+  };
+
+  const leave = async (): Promise<void> => {
+    cancel();
+    const left = client;
     client = undefined;
-    void broken.end().catch(() => {});
-    cancel = systemClock.after(contentionMs(++failures, systemRandom), () => void connect());
+    if (state !== "closed") state = "idle";
+    await left?.end().catch(() => {});
   };
 
   return {
     subscribe(listener: () => void): () => void {
       listeners.add(listener);
-      if (!client && listeners.size === 1) void connect();
-      return () => listeners.delete(listener);
+      if (state === "idle") void start();
+      else if (state === "listening" && listeners.size === 1) {
+        refer(client, true);
+        check(client!);
+      }
+      return () => {
+        listeners.delete(listener);
+        if (listeners.size > 0) return;
+        if (state === "listening") linger();
+        else if (state === "resting") void leave();
+      };
     },
     async close(): Promise<void> {
-      closed = true;
-      cancel();
+      state = "closed";
       listeners.clear();
-      await client?.end().catch(() => {});
+      await leave();
     },
   };
+}
+
+/** Whether a connection keeps the process from ending. The driver's types don't know of this. */
+function refer(client: pg.Client | undefined, needed: boolean): void {
+  const socket = client as { ref?: () => void; unref?: () => void } | undefined;
+  if (needed) socket?.ref?.();
+  else socket?.unref?.();
 }

@@ -115,7 +115,7 @@ function fromUrl(url = ""): Record<string, string | number> {
 
 /** The URL without what is ours, which the driver wouldn't know. */
 function plainUrl(url: string, withoutTls: boolean): string {
-  const [place = "", query] = split(url);
+  const [place, query] = split(url);
   if (query === undefined) return url;
   const kept = query.split("&").filter((each) => {
     const name = each.replace(/=.*$/s, "");
