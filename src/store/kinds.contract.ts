@@ -6,7 +6,8 @@ import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { inject } from "vitest";
 import { movableClock } from "../base/movable-clock.contract.ts";
-import type { StoreKind } from "./database.contract.ts";
+import type { CallerConnection, StoreKind } from "./database.contract.ts";
+import { openLesser } from "./postgres/lesser.contract.ts";
 import { openPostgres } from "./postgres/postgres.ts";
 import { memoryDatabase } from "./sqlite/inline.ts";
 import { openSqlite } from "./sqlite/sqlite.ts";
@@ -27,7 +28,7 @@ export const storeKinds: readonly StoreKind[] = [
       return {
         database: await openSqlite({ path, create: true }),
         again: () => openSqlite({ path }),
-        caller: () => new DatabaseSync(path, { timeout: 30_000 }),
+        caller: async () => sqliteCaller(path),
         commits: () => commitsIn(path),
         remove,
       };
@@ -41,11 +42,50 @@ export const storeKinds: readonly StoreKind[] = [
       return {
         database: await open(),
         again: open,
+        caller: () => postgresCaller(url),
+        remove,
+      };
+    },
+  },
+  {
+    name: "Postgres without skip locked, returning and notify",
+    async open() {
+      const { url, remove } = await temporaryDatabase();
+      const open = () => openLesser(url);
+      return {
+        database: await open(),
+        again: open,
+        caller: () => postgresCaller(url),
+        hints: false,
         remove,
       };
     },
   },
 ];
+
+function sqliteCaller(path: string): CallerConnection {
+  const handle = new DatabaseSync(path, { timeout: 30_000 });
+  return {
+    handle,
+    begin: async () => handle.exec("begin immediate"),
+    exec: async (text) => handle.exec(text),
+    all: async (text) => handle.prepare(text).all(),
+    close: async () => handle.close(),
+  };
+}
+
+async function postgresCaller(url: string): Promise<CallerConnection> {
+  const handle = new pg.Client(url);
+  await handle.connect();
+  const exec = async (text: string) => void (await handle.query(text));
+  return {
+    handle,
+    begin: () => exec("begin"),
+    exec,
+    all: async (text) => (await handle.query(text)).rows,
+    close: () => handle.end(),
+  };
+}
 
 let databases = 0;
 

@@ -85,7 +85,7 @@ export function transactionOn(store: Store, handle: unknown): CallerTransaction 
   const place = placeOf(store);
   return place.kind === "sqlite"
     ? sqliteTransaction(handle)
-    : postgresTransaction(handle, place.store.schema);
+    : postgresTransaction(handle, place.store);
 }
 
 type PostgresPlace = { readonly kind: "postgres"; readonly store: CheckedStore };

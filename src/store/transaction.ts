@@ -1,8 +1,8 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { CallerTransaction, Row } from "./database.ts";
-import { postgresDialect } from "./postgres/dialect.ts";
+import { postgresDialect, type PostgresDialectOptions } from "./postgres/dialect.ts";
 import { hintQuery } from "./postgres/listen.ts";
-import { type Dialect, type Query, render, type Value } from "./sql.ts";
+import { type Dialect, type Query, renderAll, type Value } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
 
 export function sqliteTransaction(handle: unknown): CallerTransaction {
@@ -10,10 +10,14 @@ export function sqliteTransaction(handle: unknown): CallerTransaction {
   return callerTransaction(handle, { dialect: sqliteDialect({ jsonbEach: false }) });
 }
 
-export function postgresTransaction(handle: unknown, schema: string): CallerTransaction {
+export function postgresTransaction(
+  handle: unknown,
+  options: PostgresDialectOptions,
+): CallerTransaction {
+  const notifies = !options.without?.includes("notify");
   return callerTransaction(handle, {
-    dialect: postgresDialect({ schema }),
-    notify: hintQuery(schema),
+    dialect: postgresDialect(options),
+    ...(notifies && { notify: hintQuery(options.schema) }),
   });
 }
 
@@ -29,7 +33,7 @@ function callerTransaction(
   const send = senderOf(handle);
   return {
     async write(statements, { hint = false } = {}) {
-      const queries = statements.map((each) => render(each, dialect));
+      const { queries, answerAt } = renderAll(statements, dialect);
       if (hint && notify) queries.push(notify);
       const tables: Row[][] = [];
       try {
@@ -38,7 +42,7 @@ function callerTransaction(
         const message = `\`tx\` refused the write: ${reasonOf(error)}`;
         throw new FlotillaError("store_unavailable", message, { cause: error });
       }
-      return tables.slice(0, statements.length);
+      return answerAt.map((at) => tables[at]!);
     },
   };
 }

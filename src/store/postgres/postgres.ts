@@ -59,7 +59,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         return answerAt.map((at) => tables[at]!);
       }),
     subscribe: notifies ? hints.subscribe : () => () => {},
-    within: (handle) => postgresTransaction(handle, schema),
+    within: (handle) => postgresTransaction(handle, { schema, without }),
     async close() {
       closing ??= Promise.all([hints.close(), ...underWay]).then(connections.end);
       await closing;
