@@ -46,6 +46,7 @@ const recovery: Transition = {
 const row: TaskRow = {
   task: "t",
   name: "work",
+  key: null,
   status: "completed",
   token: 1,
   failures: 0,
@@ -125,6 +126,11 @@ const plantedForProducers: Record<string, Partial<ProducerEvidence>[]> = {
     { ledger: [hello, start, end, { ...start, atMs: 60, token: 2 }] },
   ],
   T10: [{ snapshots: [{ ackedBefore: 2, byStatus: { completed: 1 } }] }],
+  T13: [
+    { rows: ["due-0", "due-2"].map((key) => ({ ...row, name: "due", key })) },
+    { rows: ["due-0", "due-0"].map((key) => ({ ...row, name: "due", key })) },
+    { rows: [{ ...row, name: "due", key: "due-0", status: "failed" }] },
+  ],
   T11: [
     { history: [{ ...good.history[0]!, delayMs: 100 }] },
     { ledger: [hello, { ...start, atMs: 100_000 }] },

@@ -15,6 +15,7 @@ export type Evidence = {
 export type TaskRow = {
   readonly task: string;
   readonly name: string;
+  readonly key: string | null;
   readonly status: string;
   readonly token: number;
   readonly failures: number;
@@ -75,6 +76,7 @@ function toTaskRow(row: Record<string, any>): TaskRow {
   return {
     task: row["task_id"],
     name: row["name"],
+    key: row["unique_key"],
     status: row["status"],
     token: row["claim_token"],
     failures: row["retry_count"],

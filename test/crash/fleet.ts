@@ -18,7 +18,8 @@ export type Fleet = {
   /** Where ledgers and logs are. */
   readonly folder: string;
   readonly flotilla: Flotilla;
-  readonly faults: readonly Fault[];
+  /** What was done to pods. Whoever harms them in ways of their own adds to it. */
+  readonly faults: Fault[];
   readonly pods: readonly PodProcess[];
   start(options?: StartOptions): Promise<PodProcess>;
   /** Plain SQL on the store, past everything that is tested. In SQLite's words on both. */

@@ -1,7 +1,13 @@
 import process from "node:process";
-import { type HandleOptions, task, type TaskContext, type TaskHandler } from "flotilla";
+import {
+  type EnqueueOptions,
+  type HandleOptions,
+  task,
+  type TaskContext,
+  type TaskHandler,
+} from "flotilla";
 import { sleep, systemClock } from "../../src/base/clock.ts";
-import type { NewEntry } from "./ledger.ts";
+import { monotonicMs, type NewEntry } from "./ledger.ts";
 
 /** What a handler needs of the process it runs in. */
 export type Surroundings = {
@@ -9,6 +15,7 @@ export type Surroundings = {
   say: (entry: NewEntry) => void;
   /** Waits until the test opens a gate of this name on this pod. */
   opened: (gate: string, signal: AbortSignal) => Promise<void>;
+  enqueue: (name: string, input: object, options: EnqueueOptions) => Promise<unknown>;
 };
 
 type Body = (context: TaskContext<any>) => unknown;
@@ -16,7 +23,7 @@ type Body = (context: TaskContext<any>) => unknown;
 const soon = { backoff: { baseMs: 50, jitter: 0 } } satisfies HandleOptions;
 
 /** Every kind of work that the crash tests know, good and bad. */
-export function handlersFor({ podId, say, opened }: Surroundings): TaskHandler[] {
+export function handlersFor({ podId, say, opened, enqueue }: Surroundings): TaskHandler[] {
   const recorded = (name: string, options: HandleOptions, body: Body) =>
     task(name, options, async (context) => {
       const { taskId, token, attempt } = context;
@@ -45,6 +52,16 @@ export function handlersFor({ podId, say, opened }: Surroundings): TaskHandler[]
     }),
     // The same, but not every pod knows it.
     recorded("rare", soon, ({ input, signal }) => sleep(systemClock, input.ms, signal)),
+    // The same, but only pods of the newest deploy know it.
+    recorded("fresh", soon, ({ input, signal }) => sleep(systemClock, input.ms, signal)),
+    // One due time of a schedule. It sees to the next, twice, as two leaders would.
+    recorded("due", { ...soon, attempts: 1_000 }, async ({ input }) => {
+      const { at, everyMs, untilMs } = input;
+      if (monotonicMs() > untilMs) return;
+      const next = () =>
+        enqueue("due", { at: at + 1, everyMs, untilMs }, { key: dueKey(at + 1), delayMs: everyMs });
+      await Promise.all([next(), next()]);
+    }),
     // Runs until the test lets it go, or until it is told to stop.
     recorded("held", soon, async (context) => {
       tellAborts(context);
@@ -67,6 +84,11 @@ export function handlersFor({ podId, say, opened }: Surroundings): TaskHandler[]
     recorded("blocks", soon, ({ input }) => block(input.ms)),
     recorded("blocks-at-first", soon, ({ token }) => block(token === 1 ? Infinity : 0)),
   ];
+}
+
+/** What makes one task of however many ask for the same due time. */
+export function dueKey(at: number): string {
+  return `due-${at}`;
 }
 
 /** Keeps the thread busy, as a loop that never awaits does. */

@@ -30,7 +30,7 @@ export type PodProcess = {
 
 /** What was done to a pod, and when. Open where it wasn't undone. */
 export type Fault = {
-  readonly kind: "kill" | "pause" | "terminate" | "exit";
+  readonly kind: "kill" | "pause" | "terminate" | "exit" | "cut off";
   readonly podId: string;
   readonly fromMs: number;
   toMs: number;

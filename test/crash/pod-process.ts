@@ -39,6 +39,7 @@ const handlers = handlersFor({
       waiting.set(gate, [...(waiting.get(gate) ?? []), pass]);
       signal.addEventListener("abort", () => reject(signal.reason as Error));
     }),
+  enqueue: (name, input, options) => pod.enqueue(name, input, options),
 });
 
 const limits = { heartbeatMs: 100, deadAfterMs: 500, ...spec.config };

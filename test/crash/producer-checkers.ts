@@ -1,4 +1,5 @@
 import type { Evidence } from "./checkers.ts";
+import { dueKey } from "./handlers.ts";
 import type { Operation } from "./history.ts";
 import { startsIn } from "./ledger.ts";
 
@@ -23,6 +24,7 @@ export const producerPromises: Readonly<Record<string, (evidence: ProducerEviden
     "T1: what was acked is there, and one key is one task": ackedIsThere,
     "T10: at every moment the tasks are pending, claimed or ended": everyTaskCounted,
     "T11: nothing runs before its time, and nothing waits for ever": onTime,
+    "T13: a schedule has one task for each due time, and leaves none out": everyDueTimeOnce,
     "T4: what was waited for has ended for good": waitsTellTheEnd,
   };
 
@@ -49,13 +51,27 @@ function ackedIsThere({ history, rows }: ProducerEvidence): string[] {
     .filter(([, tasks]) => tasks.size > 1)
     .map(([key, tasks]) => `${key} names ${[...tasks].join(" and ")}`);
   const told = new Set(acked.flatMap(({ tasks }) => tasks));
-  const nobodys = [...there].filter((task) => !told.has(task));
+  // A schedule's tasks are asked for by the pods themselves.
+  const nobodys = rows.filter(({ task, name }) => name !== "due" && !told.has(task));
   const unknown = enqueued.filter(({ type }) => type === "unknown").length;
   const phantoms =
     nobodys.length > unknown
-      ? nobodys.map((task) => `${task} is there, but nobody asked for it`)
+      ? nobodys.map(({ task }) => `${task} is there, but nobody asked for it`)
       : [];
   return [...lost, ...doubled, ...phantoms];
+}
+
+function everyDueTimeOnce({ rows }: ProducerEvidence): string[] {
+  const dues = rows.filter(({ name }) => name === "due");
+  const byKey = new Map(dues.map((row) => [row.key, row]));
+  const doubled = dues.filter((row) => byKey.get(row.key) !== row);
+  const left = dues.map((_, at) => dueKey(at)).filter((key) => !byKey.has(key));
+  const undone = dues.filter(({ status }) => status !== "completed");
+  return [
+    ...doubled.map(({ key }) => `${key} has two tasks`),
+    ...(doubled.length === 0 ? left.map((key) => `${key} was left out`) : []),
+    ...undone.map(({ key, status }) => `${key} is ${status}`),
+  ];
 }
 
 function everyTaskCounted({ snapshots }: ProducerEvidence): string[] {

@@ -1,12 +1,18 @@
 import type { EnqueueOptions, Flotilla } from "flotilla";
 import { between, fraction, type Random } from "../../src/base/random.ts";
 import { pauseFor } from "./until.ts";
+import { dueKey } from "./handlers.ts";
 import type { History } from "./history.ts";
+import { monotonicMs } from "./ledger.ts";
+import { newName } from "./nemesis.ts";
 
 type Order = { name: string; input: object; options: EnqueueOptions; next?: "cancel" | "wait" };
 
+/** What producers know by now. */
+export type Knowledge = { deployed: boolean };
+
 /** One order of the mixture: mostly short and good, with some of everything that is neither. */
-function nextOrder(random: Random): Order {
+function nextOrder(random: Random, { deployed }: Knowledge): Order {
   const kind = fraction(random);
   const order = (input: object, rest: Partial<Order> = {}): Order => ({
     name: "work",
@@ -24,6 +30,7 @@ function nextOrder(random: Random): Order {
   if (kind < 0.31) return order({ ms: between(random, 0, 1_500) }, { next: "cancel" });
   if (kind < 0.33) return order({ ms: between(random, 0, 100) }, { next: "wait" });
   if (kind < 0.4) return order({ ms: 0 }, { options: { priority: between(random, -5, 5) } });
+  if (kind < 0.43 && deployed) return order({ ms: between(random, 0, 50) }, { name: newName });
   return order({ ms: 0 });
 }
 
@@ -32,14 +39,14 @@ export async function produce(
   flotilla: Flotilla,
   history: History,
   random: Random,
-  { count, overMs }: { count: number; overMs: number },
+  { count, overMs, known }: { count: number; overMs: number; known: Knowledge },
 ): Promise<void> {
   const tickMs = 20;
   const perTick = Math.ceil((count * tickMs) / overMs);
   const calls: Promise<unknown>[] = [];
   for (let made = 0; made < count; made += perTick) {
     const due = Math.min(perTick, count - made);
-    for (let at = 0; at < due; at++) calls.push(place(flotilla, history, nextOrder(random)));
+    for (let at = 0; at < due; at++) calls.push(place(flotilla, history, nextOrder(random, known)));
     await pauseFor(tickMs);
   }
   await Promise.all(calls);
@@ -61,6 +68,21 @@ export function keepBusy(flotilla: Flotilla, history: History) {
       await working;
     },
   };
+}
+
+/** Begins a schedule that keeps itself going, however often it is begun. */
+export async function beginSchedule(
+  flotilla: Flotilla,
+  { everyMs, forMs }: { everyMs: number; forMs: number },
+): Promise<void> {
+  const first = { at: 0, everyMs, untilMs: monotonicMs() + forMs };
+  const begin = () => flotilla.enqueue("due", first, { key: dueKey(0) });
+  await Promise.all(Array.from({ length: 8 }, begin));
+}
+
+/** A task that keeps its pod's event loop busy for so long. */
+export async function block(flotilla: Flotilla, history: History, ms: number): Promise<void> {
+  await place(flotilla, history, { name: "blocks", input: { ms }, options: {} });
 }
 
 async function place(flotilla: Flotilla, history: History, order: Order): Promise<void> {

@@ -1,0 +1,89 @@
+/**
+ * `npm run soak`: the storm of the crash suite, round after round with a fresh seed, until the time
+ * is over or a promise is broken. Then it tells the seed, and where everything was kept.
+ *
+ *   npm run soak -- --minutes 120 --store postgres --seed 7
+ */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { parseArgs } from "node:util";
+import { startPostgres } from "../postgres/server.ts";
+import { openFleet, type Fleet } from "./fleet.ts";
+import { monotonicMs } from "./ledger.ts";
+import { serverFaults } from "./server-faults.ts";
+import { runStorm, type Storm } from "./storm.ts";
+import { postgresPlan, serverSettings, sqlitePlan } from "./storm-plans.ts";
+import { postgresStore, sqliteStore } from "./stores.ts";
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: "string", default: "60" },
+    seed: { type: "string" },
+    store: { type: "string", default: "postgres" },
+    /** Every fault as it comes. */
+    verbose: { type: "boolean", default: false },
+  },
+});
+const minutes = Number(values.minutes);
+if (!(minutes > 0)) throw new Error("--minutes takes a number above zero");
+if (values.store !== "postgres" && values.store !== "sqlite") {
+  throw new Error("--store takes sqlite or postgres");
+}
+const firstSeed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 32));
+const startedMs = monotonicMs();
+const round = values.store === "sqlite" ? sqliteRound : postgresRound;
+
+let rounds = 0;
+do {
+  const seed = (firstSeed + rounds++) % 2 ** 32;
+  say(`round ${rounds}, seed ${seed}`);
+  await round(seed);
+} while (monotonicMs() - startedMs < minutes * 60_000);
+say(`${rounds} rounds, and every promise was kept`);
+
+async function sqliteRound(seed: number): Promise<void> {
+  const fleet = await openFleet(sqliteStore);
+  await judged(fleet, seed, () => runStorm(fleet, { ...sqlitePlan, seed, say: fault }));
+}
+
+async function postgresRound(seed: number): Promise<void> {
+  const server = await startPostgres({ settings: serverSettings });
+  try {
+    const fleet = await openFleet(() => postgresStore(server.url));
+    const common = serverFaults(fleet, server);
+    const firstStore = `${fleet.store}?connections=1`;
+    const plan = { ...postgresPlan, seed, common, firstStore, say: fault };
+    await judged(fleet, seed, () => runStorm(fleet, plan));
+  } finally {
+    await server.stop();
+  }
+}
+
+/** Ends the program at the first broken promise, and keeps what speaks against it. */
+async function judged(fleet: Fleet, seed: number, run: () => Promise<Storm>): Promise<void> {
+  const { violations, mildness, evidence, counts } = await run().catch(async (error: unknown) => {
+    await fleet.close({ keep: true });
+    say(`seed ${seed} ended early; ledgers and logs are in ${fleet.folder}`);
+    throw error;
+  });
+  say(JSON.stringify(counts));
+  if (mildness.length > 0) say(`this round lacked ${mildness.join("; ")}`);
+  if (violations.length > 0) {
+    writeFileSync(join(fleet.folder, "evidence.json"), JSON.stringify(evidence));
+    for (const violation of violations) say(violation);
+    say(`seed ${seed} broke promises; ledgers, logs and evidence.json are in ${fleet.folder}`);
+    process.exitCode = 1;
+  }
+  await fleet.close({ keep: violations.length > 0 });
+  if (violations.length > 0) process.exit();
+}
+
+function fault(line: string): void {
+  if (values.verbose) say(line);
+}
+
+function say(line: string): void {
+  const seconds = ((monotonicMs() - startedMs) / 1_000).toFixed(1);
+  console.log(`${seconds.padStart(8)} s  ${line}`);
+}
