@@ -23,6 +23,8 @@ export type BenchOptions = {
   readonly systems: readonly string[] | undefined;
   readonly rounds: number | undefined;
   readonly tasks: number | undefined;
+  /** Whether the figures are kept for the documentation. */
+  readonly save: boolean;
   readonly progress: (what: string) => void;
   /** Whether so much of the time of a short run has passed that another round must not begin. */
   readonly late: (share: number) => boolean;
@@ -42,7 +44,17 @@ const benches: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   },
 };
 
-const works = ["drain", "two-processes", "1ms", "million", "snapshot", "wakeup"];
+const works = [
+  "enqueue",
+  "drain",
+  "two-processes",
+  "1ms",
+  "wakeup",
+  "million",
+  "snapshot",
+  "recover",
+  "memory",
+];
 const systems = variants.map(({ key }) => key);
 
 const options = {
@@ -54,6 +66,7 @@ const options = {
   systems: { type: "string" },
   rounds: { type: "string" },
   tasks: { type: "string" },
+  save: { type: "boolean", default: false },
   help: { type: "boolean", default: false },
 } as const;
 
@@ -62,7 +75,7 @@ const usage = `usage: npm run bench -- <name> [--store <store>] [--json] [--quic
   name       ${Object.keys(benches).join(", ")}
   --store    what it runs on: sqlite (default) or postgres
   --json     one object per line, { metric, value, unit, versus }, and nothing else
-  --quick    the same work, smaller: ends within 45 s on sqlite
+  --quick    the same work, smaller: ends within 45 s on sqlite, within minutes on postgres
   --profile  writes CPU profiles of what is measured into this folder; on postgres it also says
              which statements the server was busy with
 
@@ -71,6 +84,8 @@ with --store postgres, where other queues are measured side by side:
   --systems  some of the systems: ${systems.join(", ")}
   --rounds   how often each system has its turn
   --tasks    how many tasks the backlog of a drain has
+  --save     keeps every round in bench/results, of which \`npm run bench -- render\` makes the
+             table and the picture of docs/benchmarks.md
 
   npm run bench -- tasks --store postgres --only drain,wakeup --systems flotilla,limit,graphile-worker --rounds 3
 `;
@@ -95,6 +110,7 @@ async function main(): Promise<void> {
     systems: listed("system", values.systems, systems),
     rounds: counted("--rounds", values.rounds),
     tasks: counted("--tasks", values.tasks),
+    save: values.save,
     late: (share) => values.quick && performance.now() - startedMs > quickMs * share,
     progress: (what) => process.stderr.write(`${seconds()} s  ${what}\n`),
   });
@@ -134,6 +150,7 @@ function parse(args: string[]) {
     systems?: string;
     rounds?: string;
     tasks?: string;
+    save: boolean;
   };
   if (known.help) return { values: known, name: "" };
   if (name === undefined) fail(`which bench? There is ${Object.keys(benches).join(", ")}`);

@@ -2,11 +2,13 @@ import { availableParallelism, cpus } from "node:os";
 import process from "node:process";
 import type { Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
-import { manySlots, measureDrain } from "./tasks/drain.ts";
+import { measureDrain } from "./tasks/drain.ts";
 import { measureEnqueue } from "./tasks/enqueue.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
+import { sqliteStores } from "./tasks/store.ts";
 import { measureWakeup } from "./tasks/wakeup.ts";
+import { manySlots } from "./tasks/work.ts";
 
 const sizes = {
   full: {
@@ -31,8 +33,9 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const enqueue = await measureEnqueue(options, size.enqueue);
   const drain = await measureDrain(options, size.drain);
   const wakeup = await measureWakeup(options, size.wakeup);
-  const recovering = () => measureRecovery(options, size.recover);
-  const remembering = () => measureMemory(options, size.memory);
+  const freshStore = sqliteStores(options.folder);
+  const recovering = () => measureRecovery(options, size.recover, freshStore);
+  const remembering = () => measureMemory(options, size.memory, freshStore);
   // A kill is mostly waiting, and memory doesn't depend on speed, so a short run has both at once.
   const [recovery, memory] = options.quick
     ? await Promise.all([recovering(), remembering()])

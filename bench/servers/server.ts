@@ -9,5 +9,14 @@ export type Server = {
   filled(key: string, fill: (url: string) => Promise<void>): Promise<string>;
   /** A place that is no longer needed. */
   drop(url: string): Promise<void>;
+  /** Where the server's time went since it was last asked, if it counts that. */
+  busiest?(): Promise<readonly StatementTime[]>;
   stop(): Promise<void>;
+};
+
+export type StatementTime = {
+  readonly text: string;
+  readonly calls: number;
+  readonly rows: number;
+  readonly ms: number;
 };

@@ -21,13 +21,13 @@ export function serverOf({ servers }: SideBySide, variant: Variant): Server {
  * Systems take turns within a round, and in the other direction in every other round, so that a
  * machine that gets slower or faster doesn't favour anybody.
  */
-export async function takeTurns(
+export async function takeTurns<Entrant>(
   { rounds }: SideBySide,
-  variants: readonly Variant[],
-  turn: (variant: Variant, round: number) => Promise<void>,
+  entrants: readonly Entrant[],
+  turn: (entrant: Entrant, round: number) => Promise<void>,
 ): Promise<void> {
   for (let round = 1; round <= rounds; round++) {
-    const order = round % 2 === 1 ? variants : variants.toReversed();
-    for (const variant of order) await turn(variant, round);
+    const order = round % 2 === 1 ? entrants : entrants.toReversed();
+    for (const entrant of order) await turn(entrant, round);
   }
 }

@@ -22,8 +22,9 @@ export type DrainWork = {
   readonly finished?: number;
   /** Whether somebody holds a transaction open meanwhile, whose snapshot keeps dead rows alive. */
   readonly snapshotHeld?: boolean;
-  /** Longer than this nobody is watched: what was done until then counts. */
+  /** Longer than this nobody is watched, at its defaults or not: what was done until then counts. */
   readonly cutMs: number;
+  readonly cutDefaultsMs: number;
 };
 
 type Drained = {
@@ -43,25 +44,35 @@ export async function measureDrain(side: SideBySide, work: DrainWork): Promise<W
   const nodeCpu = collect(`${work.metric}.cpu`, "us/task", "lower");
   const serverCpu = collect(`${work.metric}.server_cpu`, "us/task", "lower");
   const memory = collect(`${work.metric}.rss`, "MiB", "lower");
-  await takeTurns(side, side.only(work.keys), async (variant, round) => {
-    const drained = await drainOnce(side, variant, work);
+  await takeTurns(side, entrantsOf(side, work), async ({ key, variant, finished }, round) => {
+    const drained = await drainOnce(side, variant, { ...work, finished });
     const { perSecond, cut, nodeCpuUs, serverCpuUs, rssMib } = drained;
-    rate.add(variant.key, { value: perSecond, ...(cut && { cut }) });
-    nodeCpu.add(variant.key, { value: nodeCpuUs });
-    if (serverCpuUs !== undefined) serverCpu.add(variant.key, { value: serverCpuUs });
-    memory.add(variant.key, { value: rssMib });
+    rate.add(key, { value: perSecond, ...(cut && { cut }) });
+    nodeCpu.add(key, { value: nodeCpuUs });
+    if (serverCpuUs !== undefined) serverCpu.add(key, { value: serverCpuUs });
+    memory.add(key, { value: rssMib });
     progress(
-      `${work.metric}, round ${round} of ${side.rounds}: ${variant.key} ${Math.round(perSecond)}/s${cut ? ", cut" : ""}; ` +
+      `${work.metric}, round ${round} of ${side.rounds}: ${key} ${Math.round(perSecond)}/s${cut ? ", cut" : ""}; ` +
         `CPU per task: node ${nodeCpuUs.toFixed(1)} us, server ${serverCpuUs?.toFixed(1) ?? "?"} us`,
     );
   });
   return [rate.work, nodeCpu.work, serverCpu.work, memory.work];
 }
 
+type Entrant = { readonly key: string; readonly variant: Variant; readonly finished: number };
+
+/** Where finished tasks lie in the way, we also take turns with ourselves on an empty table. */
+function entrantsOf(side: SideBySide, { keys, finished = 0 }: DrainWork): Entrant[] {
+  const all = side.only(keys).map((variant) => ({ key: variant.key, variant, finished }));
+  const ours = all.find(({ key }) => key === "flotilla");
+  return finished > 0 && ours ? [...all, { ...ours, key: "empty_table", finished: 0 }] : all;
+}
+
 async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): Promise<Drained> {
   const server = serverOf(side, variant);
-  const { system: name, settings } = variant;
+  const { system: name } = variant;
   const { tasks, processes = 1, taskMs = 0, finished = 0, snapshotHeld = false } = work;
+  const settings = (taskMs > 0 ? variant.waiting : undefined) ?? variant.settings;
   const url = await server.filled(`${variant.backlog} ${tasks} ${finished}`, async (empty) => {
     side.options.progress(`storing a backlog of ${tasks} for ${variant.key}`);
     const params: FillerParams = { system: name, settings, url: empty, tasks, finished };
@@ -73,13 +84,16 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
   const holder = snapshotHeld ? await holdSnapshot(url) : undefined;
   const params: WorkerParams = { system: name, settings, url, taskMs };
   const { profile } = side.options;
+  // What was counted until now was the filling.
+  await server.busiest?.();
   const cpuBefore = cpuMsOf(server.pid);
   const workers = Array.from({ length: processes }, () =>
     startRole(new URL("./worker.ts", import.meta.url), params, {
       profile: name === "flotilla" ? profile : undefined,
     }),
   );
-  const seen = await observe(workers, watch.unfinished, work);
+  const cutMs = variant.defaults ? work.cutDefaultsMs : work.cutMs;
+  const seen = await observe(workers, watch.unfinished, { tasks, cutMs });
   const cpuAfter = cpuMsOf(server.pid);
   await watch.close();
   for (const worker of workers) worker.send("stop");
@@ -105,7 +119,7 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
 async function observe(
   workers: readonly Role[],
   unfinished: () => Promise<number>,
-  { tasks, cutMs }: DrainWork,
+  { tasks, cutMs }: { tasks: number; cutMs: number },
 ): Promise<{ finished: number; wallMs: number }> {
   const ran = workers.map(() => 0);
   let firstMs = Infinity;
@@ -141,12 +155,10 @@ async function holdSnapshot(url: string): Promise<pg.Client> {
 
 /** With a profile, also where the database's time went. */
 async function printBusiest(side: SideBySide, server: Server, variant: Variant): Promise<void> {
-  if (side.options.profile === undefined || !("busiest" in server)) return;
-  const { busiest } = server as Server & { busiest(): Promise<readonly any[]> };
-  for (const { text, calls, rows, ms } of await busiest()) {
-    const statement = String(text).replaceAll(/\s+/g, " ").trim().slice(0, 90);
+  for (const { text, calls, rows, ms } of (await server.busiest?.()) ?? []) {
+    const statement = text.replaceAll(/\s+/g, " ").trim().slice(0, 90);
     side.options.progress(
-      `  ${variant.key}: ${Number(ms).toFixed(0)} ms, ${calls} calls, ${rows} rows: ${statement}`,
+      `  ${variant.key}: ${ms.toFixed(0)} ms, ${calls} calls, ${rows} rows: ${statement}`,
     );
   }
 }

@@ -1,10 +1,10 @@
 import { startRole } from "../roles.ts";
 import { percentile } from "../statistics.ts";
+import { loadSystem } from "../systems/system.ts";
 import { serverOf, type SideBySide, takeTurns } from "./bench.ts";
 import { collect, type Work } from "./figures.ts";
 import type { SenderParams } from "./sender.ts";
 import type { Worked, WorkerParams } from "./worker.ts";
-import { loadSystem } from "../systems/system.ts";
 
 export type WakeupWork = { readonly keys: readonly string[]; readonly tasks: number };
 
@@ -22,7 +22,7 @@ export async function measureWakeup(
   const p99 = collect("tasks.wakeup.p99", "ms", "lower");
   await takeTurns(side, side.only(keys), async (variant, round) => {
     const server = serverOf(side, variant);
-    const { system, settings } = variant;
+    const { system, waking: settings = variant.settings } = variant;
     const url = await server.fresh();
     await (await loadSystem(system)).prepare(url, settings);
     const params: WorkerParams = { system, settings, url, taskMs: 0 };

@@ -1,3 +1,4 @@
+import { manySlots } from "../tasks/work.ts";
 import type { Settings, SystemName } from "./system.ts";
 
 export type ServerKind = "postgres" | "redis" | "redis-aof";
@@ -11,13 +12,13 @@ export type Variant = {
   /** The configuration, for people. */
   readonly about: string;
   readonly settings: Settings;
+  /** What is better where it waits for work, or where its tasks wait. */
+  readonly waking?: Settings;
+  readonly waiting?: Settings;
   /** Variants that store the same may have copies of the same backlog. */
   readonly backlog: string;
   readonly defaults: boolean;
 };
-
-/** What a pod with short tasks should be given, so that it holds several batches at once. */
-export const manySlots = 1_000;
 
 // graphile-worker's documentation on performance: a local queue, and jobs completed in batches.
 const graphileBest = {
@@ -27,6 +28,13 @@ const graphileBest = {
   failJobBatchDelay: 0,
 };
 
+// pg-boss's documentation on workers: large batches, fetched without a pause while they come full, by
+// several fetchers, and LISTEN/NOTIFY in place of short polls.
+const bossBest = { batchSize: 1_000, localConcurrency: 4, burstWhenBatchFull: true };
+
+// BullMQ's documentation: a concurrency for work that waits. More than this brought nothing here.
+const bullBest = { concurrency: 100 };
+
 export const variants: readonly Variant[] = [
   {
     key: "flotilla",
@@ -34,6 +42,7 @@ export const variants: readonly Variant[] = [
     server: "postgres",
     about: `slots: ${manySlots}`,
     settings: { slots: manySlots },
+    waking: {},
     backlog: "flotilla",
     defaults: false,
   },
@@ -61,6 +70,8 @@ export const variants: readonly Variant[] = [
     server: "postgres",
     about: "concurrentJobs 24, localQueue 500, completeJobBatchDelay 0",
     settings: { worker: graphileBest },
+    // With 24 at once, tasks that wait would be all it waits for.
+    waiting: { worker: { ...graphileBest, concurrentJobs: 100 } },
     backlog: "graphile",
     defaults: false,
   },
@@ -73,10 +84,44 @@ export const variants: readonly Variant[] = [
     backlog: "graphile",
     defaults: true,
   },
+  {
+    key: "pg-boss",
+    system: "pg-boss",
+    server: "postgres",
+    about: "batchSize 1,000, localConcurrency 4, burstWhenBatchFull, notify",
+    settings: { notify: true, work: bossBest },
+    waking: { notify: true },
+    backlog: "pg-boss notify",
+    defaults: false,
+  },
+  {
+    key: "pg-boss-default",
+    system: "pg-boss",
+    server: "postgres",
+    about: "defaults (one job per poll of 2 s)",
+    settings: {},
+    backlog: "pg-boss",
+    defaults: true,
+  },
+  ...(["redis", "redis-aof"] as const).flatMap((server): Variant[] => [
+    {
+      key: `bullmq-${server}`,
+      system: "bullmq",
+      server,
+      about: "concurrency 100",
+      settings: { worker: bullBest },
+      waking: {},
+      backlog: "bullmq",
+      defaults: false,
+    },
+    {
+      key: `bullmq-${server}-default`,
+      system: "bullmq",
+      server,
+      about: "defaults (concurrency 1)",
+      settings: {},
+      backlog: "bullmq",
+      defaults: true,
+    },
+  ]),
 ];
-
-export function variantOf(key: string): Variant {
-  const found = variants.find((variant) => variant.key === key);
-  if (!found) throw new Error(`there is no ${key}`);
-  return found;
-}

@@ -6,6 +6,7 @@ import type { BenchOptions } from "../run.ts";
 import type { Drained, DrainerParams } from "./drainer.ts";
 import type { FillerParams } from "./filler.ts";
 import type { Limit, LimitPhase } from "./limit.ts";
+import { manySlots } from "./work.ts";
 
 export type DrainSizes = {
   readonly rounds: number;
@@ -14,8 +15,6 @@ export type DrainSizes = {
   readonly cutMs: number;
 };
 
-/** What a pod with short tasks should be given, so that it holds several batches at once. */
-export const manySlots = 1_000;
 const usualSlots = 100;
 
 /** Running a backlog of no-op tasks in one pod, in turns with the limit on a copy of the same file. */

@@ -92,6 +92,7 @@ function insert(bare: Bare, { batch, warmMs, runMs }: LimitPhase & { work: "inse
         priority: 0,
         delayMs: 0,
         maxAttempts: null,
+        trace: null,
         key: null,
       }));
       bare.commit([insertTasks(news)]);

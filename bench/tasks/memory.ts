@@ -1,11 +1,11 @@
-import { join } from "node:path";
 import { type Measure, spreadOf } from "../report.ts";
 import { startRole } from "../roles.ts";
 import type { BenchOptions } from "../run.ts";
 import { slope } from "../statistics.ts";
-import { manySlots } from "./drain.ts";
 import type { Drained, DrainerParams } from "./drainer.ts";
 import type { FillerParams } from "./filler.ts";
+import type { FreshStore } from "./store.ts";
+import { manySlots } from "./work.ts";
 
 export type MemorySizes = {
   /** How many tasks lie between two looks. */
@@ -20,10 +20,11 @@ const settledAfter = 0.3;
 
 /** The memory of one pod that runs task after task, while another process keeps bringing them. */
 export async function measureMemory(
-  { folder, progress }: BenchOptions,
+  { progress }: Pick<BenchOptions, "progress">,
   { step, steps, cutMs }: MemorySizes,
+  freshStore: FreshStore,
 ): Promise<{ measures: Measure[]; notes: string[] }> {
-  const store = `sqlite:${join(folder, "memory.db")}`;
+  const store = await freshStore("memory");
   const fill: FillerParams = { store, tasks: step, parts: steps };
   const filler = startRole(new URL("./filler.ts", import.meta.url), fill);
   const params: DrainerParams = {

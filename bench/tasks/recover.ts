@@ -1,9 +1,9 @@
-import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect } from "../../src/index.ts";
 import { type Measure, spreadOf } from "../report.ts";
 import { type Role, sharedMs, startRole } from "../roles.ts";
 import type { BenchOptions } from "../run.ts";
+import type { FreshStore } from "./store.ts";
 import { percentile } from "../statistics.ts";
 
 export type RecoverSizes = {
@@ -19,16 +19,17 @@ const heldTasks = 10;
 
 /** From the SIGKILL of a pod to each of its tasks running on another, with the default limits. */
 export async function measureRecovery(
-  { folder, progress }: BenchOptions,
+  { progress }: Pick<BenchOptions, "progress">,
   { rounds, atOnce }: RecoverSizes,
+  freshStore: FreshStore,
 ): Promise<Measure[]> {
   const seconds: number[] = [];
   for (let first = 0; first < rounds; first += atOnce) {
     const some = Array.from({ length: Math.min(atOnce, rounds - first) }, (_, at) => first + at);
     const found = await Promise.all(
-      some.map((round) =>
+      some.map(async (round) =>
         oneKill({
-          store: `sqlite:${join(folder, `recover-${round}.db`)}`,
+          store: await freshStore(`recover-${round}`),
           victim: round % 2 === 0 ? "leader" : "follower",
           // Kills are spread over the time between two heartbeats, which is what chance would do.
           afterMs: (heartbeatMs * round) / rounds,

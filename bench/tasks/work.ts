@@ -6,3 +6,6 @@ const filler = "x".repeat(80);
 export function payload(number: number) {
   return { number, text: filler };
 }
+
+/** What a pod with short tasks should be given, so that it holds several batches at once. */
+export const manySlots = 1_000;

@@ -1,0 +1,49 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Work } from "./figures.ts";
+import type { About } from "./open.ts";
+
+/** What is kept of runs: every round of every system, so that tables and pictures can be made of it. */
+export type Results = About & { readonly works: readonly SavedWork[] };
+
+/** All rounds of one kind of work are of one run; other kinds may be of another. */
+export type SavedWork = Work & { readonly day: string; readonly commit: string };
+
+const path = fileURLToPath(new URL("../results/tasks-postgres.json", import.meta.url));
+
+/** Keeps what this run has found, in place of what an earlier one found of the same work. */
+export function saveResults(works: readonly Work[], about: About): void {
+  const before = existsSync(path) ? loadResults() : undefined;
+  const day = new Date().toISOString().slice(0, 10);
+  const commit = execFileSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).trim();
+  const kept = (before?.works ?? []).filter(
+    ({ metric }) => !works.some((work) => work.metric === metric),
+  );
+  const results: Results = {
+    machine: about.machine,
+    servers: { ...before?.servers, ...about.servers },
+    systems: { ...before?.systems, ...about.systems },
+    works: [...kept, ...works.map((work) => ({ ...rounded(work), day, commit }))],
+  };
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, `${JSON.stringify(results, null, 2)}\n`);
+}
+
+export function loadResults(): Results {
+  if (!existsSync(path)) {
+    throw new Error(
+      "there are no results yet: run `npm run bench -- tasks --store postgres --save`",
+    );
+  }
+  return JSON.parse(readFileSync(path, "utf8")) as Results;
+}
+
+function rounded(work: Work): Work {
+  const figures = Object.entries(work.figures).map(([key, rounds]) => [
+    key,
+    rounds.map((figure) => ({ ...figure, value: Number(figure.value.toPrecision(5)) })),
+  ]);
+  return { ...work, figures: Object.fromEntries(figures) };
+}
