@@ -6,20 +6,11 @@ import type { Json } from "../base/jsonify.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
-import {
-  checkBulk,
-  createEnqueue,
-  type Enqueued,
-  type EnqueueOptions,
-  enqueueWithin,
-  prepareTask,
-  type EnqueueManyOptions,
-  optionsOfOne,
-} from "./enqueue.ts";
+import type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./enqueue.ts";
+import { createProducing } from "./produce.ts";
 import { resend, untilKnown } from "./resend.ts";
 import { type Task, taskStatuses, type TaskStatus, toTask } from "./row.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./statements/ask.ts";
-import type { NewTask } from "./statements/enqueue.ts";
 import { getEvents } from "./statements/events.ts";
 import type { InputOf, ResultOf, TaskContract } from "./task.ts";
 import { createWaiting, type WaitOptions } from "./wait.ts";
@@ -101,46 +92,11 @@ export type TasksParts = {
 };
 
 export function createTasks(parts: TasksParts): Tasks & { close(): void } {
-  const { database, clock, random, ids, onEnqueued } = parts;
-  const { maxPayloadBytes = defaultMaxBytes } = parts;
-  const inserting = createEnqueue(parts);
+  const { database, clock, random, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
   const waiting = createWaiting(parts);
-  const limits = { ids, maxPayloadBytes };
-
-  const store = async (news: NewTask): Promise<Enqueued> => {
-    const enqueued = await inserting.one(news);
-    onEnqueued?.();
-    return enqueued;
-  };
 
   return {
-    async enqueue(
-      task: TaskContract | string,
-      input: unknown,
-      options: EnqueueOptions = {},
-    ): Promise<Enqueued> {
-      const prepared = prepareTask(task, input, options, limits);
-      const news = prepared instanceof Promise ? await prepared : prepared;
-      if (options.tx === undefined) return store(news);
-      const [enqueued] = await enqueueWithin(database.within(options.tx), [news]);
-      return enqueued!;
-    },
-    async enqueueMany(task, inputs, options = {}) {
-      checkBulk(inputs.length);
-      if (inputs.length === 0) return [];
-      const prepared = inputs.map(async (input) =>
-        prepareTask(task, input, optionsOfOne(options, input), limits),
-      );
-      const news = await Promise.all(prepared);
-      checkBulk(
-        news.length,
-        news.reduce((chars, each) => chars + each.payload.length, 0),
-      );
-      if (options.tx !== undefined) return enqueueWithin(database.within(options.tx), news);
-      const enqueued = await inserting.many(news);
-      onEnqueued?.();
-      return enqueued;
-    },
+    ...createProducing({ ...parts, maxPayloadBytes }),
     async get(taskId) {
       const [row] = await database.read(getTask(taskId));
       return row && toTask(row);

@@ -6,6 +6,7 @@ import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import { check } from "../base/schema.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
 import type { CallerTransaction, Database, Row } from "../store/database.ts";
 import { resend, untilKnown } from "./resend.ts";
 import { findKeys, insertTasks, type NewTask } from "./statements/enqueue.ts";
@@ -24,6 +25,8 @@ export type EnqueueOptions = {
   tenant?: string;
   /** A connection of the caller's to the same database: the task is there when that commits. */
   tx?: unknown;
+  /** The W3C trace context that it belongs to, where no span of OpenTelemetry's is active. */
+  trace?: TraceHeaders;
 };
 
 /** As for one, but a key is made of each input, since one key for many would make them one task. */
@@ -57,6 +60,7 @@ export const enqueueOptionNames = [
   "attempts",
   "tenant",
   "tx",
+  "trace",
 ] as const;
 
 const keyChars = 500;
@@ -68,6 +72,7 @@ export function prepareTask(
   input: unknown,
   options: EnqueueOptions,
   { ids, maxPayloadBytes }: { ids: Ids; maxPayloadBytes: number },
+  trace: string | null = null,
 ): NewTask | Promise<NewTask> {
   const name = typeof contract === "string" ? contract : contract.name;
   checkName(name);
@@ -89,6 +94,7 @@ export function prepareTask(
     delayMs,
     maxAttempts: attempts,
     key,
+    trace,
   });
   const schema = typeof contract === "string" ? undefined : contract.input;
   const checked = check(schema, input, `the payload of "${name}"`, "invalid_input");

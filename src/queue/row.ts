@@ -103,6 +103,8 @@ export type Claim = {
   readonly failures: number;
   readonly maxAttempts: number | null;
   readonly deaths: number;
+  /** The trace that it was enqueued in, as it is stored: anything may stand there. */
+  readonly trace: string | null;
 };
 
 export function toClaim(row: Row): Claim {
@@ -115,5 +117,6 @@ export function toClaim(row: Row): Claim {
     failures: Number(row["retry_count"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
     deaths: Number(row["deaths"]),
+    trace: row["trace"],
   };
 }

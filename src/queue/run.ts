@@ -7,6 +7,7 @@ import type { Database } from "../store/database.ts";
 import type { Claim } from "./row.ts";
 import type { Ending } from "./settle.ts";
 import type { TaskContext, TaskHandler } from "./task.ts";
+import { inSpan, type RunSpan, startRunSpan, traceIdOf } from "./trace.ts";
 import { completeWithin } from "./within.ts";
 
 /** Why a running attempt was told to stop. */
@@ -27,6 +28,8 @@ export type Running = {
   /** Set once the handler has asked to complete it in a transaction of its own. */
   completing: boolean;
   controller: AbortController | undefined;
+  /** Only where the program traces. */
+  span: RunSpan | undefined;
 };
 
 export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): Running {
@@ -40,6 +43,7 @@ export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): R
     ended: false,
     completing: false,
     controller: undefined,
+    span: undefined,
   };
 }
 
@@ -78,6 +82,7 @@ export type RunParts = {
 /** Runs the handler on a claimed task. Never rejects: whatever happens is an ending. */
 export async function runHandler(running: Running, parts: RunParts): Promise<Ending> {
   const { claim, handler } = running;
+  const span = (running.span = startRunSpan(claim, parts.podId));
   try {
     const stored = parsePayload(claim);
     const checked = check(
@@ -87,7 +92,10 @@ export async function runHandler(running: Running, parts: RunParts): Promise<End
       "invalid_input",
     );
     const input: unknown = checked instanceof Promise ? await checked : checked;
-    const returned: unknown = await handler.run(contextOf(running, input, parts));
+    const context = contextOf(running, input, parts);
+    const returned: unknown = await (span
+      ? inSpan(span, () => handler.run(context))
+      : handler.run(context));
     const output = check(
       handler.output,
       returned,
@@ -153,18 +161,20 @@ function contextOf(running: Running, input: unknown, parts: RunParts): TaskConte
   };
 }
 
-export function taskFields(claim: Claim, podId: string) {
+export function taskFields({ claim, span }: Running, podId: string) {
+  const traceId = traceIdOf(span, claim.trace);
   return {
     task: claim.taskId,
     name: claim.name,
     pod: podId,
     attempt: claim.failures + 1,
     token: claim.token,
+    ...(traceId !== undefined && { trace_id: traceId }),
   };
 }
 
-function taskLogger({ claim }: Running, { log, podId }: RunParts): Logger {
-  const fields = taskFields(claim, podId);
+function taskLogger(running: Running, { log, podId }: RunParts): Logger {
+  const fields = taskFields(running, podId);
   return {
     debug: (more, message) => log.debug({ ...fields, ...more }, message),
     info: (more, message) => log.info({ ...fields, ...more }, message),

@@ -13,6 +13,7 @@ const claim: Claim = {
   wake: 3,
   failures: 0,
   maxAttempts: null,
+  trace: null,
   deaths: 0,
 };
 const policy: RetryPolicy = {

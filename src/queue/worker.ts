@@ -25,6 +25,7 @@ import {
 import { aloneAfterDeaths, type Ending } from "./settle.ts";
 import type { Finish } from "./statements/finish.ts";
 import type { TaskHandler } from "./task.ts";
+import { endRunSpan } from "./trace.ts";
 
 /** What a worker tells those who count. */
 export type WorkerEvent =
@@ -211,7 +212,8 @@ export function startWorker(options: WorkerOptions): Worker {
     try {
       report(run, await conclude(run, ending));
     } catch (error) {
-      const fields = { ...taskFields(run.claim, podId), error: messageOf(error) };
+      if (run.span) endRunSpan(run.span, "unknown", null);
+      const fields = { ...taskFields(run, podId), error: messageOf(error) };
       log.error(fields, "how an attempt ended couldn't be stored; the task is left to recovery");
     } finally {
       unsettled.delete(run);
@@ -219,13 +221,15 @@ export function startWorker(options: WorkerOptions): Worker {
     }
   };
 
-  const report = ({ claim: task, startedMs }: Running, { finish, finished }: Conclusion) => {
+  const report = (run: Running, { finish, finished }: Conclusion) => {
+    const { claim: task, startedMs, span } = run;
     const outcome = finished.type === "lost" ? "lost" : outcomeOf(finish);
     onEvent({ type: "ended", name: task.name, outcome, tookMs: clock.monotonic() - startedMs });
+    if (span) endRunSpan(span, outcome, finish.error);
     if (outcome === "completed") return;
     // It is there to be claimed again, now or when it is due.
     if (finish.status === "pending") wake();
-    const fields = { ...taskFields(task, podId), outcome };
+    const fields = { ...taskFields(run, podId), outcome };
     if (outcome === "lost") log.warn(fields, "another pod has the task now; its result counts");
     else if (finish.error === null) log.info(fields, "an attempt ended");
     else {

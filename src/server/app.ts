@@ -66,7 +66,9 @@ export function createApp(parts: AppParts): Hono {
   app.post("/v1/tasks", async (c) => {
     const { name, input, options } = await parseEnqueue(c, maxBytes);
     const task: TaskContract = { name, input: contracts?.get(name)?.input, output: undefined };
-    const enqueued = await flotilla.enqueue(task, input, options);
+    const [traceparent, tracestate] = [c.req.header("traceparent"), c.req.header("tracestate")];
+    const trace = { traceparent, tracestate };
+    const enqueued = await flotilla.enqueue(task, input, { ...options, trace });
     return c.json(enqueued, enqueued.created ? 201 : 200);
   });
   app.get("/v1/tasks", async (c) => c.json(await flotilla.list(parseFilter(c))));

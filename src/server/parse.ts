@@ -8,7 +8,7 @@ import type { EnqueueOptions } from "../queue/enqueue.ts";
 export type EnqueueRequest = {
   readonly name: string;
   readonly input: unknown;
-  readonly options: Omit<EnqueueOptions, "tx">;
+  readonly options: Omit<EnqueueOptions, "tx" | "trace">;
 };
 
 const optionNames = ["priority", "delayMs", "key", "attempts", "tenant"];

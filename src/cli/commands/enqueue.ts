@@ -72,7 +72,10 @@ async function enqueue(name: string, given: string | undefined, flags: Flags): P
   if (!json) hintAt(name, use);
   const where = { ...(config && { config }), ...(store && { store }) };
   const work = async (flotilla: Flotilla): Promise<void> => {
-    const { taskId, created } = await flotilla.enqueue(task, input, options);
+    // What called this command may be traced, and passes its context on as programs do.
+    const { TRACEPARENT: traceparent, TRACESTATE: tracestate } = process.env;
+    const trace = { traceparent, tracestate };
+    const { taskId, created } = await flotilla.enqueue(task, input, { ...options, trace });
     if (!json) print(taskId);
     if (!wait) {
       if (json) printJson({ taskId, created });

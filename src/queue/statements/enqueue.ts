@@ -11,6 +11,7 @@ export type NewTask = {
   readonly delayMs: number;
   readonly maxAttempts: number | null;
   readonly key: string | null;
+  readonly trace: string | null;
 };
 
 /** Stores new tasks. A task that is there already, by its id or by its key, is left as it is. */
@@ -25,6 +26,7 @@ export function insertTasks(news: readonly NewTask[]): Statement {
       delay_ms: "integer",
       max_attempts: "integer",
       unique_key: "text",
+      trace: "text",
     },
     news.map((each) => [
       each.taskId,
@@ -35,13 +37,14 @@ export function insertTasks(news: readonly NewTask[]): Statement {
       each.delayMs,
       each.maxAttempts,
       each.key,
+      each.trace,
     ]),
   );
   return sql`
     insert into ${tasks} (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
-      parked, max_attempts, unique_key)
+      parked, max_attempts, unique_key, trace)
     select task_id, tenant, name, payload, priority, ${now} + delay_ms, ${now}, ${now},
-      case when delay_ms > 0 then 1 else 0 end, max_attempts, unique_key
+      case when delay_ms > 0 then 1 else 0 end, max_attempts, unique_key, trace
     from ${fresh} fresh where true
     on conflict do nothing
     ${returning(sql`task_id`, {

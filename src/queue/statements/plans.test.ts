@@ -52,6 +52,7 @@ const key = {
   priority: 0,
   delayMs: 0,
   maxAttempts: null,
+  trace: null,
   key: "k",
 };
 

@@ -1,0 +1,267 @@
+import { DatabaseSync } from "node:sqlite";
+import { trace } from "@opentelemetry/api";
+import { AlwaysOffSampler } from "@opentelemetry/sdk-trace";
+import { connect, type Flotilla, type Pod, startPod, task } from "flotilla";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { until } from "../../src/base/movable-clock.contract.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { createApp } from "../../src/server/app.ts";
+import { createMetrics } from "../../src/server/metrics.ts";
+import { temporaryFile } from "../../src/store/kinds.contract.ts";
+import { registerSdk, type Told } from "./sdk.ts";
+
+const parent = {
+  traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+  tracestate: "vendor=1",
+};
+const apiKey = "a-key-for-tracing";
+const carried = `${parent.traceparent} vendor=1`;
+
+let place: ReturnType<typeof temporaryFile>;
+let flotilla: Flotilla;
+let db: DatabaseSync;
+let spans: Told[];
+let unregister: () => void;
+let pod: Pod | undefined;
+let logged: object[];
+
+beforeEach(async () => {
+  place = temporaryFile();
+  flotilla = connect(`sqlite:${place.path}`);
+  await flotilla.ping();
+  db = new DatabaseSync(place.path, { timeout: 30_000 });
+  [spans, logged, unregister] = [[], [], () => {}];
+});
+afterEach(async () => {
+  await pod?.stop();
+  pod = undefined;
+  unregister();
+  db.close();
+  await flotilla.close();
+  await place.remove();
+});
+
+const register = (options?: Parameters<typeof registerSdk>[1]) => {
+  unregister = registerSdk((span) => spans.push(span), options);
+};
+const mail = task("mail").handle(async ({ log }) => log.info({}, "on its way"));
+const broken = task("broken").handle({ attempts: 1 }, async () => {
+  throw new Error("out of paper");
+});
+const work = async () => {
+  const log = { ...silentLogger, info: (fields: object) => logged.push(fields) };
+  pod = await startPod({ store: `sqlite:${place.path}`, use: [mail, broken], log });
+};
+const stored = (taskId: string) =>
+  db.prepare("select trace from flotilla_step_tracker where task_id = ?").get(taskId)!["trace"];
+const spanOf = (name: string) =>
+  until(`the span ${name}`, () => spans.find((span) => span.name === name));
+const ids = (text: unknown) => String(text).split("-").slice(1, 3);
+
+describe("without an SDK", () => {
+  test("nothing is stored", async () => {
+    const { taskId } = await flotilla.enqueue(mail, null);
+    const [second] = await flotilla.enqueueMany(mail, [null, null]);
+    expect([stored(taskId), stored(second!.taskId)]).toEqual([null, null]);
+  });
+
+  test("a context that the caller has is passed on, and named in the logs", async () => {
+    const { taskId } = await flotilla.enqueue(mail, null, { trace: parent });
+    expect(stored(taskId)).toBe(carried);
+    await work();
+    await flotilla.waitFor(taskId);
+    expect(logged).toContainEqual(
+      expect.objectContaining({ task: taskId, trace_id: "4bf92f3577b34da6a3ce929d0e0e4736" }),
+    );
+  });
+
+  test.each([{ traceparent: "nonsense" }, { tracestate: "a=b" }, { traceparent: 7 as never }, {}])(
+    "a context that isn't one is left out: %j",
+    async (given) => {
+      const { taskId } = await flotilla.enqueue(mail, null, { trace: given });
+      expect(stored(taskId)).toBeNull();
+    },
+  );
+});
+
+describe("an enqueue", () => {
+  test("is a span whose context is stored with the task", async () => {
+    register();
+    const { taskId } = await flotilla.enqueue(mail, null, { key: "a" });
+    expect(spans).toEqual([
+      expect.objectContaining({
+        name: "enqueue mail",
+        kind: "PRODUCER",
+        status: "UNSET",
+        attributes: {
+          "messaging.system.name": "flotilla",
+          "messaging.destination.name": "mail",
+          "messaging.operation.name": "enqueue",
+          "messaging.operation.type": "send",
+          "messaging.message.id": taskId,
+          "flotilla.task.created": true,
+        },
+      }),
+    ]);
+    expect(ids(stored(taskId))).toEqual([spans[0]!.traceId, spans[0]!.spanId]);
+    await flotilla.enqueue(mail, null, { key: "a" });
+    expect(spans[1]!.attributes).toMatchObject({ "flotilla.task.created": false });
+    // The task belongs to the trace that made it.
+    expect(ids(stored(taskId))).toEqual([spans[0]!.traceId, spans[0]!.spanId]);
+  });
+
+  test("of many is one span for all of them", async () => {
+    register();
+    const made = await flotilla.enqueueMany(mail, [null, null, null]);
+    expect(spans).toHaveLength(1);
+    expect(spans[0]!.attributes).toMatchObject({ "messaging.batch.message_count": 3 });
+    const contexts = made.map(({ taskId }) => ids(stored(taskId)));
+    expect(contexts).toEqual(made.map(() => [spans[0]!.traceId, spans[0]!.spanId]));
+  });
+
+  test("within a transaction of the caller's is traced too", async () => {
+    register();
+    db.exec("begin");
+    const { taskId } = await flotilla.enqueue(mail, null, { tx: db });
+    db.exec("commit");
+    expect(ids(stored(taskId))).toEqual([spans[0]!.traceId, spans[0]!.spanId]);
+  });
+
+  test("that is refused says why", async () => {
+    register();
+    await expect(flotilla.enqueue(mail, null, { priority: 1_000 })).rejects.toThrow("priority");
+    expect(spans[0]).toMatchObject({
+      status: "ERROR",
+      attributes: { "error.type": "invalid_option" },
+      exceptions: [expect.stringContaining("priority")],
+    });
+  });
+
+  test("belongs to the context it was given, unless a span is active", async () => {
+    register();
+    await flotilla.enqueue(mail, null, { trace: parent });
+    expect(spans[0]).toMatchObject({
+      traceId: "4bf92f3577b34da6a3ce929d0e0e4736",
+      parentId: "00f067aa0ba902b7",
+      state: "vendor=1",
+    });
+    await trace.getTracer("the program").startActiveSpan("request", async (span) => {
+      await flotilla.enqueue(mail, null, { trace: parent });
+      expect(spans[1]).toMatchObject({ parentId: span.spanContext().spanId });
+      span.end();
+    });
+  });
+
+  test("over HTTP takes over the caller's headers", async () => {
+    const parts = {
+      flotilla,
+      apiKeys: [apiKey],
+      metrics: createMetrics(),
+      isStopping: () => false,
+    };
+    const app = createApp({ ...parts, clock: systemClock, log: silentLogger });
+    const post = async () => {
+      const answer = await app.request("/v1/tasks", {
+        method: "POST",
+        headers: {
+          "content-type": "application/json",
+          authorization: `Bearer ${apiKey}`,
+          ...parent,
+        },
+        body: JSON.stringify({ name: "mail" }),
+      });
+      return ((await answer.json()) as { taskId: string }).taskId;
+    };
+    expect(stored(await post())).toBe(carried);
+    register();
+    const taskId = await post();
+    expect(spans[0]).toMatchObject({ name: "enqueue mail", parentId: "00f067aa0ba902b7" });
+    expect(stored(taskId)).toBe(
+      `00-4bf92f3577b34da6a3ce929d0e0e4736-${spans[0]!.spanId}-01 vendor=1`,
+    );
+  });
+});
+
+describe("a run", () => {
+  test("is a span that says which attempt it was, where, and what came of it", async () => {
+    register();
+    await work();
+    const { taskId } = await flotilla.enqueue(mail, null);
+    const run = await spanOf("run mail");
+    expect(run).toMatchObject({ kind: "CONSUMER", status: "UNSET", parentId: spans[0]!.spanId });
+    expect(run.attributes).toEqual({
+      "messaging.system.name": "flotilla",
+      "messaging.destination.name": "mail",
+      "messaging.operation.name": "run",
+      "messaging.operation.type": "process",
+      "messaging.message.id": taskId,
+      "messaging.client.id": pod!.podId,
+      "flotilla.task.attempt": 1,
+      "flotilla.task.deaths": 0,
+      "flotilla.task.token": 1,
+      "flotilla.task.outcome": "completed",
+    });
+    expect(logged).toContainEqual(
+      expect.objectContaining({ task: taskId, trace_id: run.traceId, attempt: 1 }),
+    );
+  });
+
+  test("that fails carries its error", async () => {
+    register();
+    await work();
+    await flotilla.enqueue(broken, null);
+    expect(await spanOf("run broken")).toMatchObject({
+      status: "ERROR",
+      exceptions: ["out of paper"],
+      attributes: { "flotilla.task.outcome": "failed", "error.type": expect.any(String) },
+    });
+  });
+
+  test.each([
+    ["no trace", null],
+    ["nonsense", "nonsense"],
+    ["a trace that ends too early", parent.traceparent.slice(0, 40)],
+    ["far too much", "x".repeat(100_000)],
+  ])("of a row that was made by hand with %s begins a trace of its own", async (_, text) => {
+    register();
+    await work();
+    db.prepare("insert into flotilla_step_tracker (name, trace) values ('mail', ?)").run(text);
+    expect(await spanOf("run mail")).toMatchObject({ parentId: undefined });
+  });
+
+  test("isn't part of the request that happened to wake the pod", async () => {
+    register();
+    await work();
+    db.prepare("insert into flotilla_step_tracker (name) values ('broken')").run();
+    await trace.getTracer("the program").startActiveSpan("request", async (span) => {
+      await pod!.enqueue(mail, null);
+      span.end();
+    });
+    const run = await spanOf("run broken");
+    expect(run.parentId).toBeUndefined();
+    expect(run.traceId).not.toBe((await spanOf("request")).traceId);
+  });
+
+  test("isn't recorded where its enqueue was left out by sampling, wherever it runs", async () => {
+    register({ sampler: new AlwaysOffSampler() });
+    const { taskId } = await flotilla.enqueue(mail, null);
+    expect(stored(taskId)).toMatch(/-00$/);
+    unregister();
+    register();
+    await work();
+    await flotilla.waitFor(taskId);
+    await flotilla.enqueue(mail, null);
+    await spanOf("run mail");
+    expect(spans.map((span) => span.name)).toEqual(["enqueue mail", "run mail"]);
+  });
+
+  test("is worth more than its span: an SDK that throws costs no task", async () => {
+    register({ broken: true });
+    await work();
+    const { taskId } = await flotilla.enqueue(mail, null, { trace: parent });
+    expect(stored(taskId)).toBe(carried);
+    await flotilla.waitFor(taskId);
+    expect(await flotilla.get(taskId)).toMatchObject({ status: "completed", deaths: 0 });
+  });
+});
