@@ -1,11 +1,9 @@
 import {
   holdPod,
-  isAmong,
   join,
   limit,
   now,
   returning,
-  rowAddress,
   rows,
   seizePod,
   sql,
@@ -58,15 +56,15 @@ export function lookAhead(names: readonly string[]): Statement {
 export function claimTasks(claim: ClaimCall): Statement {
   const perName = claim.names.map(
     (name) => sql`select * from (
-      select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
+      select task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and run_at <= ${now}
         ${notHeld(claim)}
       order by priority desc, created_at, task_id ${limit(claim.limit)} ${takeRows}) of_name`,
   );
   const first = sql`
-    select address from (${join(perName, " union all ")}) ready
+    select task_id from (${join(perName, " union all ")}) ready
     order by priority desc, created_at, task_id ${limit(claim.limit)}`;
-  return take(claim, sql`${isAmong(first)}`);
+  return take(claim, sql`task_id in (${first})`);
 }
 
 /** A name and a priority that tasks are waiting with. */
@@ -102,15 +100,15 @@ const levelLimit = 400;
 export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Statement {
   const perLevel = levels.map(
     ({ name, priority }) => sql`select * from (
-      select ${rowAddress} as address, task_id, created_at from ${tasks}
+      select task_id, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
         and priority = ${priority} and run_at <= ${now} ${notHeld(claim)}
       order by created_at, task_id ${limit(claim.limit)} ${takeRows}) of_level`,
   );
   const first = sql`
-    select address from (${join(perLevel, " union all ")}) ready
+    select task_id from (${join(perLevel, " union all ")}) ready
     order by created_at, task_id ${limit(claim.limit)}`;
-  return take(claim, sql`${isAmong(first)}`);
+  return take(claim, sql`task_id in (${first})`);
 }
 
 // A pod that was taken for dead may still finish what nobody else has claimed, so it doesn't run it
