@@ -108,6 +108,38 @@ describe.each(storeKinds)(
   },
 );
 
+describe.each(storeKinds)("on %s, a claim that is newer than the one recovery has read", (on) => {
+  test("is left alone", async () => {
+    const fleet = await createFleet({ on });
+    const pod = await fleet.start({ gate: "none" });
+    const { taskId } = await fleet.flotilla.enqueue("work", { ms: 1_500, failures: 1 });
+    await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
+    await pod.stopHeart();
+
+    let looked = 0;
+    const pass = leaderOn(fleet, "leader", [pod.podId], (store) => ({
+      ...store,
+      read: async (statement) => {
+        const rows = await store.read(statement);
+        looked += rows.some((row) => row["task_id"] === taskId && "claimed_by" in row) ? 1 : 0;
+        // The first attempt fails, and the same pod, whose beat doesn't move, claims the task again.
+        await until("it runs again", () => startsIn(fleet.ledger(), taskId).length === 2);
+        return rows;
+      },
+    }));
+    expect(await pass()).toEqual({ led: true, recovered: 0 });
+
+    expect(looked).toBe(1);
+    expect(await fleet.flotilla.settled(taskId)).toMatchObject({
+      status: "completed",
+      deaths: 0,
+      failures: 1,
+    });
+    expect(startsIn(fleet.ledger(), taskId)).toHaveLength(2);
+    expect(await judge(fleet)).toEqual([]);
+  });
+});
+
 describe.each(storeKinds)(
   "on %s, a pod that beats again between recovery's read and its write",
   (on) => {

@@ -34,7 +34,7 @@ export async function stopWrites(fleet: Fleet, { last }: { last: PodProcess }): 
 }
 
 /** Begins a transaction that holds its locks until the returned function is called. */
-async function lockedBy(fleet: Fleet, statements: string[]): Promise<() => Promise<void>> {
+export async function lockedBy(fleet: Fleet, statements: string[]): Promise<() => Promise<void>> {
   const client = new pg.Client(fleet.store);
   // The database may be dropped under it when a test has failed.
   client.on("error", () => {});

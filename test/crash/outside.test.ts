@@ -3,6 +3,7 @@ import { judge } from "./checkers.ts";
 import { createFleet, storeKinds } from "./harness.ts";
 import { until } from "./until.ts";
 import { startsIn } from "./ledger.ts";
+import { lockedBy } from "./outage.ts";
 
 describe.each(storeKinds)("on %s, a pod that is asked to leave", (on) => {
   test("lets short tasks end, gives long ones back uncounted, and exits with 0", async () => {
@@ -67,6 +68,23 @@ describe.each(storeKinds)("on %s, from outside the pod's process", (on) => {
     const pod = await fleet.start();
 
     expect(await result).toEqual({ pod: pod.podId, token: 1 });
+    expect(await judge(fleet)).toEqual([]);
+  });
+});
+
+describe("on postgres, rows that somebody else has locked in an idle transaction", () => {
+  test("are passed over, and what comes after them runs", async () => {
+    const fleet = await createFleet({ on: "postgres" });
+    const locked = await fleet.flotilla.enqueueMany("work", [{ ms: 0 }, { ms: 0 }]);
+    const unlock = await lockedBy(fleet, ["select 1 from flotilla.step_tracker for update"]);
+    const later = await fleet.flotilla.enqueueMany("work", [{ ms: 0 }, { ms: 0 }]);
+    await fleet.start();
+
+    await Promise.all(later.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
+    expect(startsIn(fleet.ledger()).map(({ task }) => task)).not.toContain(locked[0]!.taskId);
+    await unlock();
+    await Promise.all(locked.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
+    expect(startsIn(fleet.ledger())).toHaveLength(4);
     expect(await judge(fleet)).toEqual([]);
   });
 });

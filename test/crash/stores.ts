@@ -76,20 +76,22 @@ export async function postgresStore(serverUrl: string): Promise<FleetStore> {
   });
   plain.on("error", () => {});
   plain.on("connect", (client) => client.on("error", () => {}));
+  const ask: FleetStore["sql"] = (text, ...values) =>
+    patiently(text, () => plain.query(inPostgres(text), values));
   named.username = podRole;
   return {
     kind: "postgres",
     url: named.href,
-    sql: (text, ...values) => patiently(text, () => plain.query(inPostgres(text), values)),
+    sql: ask,
     async writable() {
       await pauseFor(150);
-      const { rows } = await plain.query(
+      const waiting = await ask(
         `select 1 from pg_stat_activity
-         where datname = current_database() and usename = $1
+         where datname = current_database() and usename = ?
            and state like 'idle in transaction%' and state_change < now() - interval '100 ms'`,
-        [podRole],
+        podRole,
       );
-      return rows.length === 0;
+      return waiting.length === 0;
     },
     async remove() {
       await plain.end();
