@@ -1,5 +1,5 @@
 import type { Row } from "../store/database.ts";
-import { now, rows, sql, type Statement, table } from "../store/sql.ts";
+import { now, rows, sql, type Statement, table, takeRows } from "../store/sql.ts";
 import type { PodSeen } from "./liveness.ts";
 
 const podHealth = table("pod_health");
@@ -41,7 +41,10 @@ export function toPodSeen(row: Row): PodSeen {
   };
 }
 
-/** Marks pods down, unless they have beaten since. */
+/**
+ * Marks pods down, unless they have beaten since. A row that somebody holds is left for the next
+ * pass, because recovery must not wait for whoever that is.
+ */
 export function markDown(pods: readonly PodSeen[]): Statement {
   const silent = rows(
     { pod_id: "text", beat: "integer" },
@@ -49,10 +52,11 @@ export function markDown(pods: readonly PodSeen[]): Statement {
   );
   return sql`
     update ${podHealth} set status = 'down'
-    where status = 'up'
-      and exists (
-        select 1 from ${silent} silent
-        where silent.pod_id = ${podHealth}.pod_id and silent.beat = ${podHealth}.beat)`;
+    where pod_id in (
+      select pod_id from ${podHealth} pod
+      where status = 'up' and exists (
+        select 1 from ${silent} silent where silent.pod_id = pod.pod_id and silent.beat = pod.beat)
+      ${takeRows})`;
 }
 
 /** A pod that leaves says so itself. */
@@ -68,7 +72,9 @@ export function finishPass(podId: string): Statement {
 /** Forgets pods that have been down for long. Their claims, if any, are those of an unknown pod. */
 export function prunePods(olderThanMs: number): Statement {
   return sql`
-    delete from ${podHealth} where status = 'down' and last_heartbeat < ${now} - ${olderThanMs}`;
+    delete from ${podHealth} where pod_id in (
+      select pod_id from ${podHealth}
+      where status = 'down' and last_heartbeat < ${now} - ${olderThanMs} ${takeRows})`;
 }
 
 export function listPods(): Statement {

@@ -1,6 +1,6 @@
 import { batcher } from "../base/batcher.ts";
 import type { Clock } from "../base/clock.ts";
-import { hasCode } from "../base/errors.ts";
+import { type ErrorCode, hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
 import { resend, untilMended } from "./resend.ts";
@@ -14,6 +14,12 @@ export type Finished =
   | { readonly type: "stored" }
   | { readonly type: "lost" }
   | { readonly type: "woken"; readonly wake: number; readonly cancelRequested: boolean };
+
+// Somebody holds one of the rows, for as long as it pleases them: each goes its own way from here, so
+// that the others needn't wait for that one.
+type Apart = { readonly type: "apart" };
+const apart: Apart = { type: "apart" };
+const unlessBusy = untilMended.filter((code) => code !== "store_busy");
 
 export type Finishing = {
   store(finish: Finish): Promise<Finished>;
@@ -32,14 +38,23 @@ export function createFinishing(parts: {
 }): Finishing {
   const { database, podId } = parts;
 
-  const send = async (finishes: Finish[]): Promise<Finished[]> => {
+  const sendTogether = async (finishes: Finish[]): Promise<(Finished | Apart)[]> => {
+    try {
+      return await send(finishes, finishes.length > 1 ? unlessBusy : untilMended);
+    } catch (error) {
+      if (hasCode(error, "store_busy")) return finishes.map(() => apart);
+      throw error;
+    }
+  };
+
+  const send = async (finishes: Finish[], codes: readonly ErrorCode[]): Promise<Finished[]> => {
     const noted = finishes.some((each) => each.event !== null);
     const statements = noted
       ? [noteFinishes(podId, finishes), finishTasks(finishes)]
       : [finishTasks(finishes)];
     const { tables } = await resend(database, statements, {
       ...parts,
-      codes: untilMended,
+      codes,
       hint: finishes.some((each) => each.delayMs === 0),
     });
     const stored = tables.at(-1)!;
@@ -77,5 +92,13 @@ export function createFinishing(parts: {
     }
   };
 
-  return { store: batcher(send), look: patientRead };
+  const together = batcher(sendTogether);
+  return {
+    async store(finish) {
+      const finished = await together(finish);
+      if (finished.type !== "apart") return finished;
+      return (await send([finish], untilMended))[0]!;
+    },
+    look: patientRead,
+  };
 }

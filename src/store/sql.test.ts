@@ -22,6 +22,7 @@ const numbered: Dialect = {
     migration_lock: "lock",
     take_rows: "for update",
     hold_task: "for update of task",
+    take_task: "for update of task skip locked",
     hold_pod: "for key share",
     seize_pod: "for update",
   },

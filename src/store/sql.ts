@@ -25,7 +25,8 @@ export type WordName =
   | "new_id"
   | "now"
   | "seize_pod"
-  | "take_rows";
+  | "take_rows"
+  | "take_task";
 
 type Word = { readonly [ours]: true } & (
   | { readonly word: WordName }
@@ -62,6 +63,9 @@ export const takeRows: Word = { [ours]: true, word: "take_rows" };
 
 /** Ends a query on `task`, whose rows this transaction changes next: nobody may change them before. */
 export const holdTask: Word = { [ours]: true, word: "hold_task" };
+
+/** The same, but passes over tasks that somebody else holds. */
+export const takeTask: Word = { [ours]: true, word: "take_task" };
 
 /** Ends a query on a pod's row that must stay as it is until this transaction ends; its beat may rise. */
 export const holdPod: Word = { [ours]: true, word: "hold_pod" };

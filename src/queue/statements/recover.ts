@@ -8,6 +8,8 @@ import {
   sql,
   type Statement,
   table,
+  takeRows,
+  takeTask,
 } from "../../store/sql.ts";
 import { aloneAfterDeaths, deathLimit } from "../settle.ts";
 import { nextSeq } from "./events.ts";
@@ -47,7 +49,8 @@ function orphanRows(orphans: readonly Orphan[]) {
 /**
  * Gives orphans back: still claimed, by the pod seen silent, with the token seen, and that pod hasn't
  * beaten since. The attempt isn't counted, and the token stays, so that the pod may still finish
- * what it has done if nobody else has claimed it.
+ * what it has done if nobody else has claimed it. A row that somebody holds is left for the next
+ * pass, because one transaction that idles must not keep all the others from being recovered.
  */
 export function recoverTasks(orphans: readonly Orphan[]): Statement {
   const silent = orphanRows(orphans);
@@ -62,7 +65,9 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
       claim_token = ${token},
       deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = ${now}
     from ${silent} orphan
-    where ${isOrphan(tasks)}
+    where ${isOrphan(tasks)} and ${tasks}.task_id in (
+      select task_id from ${tasks}
+      where task_id in (select task_id from ${orphanRows(orphans)} wanted) ${takeRows})
     ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
       before: sql`
         select task.task_id, task.name, ${status} as status, ${token} as claim_token
@@ -74,7 +79,7 @@ export function noteRecovery(orphans: readonly Orphan[]): Statement {
   return sql`
     insert into ${events} (task_id, seq, type, attempt, pod_id)
     select orphan.task_id, ${nextSeq(sql`orphan.task_id`)}, 'pod_died', task.retry_count + 1, orphan.pod_id
-    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${holdTask}`;
+    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${takeTask}`;
 }
 
 function isOrphan(from: typeof tasks | Statement): Statement {
@@ -112,12 +117,12 @@ export function deleteFinished(taskIds: readonly string[], olderThanMs: number):
       { task_id: "text" },
       taskIds.map((taskId) => [taskId]),
     );
-  const isOld = sql`${finished} and last_update < ${now} - ${olderThanMs}`;
+  const taken = () => sql`
+    select task_id from ${tasks}
+    where task_id in (select task_id from ${old()} old)
+      and ${finished} and last_update < ${now} - ${olderThanMs} ${takeRows}`;
   return [
-    sql`delete from ${events} where task_id in (
-      select task_id from ${tasks}
-      where task_id in (select task_id from ${old()} old) and ${isOld})`,
-    sql`delete from ${tasks}
-      where task_id in (select task_id from ${old()} old) and ${isOld}`,
+    sql`delete from ${events} where task_id in (${taken()})`,
+    sql`delete from ${tasks} where task_id in (${taken()})`,
   ];
 }

@@ -18,6 +18,9 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       // Without the skipping, claims wait for each other instead.
       take_rows: without.includes("skip locked") ? "for update" : "for update skip locked",
       hold_task: "for update of task",
+      take_task: without.includes("skip locked")
+        ? "for update of task"
+        : "for update of task skip locked",
       // A beat changes no key, so it waits for neither of these claims.
       hold_pod: "for key share",
       seize_pod: "for update",

@@ -23,6 +23,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       migration_lock: "select 1",
       take_rows: "",
       hold_task: "",
+      take_task: "",
       hold_pod: "",
       seize_pod: "",
     },
