@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 import { judge, recoveriesIn } from "../checkers.ts";
-import { createFleet, type Fleet } from "../harness.ts";
+import { createFleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
 import { until } from "../until.ts";
+import { openTasks } from "./scene.ts";
 
 // With so many processes on few cores a beat may be late, and nobody is to be taken for dead here.
 const patient = { heartbeatMs: 500, deadAfterMs: 20_000 };
@@ -66,10 +67,3 @@ test("a task ten times as long as the dead limit runs once, on the pod that live
   expect(recoveriesIn(await fleet.transitions())).toEqual([]);
   expect(await judge(fleet, limits)).toEqual([]);
 });
-
-async function openTasks(fleet: Fleet): Promise<number> {
-  const [row] = await fleet.sql(
-    "select count(*) as tasks from flotilla_step_tracker where status in ('pending', 'claimed')",
-  );
-  return row!["tasks"];
-}

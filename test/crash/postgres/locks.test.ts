@@ -1,0 +1,110 @@
+import pg from "pg";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { judge } from "../checkers.ts";
+import { createFleet, type Fleet } from "../harness.ts";
+import { startsIn } from "../ledger.ts";
+import { until } from "../until.ts";
+import { openTasks, withTimeouts } from "./scene.ts";
+
+const names = ["held", "work"];
+const config = { heartbeatMs: 100, deadAfterMs: 600, pollMs: 200 };
+const impatient = (fleet: Fleet) => withTimeouts(fleet.store, { lockTimeoutMs: 400 });
+
+describe("a transaction that idles", () => {
+  test("over a row that waits keeps no other task from being claimed", async () => {
+    const fleet = await createFleet({ on: "postgres" });
+    const [first, ...others] = await fleet.flotilla.enqueueMany(
+      "work",
+      Array.from({ length: 20 }, () => ({ ms: 0 })),
+    );
+    const holder = await idleOver(fleet, "step_tracker", "task_id", first!.taskId);
+    await fleet.start({ names, config, store: impatient(fleet) });
+
+    await Promise.all(others.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
+    expect(await fleet.flotilla.get(first!.taskId)).toMatchObject({ status: "pending" });
+    await holder.end();
+    expect(await fleet.flotilla.waitFor(first!.taskId)).toMatchObject({ token: 1 });
+    expect(await judge(fleet, config)).toEqual([]);
+  });
+
+  test("over a row that runs keeps no other result from being stored", async () => {
+    const fleet = await createFleet({ on: "postgres" });
+    const pod = await fleet.start({ names, config, store: impatient(fleet) });
+    const [first, ...others] = await fleet.flotilla.enqueueMany(
+      "held",
+      Array.from({ length: 5 }, () => ({ gate: "door" })),
+    );
+    await until("all run", () => startsIn(fleet.ledger()).length === 5);
+    const holder = await idleOver(fleet, "step_tracker", "task_id", first!.taskId);
+    pod.open("door");
+
+    await Promise.all(others.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
+    expect(await fleet.flotilla.get(first!.taskId)).toMatchObject({ status: "claimed" });
+    await holder.end();
+    expect(await fleet.flotilla.waitFor(first!.taskId)).toEqual({ pod: pod.podId, token: 1 });
+    expect(startsIn(fleet.ledger())).toHaveLength(5);
+    expect(await judge(fleet, config)).toEqual([]);
+  });
+
+  test.each([
+    { table: "step_tracker", column: "task_id", what: "one of a dead pod's tasks" },
+    { table: "pod_health", column: "pod_id", what: "a dead pod's own row" },
+  ])("over $what keeps no other task from being recovered", async ({ table, column }) => {
+    const fleet = await createFleet({ on: "postgres" });
+    const dead = await fleet.start({ names, config });
+    const [first, ...others] = await fleet.flotilla.enqueueMany(
+      "held",
+      Array.from({ length: 5 }, () => ({ gate: "door" })),
+    );
+    await until("all run", () => startsIn(fleet.ledger()).length === 5);
+    const next = await fleet.start({ names, config, store: impatient(fleet) });
+    next.open("door");
+    const row = table === "step_tracker" ? first!.taskId : dead.podId;
+    const holder = await idleOver(fleet, table, column, row);
+    await dead.kill();
+
+    await Promise.all(others.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
+    await holder.end();
+    expect(await fleet.flotilla.waitFor(first!.taskId)).toMatchObject({ pod: next.podId });
+    expect(await judge(fleet, config)).toEqual([]);
+  });
+
+  test("over a live pod's row, for longer than the dead limit, loses and doubles nothing", async () => {
+    const fleet = await createFleet({ on: "postgres" });
+    const silenced = await fleet.start({ names, config, store: impatient(fleet) });
+    const other = await fleet.start({ names, config });
+    const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
+    await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
+    const holder = await idleOver(fleet, "pod_health", "pod_id", silenced.podId);
+    await until("it was taken for dead", async () => {
+      return (await fleet.flotilla.get(taskId))!.deaths === 1;
+    });
+    for (const pod of [silenced, other]) pod.open("door");
+    await fleet.flotilla.waitFor(taskId);
+    await holder.end();
+    await until("it beats again", async () => {
+      const pods = await fleet.flotilla.pods();
+      return pods.find(({ podId }) => podId === silenced.podId)?.status === "up";
+    });
+
+    await until("all has ended", async () => (await openTasks(fleet)) === 0);
+    expect(await judge(fleet, config)).toEqual([]);
+  });
+});
+
+/** Begins a transaction that locks one row and then asks nothing any more. */
+async function idleOver(
+  fleet: Fleet,
+  table: string,
+  column: string,
+  value: string,
+): Promise<{ end(): Promise<void> }> {
+  const client = new pg.Client(fleet.store);
+  await client.connect();
+  const end = () => client.end();
+  onTestFinished(end);
+  await client.query("begin");
+  const locked = `select 1 from flotilla.${table} where ${column} = $1 for update`;
+  await client.query(locked, [value]);
+  return { end };
+}

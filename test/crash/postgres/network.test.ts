@@ -1,0 +1,129 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { gather, violations } from "../checkers.ts";
+import { createHistory, type History } from "../history.ts";
+import { startsIn } from "../ledger.ts";
+import type { PodProcess } from "../pod-handle.ts";
+import { producerViolations } from "../producer-checkers.ts";
+import { pauseFor, until } from "../until.ts";
+import type { ChaosProxy } from "./chaos-proxy.ts";
+import { openScene, openTasks, type Scene } from "./scene.ts";
+
+const limits = { heartbeatMs: 100, deadAfterMs: 800 };
+const timeouts = { connectTimeoutMs: 700, answerTimeoutMs: 700 };
+/** Long enough for those who are out of reach to be taken for dead. */
+const longMs = 1_500;
+
+const faults: Readonly<Record<string, (proxy: ChaosProxy) => Promise<void>>> = {
+  "stalls both ways": async (proxy) => {
+    proxy.flow({ toServer: "stall", toClient: "stall" });
+    await pauseFor(longMs);
+    proxy.flow({ toServer: "pass", toClient: "pass" });
+  },
+  "lets nothing back": async (proxy) => {
+    proxy.flow({ toClient: "stall" });
+    await pauseFor(longMs);
+    proxy.flow({ toClient: "pass" });
+  },
+  "cuts in the middle of what is asked": (proxy) =>
+    often(async () => proxy.cut({ midFrame: "toServer" })),
+  "cuts in the middle of what is answered": (proxy) =>
+    often(async () => proxy.cut({ midFrame: "toClient" })),
+  "forgets its connections and tells nobody": async (proxy) => {
+    proxy.halfOpen();
+    await pauseFor(longMs);
+  },
+  "loses the answers to what was done": (proxy) =>
+    often(() => Promise.race([proxy.loseAnswer(() => true), pauseFor(300)])),
+  "refuses everybody": async (proxy) => {
+    await proxy.refuse();
+    await pauseFor(longMs);
+    await proxy.accept();
+  },
+};
+
+describe("a network that", () => {
+  let scene: Scene;
+  let far: PodProcess;
+  const history = createHistory();
+
+  beforeAll(async () => {
+    scene = await openScene({ timeouts });
+    const config = { ...limits, slots: 20, pollMs: 200 };
+    far = await scene.start({ names: ["work", "rare"], config });
+    await scene.fleet.start({ config });
+  });
+  afterAll(() => scene.close());
+
+  test.each(Object.entries(faults))(
+    "%s loses nothing acked and doubles nothing, and pods and producers go on",
+    async (_, fault) => {
+      const { fleet, proxy, producer } = scene;
+      const ackedBefore = acked(history);
+      const startedBefore = startsOn(scene, far);
+      const producing = keepProducing(scene, history);
+      await until("the far pod works", () => startsOn(scene, far) > startedBefore);
+
+      await fault(proxy);
+
+      const goesOn = () => noted(history, () => producer.enqueue("work", { ms: 0 }));
+      await until("the producer goes on", goesOn);
+      // The far pod alone knows this task, so that it must have come back for it to be done.
+      const rare = await noted(history, () => fleet.flotilla.enqueue("rare", { ms: 0 }));
+      expect(await fleet.flotilla.waitFor(rare!.taskId, { timeoutMs: 45_000 })).toMatchObject({
+        pod: far.podId,
+      });
+      await producing.stop();
+      await until("every task has ended", async () => (await openTasks(fleet)) === 0);
+
+      const seen = await gather(fleet, limits);
+      const evidence = { ...seen, history: history.operations, snapshots: [] };
+      expect(violations(evidence)).toEqual([]);
+      expect(producerViolations(evidence)).toEqual([]);
+      // What completes a task is one run of it, whatever else was tried.
+      const completed = seen.transitions.filter(({ to }) => to === "completed");
+      expect(new Set(completed.map(({ task }) => task)).size).toBe(completed.length);
+      expect(acked(history)).toBeGreaterThan(ackedBefore + 10);
+      expect(far.alive).toBe(true);
+    },
+  );
+});
+
+/** Does it again and again while there is traffic. */
+async function often(fault: () => Promise<void>): Promise<void> {
+  for (let time = 0; time < 12; time++) {
+    await fault();
+    await pauseFor(100);
+  }
+}
+
+function noted(history: History, enqueue: () => Promise<{ taskId: string }>) {
+  return history.note({ kind: "enqueue" }, enqueue, ({ taskId }) => [taskId]);
+}
+
+function acked({ operations }: History): number {
+  return operations.filter(({ type }) => type === "ok").length;
+}
+
+/** Enqueues through the bad network all the time, and notes what it is told. */
+function keepProducing({ producer }: Scene, history: History) {
+  let stopped = false;
+  const calls: Promise<unknown>[] = [];
+  const produce = async (): Promise<void> => {
+    while (!stopped) {
+      calls.push(noted(history, () => producer.enqueue("work", { ms: 30 })));
+      await pauseFor(20);
+    }
+  };
+  const producing = produce();
+  return {
+    async stop(): Promise<void> {
+      stopped = true;
+      await producing;
+      await Promise.all(calls);
+    },
+  };
+}
+
+function startsOn({ fleet }: Scene, { podId }: PodProcess): number {
+  return startsIn(fleet.ledger()).filter(({ pod }) => pod === podId).length;
+}

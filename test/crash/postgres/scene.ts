@@ -1,0 +1,69 @@
+import { inject, onTestFinished } from "vitest";
+import { connect, type Flotilla } from "flotilla";
+import { type Fleet, openFleet, type StartOptions } from "../fleet.ts";
+import type { PodProcess } from "../pod-handle.ts";
+import { postgresStore } from "../stores.ts";
+import { type ChaosProxy, startChaosProxy } from "./chaos-proxy.ts";
+
+export type Scene = {
+  readonly fleet: Fleet;
+  readonly proxy: ChaosProxy;
+  /** A producer whose way to the server is the proxy. */
+  readonly producer: Flotilla;
+  /** Starts a pod whose way to the server is the proxy. */
+  start(options?: StartOptions): Promise<PodProcess>;
+  close(): Promise<void>;
+};
+
+export type SceneOptions = {
+  timeouts?: Timeouts;
+  /** A superuser's URL. Default: this run's own server. */
+  server?: string;
+};
+
+/** A fleet on Postgres, and a bad network for those who are to suffer from it. */
+export async function openScene({ timeouts = {}, server }: SceneOptions = {}): Promise<Scene> {
+  const fleet = await openFleet(() => postgresStore(server ?? inject("postgresUrl")));
+  const proxy = await startChaosProxy(fleet.store);
+  const store = withTimeouts(proxy.through(fleet.store), timeouts);
+  const producer = connect(store, { migrate: "check" });
+  return {
+    fleet,
+    proxy,
+    producer,
+    start: (options) => fleet.start({ store, ...options }),
+    async close() {
+      // Whoever still waits for an answer is told that there will be none.
+      await proxy.close();
+      await producer.close();
+      await fleet.close();
+    },
+  };
+}
+
+/** The same, gone when the test is over. */
+export async function createScene(options?: SceneOptions): Promise<Scene> {
+  const scene = await openScene(options);
+  onTestFinished(scene.close);
+  return scene;
+}
+
+/** As a store's URL takes them. */
+export type Timeouts = {
+  connectTimeoutMs?: number;
+  answerTimeoutMs?: number;
+  lockTimeoutMs?: number;
+};
+
+export function withTimeouts(store: string, timeouts: Timeouts): string {
+  const url = new URL(store);
+  for (const [name, ms] of Object.entries(timeouts)) url.searchParams.set(name, String(ms));
+  return url.href;
+}
+
+export async function openTasks(fleet: Fleet): Promise<number> {
+  const [row] = await fleet.sql(
+    "select count(*) as tasks from flotilla_step_tracker where status in ('pending', 'claimed')",
+  );
+  return row!["tasks"];
+}
