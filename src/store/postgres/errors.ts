@@ -24,6 +24,23 @@ const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = 
   "57014": { code: "store_busy", advice: "the statement took too long and was cancelled" },
 };
 
+const unknownAuthority =
+  "nobody we trust has signed its certificate: name the authority with `sslrootcert=<file>` in the URL or `ssl: { ca }`";
+
+/** Why no connection came about, by the code that Node gives. */
+const unreachable: Readonly<Record<string, string>> = {
+  SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
+  DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,
+  CERT_SIGNATURE_FAILURE: unknownAuthority,
+  CERT_HAS_EXPIRED: "its certificate has expired",
+  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for another host: use the name that it is for",
+  ENOTFOUND: "there is no such host: check the URL",
+  ECONNREFUSED: "nothing listens there: check host and port, and that the server runs",
+  ENOENT: "a file or socket that the URL names isn't there",
+};
+
 /** Two transactions that couldn't both be: the one that was undone may simply be made again. */
 const undone = ["40001", "40P01"];
 
@@ -86,11 +103,19 @@ export function storeError(error: unknown, { sent }: { sent: boolean }): Flotill
   if (isAnswer(error)) {
     return new FlotillaError("internal", `the database: ${messageOf(error)}`, { cause: error });
   }
-  return new FlotillaError(
-    "store_unavailable",
-    `the database can't be reached: ${messageOf(error)}`,
-    {
-      cause: error,
-    },
-  );
+  const why = whyUnreachable(error);
+  const message = `the database can't be reached: ${why}${messageOf(error)}${why && ")"}`;
+  return new FlotillaError("store_unavailable", message, { cause: error });
+}
+
+function whyUnreachable(error: unknown): string {
+  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  if (unreachable[code] !== undefined) return `${unreachable[code]} (`;
+  const message = messageOf(error);
+  if (/does not support SSL/.test(message))
+    return "it offers no TLS: set it up there, or use sslmode=disable (";
+  if (/timeout exceeded when trying to connect/.test(message)) {
+    return "no connection became free in time: raise `connections`, or max of your pool (";
+  }
+  return "";
 }

@@ -15,7 +15,7 @@ export function hintQuery(schema: string): Query {
 // A dead socket says nothing; asking now and then shows it. Polling makes up for what is missed.
 const checkMs = 30_000;
 // Whoever waits for one task after the other shouldn't connect for each.
-const lingerMs = 5_000;
+const lingerMs = 2_000;
 
 export type HintParts = {
   channel: string;

@@ -70,6 +70,9 @@ export type CheckedStore = PostgresStore & { readonly schema: string };
 /** Checks a store by URL or by options; what an option says counts more than the URL. */
 export function checkStore(given: string | PostgresStore): CheckedStore {
   const store = typeof given === "string" ? { url: given } : given;
+  if (isPool(store)) {
+    throw new FlotillaError("invalid_option", "store: a pool is given as `{ pool }`");
+  }
   checkOptions("store", store, [...others, ...words, ...Object.keys(numbers)]);
   const { pool, url, ssl, password } = store;
   if (pool !== undefined && !isPool(pool)) {
