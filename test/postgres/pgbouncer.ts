@@ -5,7 +5,8 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { freePort, unprivileged } from "./server.ts";
+import { freePort } from "./server.ts";
+import { unprivileged } from "./user.ts";
 
 export type PgBouncer = {
   /** The way to a database through the pooler, by its direct URL. */

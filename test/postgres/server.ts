@@ -1,17 +1,13 @@
-import {
-  type ChildProcess,
-  execFileSync,
-  type SpawnOptions,
-  spawn,
-  spawnSync,
-} from "node:child_process";
+import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, chownSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
+import pg from "pg";
 import { serverPrograms } from "./binaries.ts";
+import { unprivileged } from "./user.ts";
 
 export type PostgresServer = {
   /** Of a superuser, on the database `postgres`. */
@@ -64,6 +60,7 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
   };
   run("initdb", ["-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N"]);
   const port = await freePort();
+  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const given = Object.entries({ ...usualSettings, ...settings });
   const args = ["-D", data, "-p", String(port), "-k", folder];
   for (const [name, value] of given) args.push("-c", `${name}=${value}`);
@@ -83,10 +80,7 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
     // What a killed server leaves behind holds its memory for a moment, and keeps the next one out.
     for (let tries = 1; ; tries++) {
       launch();
-      const up = await Promise.race([
-        ready(programs, port).then(() => true),
-        exited.then(() => false),
-      ]);
+      const up = await Promise.race([ready(url).then(() => true), exited.then(() => false)]);
       if (up) return;
       if (tries === startTries) throw new Error("the Postgres server doesn't start");
       await new Promise((resolve) => setTimeout(resolve, 100));
@@ -94,7 +88,7 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
   };
   await start();
   return {
-    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    url,
     port,
     folder,
     get pid() {
@@ -116,24 +110,28 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
 
 const startTries = 100;
 
-async function ready(programs: string, port: number): Promise<void> {
+/** Asks by connecting, since not every package of the server brings `pg_isready`. */
+async function ready(url: string): Promise<void> {
   const deadlineMs = performance.now() + 60_000;
   for (;;) {
+    const client = new pg.Client(url);
+    client.on("error", () => {});
     try {
-      execFileSync(join(programs, "pg_isready"), ["-q", "-h", "127.0.0.1", "-p", String(port)]);
+      await client.connect();
+      await client.end();
       return;
     } catch (error) {
+      if (isRefusal(error)) return;
       if (performance.now() > deadlineMs) throw error;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
 }
 
-/** Postgres refuses to run as root. */
-export function unprivileged(): { uid: number; gid: number } | undefined {
-  if (process.getuid?.() !== 0) return undefined;
-  const id = (flag: string) => Number(execFileSync("id", [flag, "nobody"], { encoding: "utf8" }));
-  return { uid: id("-u"), gid: id("-g") };
+/** A server that turns somebody away is up, unless it says that it is only starting. */
+function isRefusal(error: unknown): boolean {
+  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  return /^[0-9A-Z]{5}$/.test(code) && code !== "57P03";
 }
 
 export function freePort(): Promise<number> {

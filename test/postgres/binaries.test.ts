@@ -1,0 +1,57 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { serverPrograms } from "./binaries.ts";
+import { installedPrograms } from "./installed.ts";
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "flotilla-programs-"));
+  chmodSync(folder, 0o755);
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+/** What looks like a server's programs, and says that it is of this version. */
+function programs(version: string, { closed = false } = {}): string {
+  const bin = join(folder, version, "bin");
+  mkdirSync(bin, { recursive: true });
+  for (const program of ["initdb", "postgres"]) {
+    writeFileSync(join(bin, program), `#!/bin/sh\necho "postgres (PostgreSQL) ${version}"\n`);
+    chmodSync(join(bin, program), closed ? 0o600 : 0o755);
+  }
+  return bin;
+}
+
+describe("the server that tests run on", () => {
+  test("is the newest that is installed", () => {
+    const [old, newest, other] = [programs("14.9"), programs("17.10"), programs("17.9 (Debian)")];
+    expect(installedPrograms([old, newest, other, "/nowhere"])).toBe(newest);
+  });
+
+  test("is none that is too old, half there, or closed to the user who would run it", () => {
+    const old = programs("13.18");
+    const half = programs("16.1");
+    rmSync(join(half, "initdb"));
+    expect(installedPrograms([old, half, programs("16.2", { closed: true })])).toBeUndefined();
+  });
+
+  test("is the one in the folder that is named", () => {
+    const named = programs("14.0");
+    expect(serverPrograms(named)).toBe(named);
+    expect(() => serverPrograms(folder)).toThrow(`${folder} holds no Postgres 14 or later`);
+  });
+
+  test("must come in a way that there is", () => {
+    expect(() => serverPrograms("docker")).toThrow(
+      'must be installed, npm, debian or a folder with initdb and postgres, not "docker"',
+    );
+  });
+
+  test("that can't be had leaves instructions", () => {
+    const none = { installed: () => ({ none: "no server is installed" }) };
+    expect(() => serverPrograms("", none)).toThrow(
+      /found none\.\ninstalled: no server is installed\nInstall one .*apt-get install postgresql/,
+    );
+  });
+});
