@@ -33,6 +33,7 @@ const sizes = {
 
 /** What a short run leaves out unless it is asked for. */
 const long = ["million", "snapshot"];
+const slow = ["pg-boss-default", "bullmq-redis-default", "bullmq-redis-aof-default"];
 
 /** Tasks on Postgres, side by side with other queues and with what bare `pg` can do. */
 export async function bench(options: BenchOptions): Promise<Report> {
@@ -41,7 +42,10 @@ export async function bench(options: BenchOptions): Promise<Report> {
     options.only?.includes(name) ?? !(options.quick && long.includes(name));
   const drain = { ...size.drain, ...(options.tasks && { tasks: options.tasks }) };
   await using side = await openSideBySide(options, options.rounds ?? size.rounds);
-  const { everybody, best, ofPostgres } = side.keys;
+  const { best, ofPostgres } = side.keys;
+  const everybody = side.keys.everybody.filter(
+    (key) => options.systems !== undefined || !(options.quick && slow.includes(key)),
+  );
 
   /** Each kind of work, in the order in which it is done. */
   const all: Record<string, () => Promise<Work[]>> = {

@@ -34,11 +34,17 @@ export async function startBenchPostgres({ counting = false } = {}): Promise<Ser
   const templates = new Map<string, string>();
   let made = 0;
 
-  const create = async (template = "template1"): Promise<string> => {
+  let busy: Promise<unknown> = Promise.resolve();
+  const create = (template = "template1"): Promise<string> => {
     const name = `bench_${++made}`;
-    await patiently(() => admin.query(`create database ${name} template ${template}`));
-    await admin.query("checkpoint");
-    return `${server.url.slice(0, server.url.lastIndexOf("/"))}/${name}`;
+    const creating = busy.then(async () => {
+      await patiently(() => admin.query(`create database ${name} template ${template}`));
+      await admin.query("checkpoint");
+      return `${server.url.slice(0, server.url.lastIndexOf("/"))}/${name}`;
+    });
+    // One at a time, since there is one connection.
+    busy = creating.catch(() => {});
+    return creating;
   };
   const busiest = async (): Promise<StatementTime[]> => {
     const { rows: found } = await admin.query<StatementTime>(

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,7 +17,7 @@ const path = fileURLToPath(new URL("../results/tasks-postgres.json", import.meta
 export function saveResults(works: readonly Work[], about: About): void {
   const before = existsSync(path) ? loadResults() : undefined;
   const day = new Date().toISOString().slice(0, 10);
-  const commit = execFileSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).trim();
+  const commit = commitNow();
   const kept = (before?.works ?? []).filter(
     ({ metric }) => !works.some((work) => work.metric === metric),
   );
@@ -38,6 +38,11 @@ export function loadResults(): Results {
     );
   }
   return JSON.parse(readFileSync(path, "utf8")) as Results;
+}
+
+function commitNow(): string {
+  const asked = spawnSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" });
+  return asked.status === 0 ? asked.stdout.trim() : "no commit";
 }
 
 function rounded(work: Work): Work {

@@ -1,0 +1,137 @@
+import process from "node:process";
+import { parseArgs } from "node:util";
+import { nearest } from "../src/base/options.ts";
+import { variants } from "./systems/variants.ts";
+
+/** What was asked for on the command line. Whoever asks for something else is told, and the process ends. */
+export type Arguments = {
+  readonly name: string;
+  readonly store: string;
+  readonly json: boolean;
+  readonly quick: boolean;
+  readonly save: boolean;
+  readonly profile: string | undefined;
+  readonly only: readonly string[] | undefined;
+  readonly systems: readonly string[] | undefined;
+  readonly rounds: number | undefined;
+  readonly tasks: number | undefined;
+};
+
+const options = {
+  store: { type: "string", default: "sqlite" },
+  json: { type: "boolean", default: false },
+  quick: { type: "boolean", default: false },
+  profile: { type: "string" },
+  only: { type: "string" },
+  systems: { type: "string" },
+  rounds: { type: "string" },
+  tasks: { type: "string" },
+  save: { type: "boolean", default: false },
+  help: { type: "boolean", default: false },
+} as const;
+
+const works = [
+  "enqueue",
+  "drain",
+  "two-processes",
+  "1ms",
+  "wakeup",
+  "million",
+  "snapshot",
+  "recover",
+  "memory",
+];
+const systems = variants.map(({ key }) => key);
+/** What only a comparison with others knows of. */
+const ofComparison = ["only", "systems", "rounds", "tasks", "save"] as const;
+
+function usageOf(names: readonly string[]): string {
+  return `usage: npm run bench -- <name> [--store <store>] [--json] [--quick] [--profile <folder>]
+
+  name       ${names.join(", ")}; render puts saved figures into docs/benchmarks.md
+  --store    what it runs on: sqlite (default) or postgres
+  --json     one object per line, { metric, value, unit, versus }, and nothing else
+  --quick    the same work, smaller: ends within 45 s on sqlite, within minutes on postgres
+  --profile  writes CPU profiles of what is measured into this folder; on postgres it also says
+             which statements the server was busy with
+
+with --store postgres, where other queues are measured side by side:
+  --only     some of the work: ${works.join(", ")}
+  --systems  some of the systems: ${systems.join(", ")}
+  --rounds   how often each system has its turn
+  --tasks    how many tasks the backlog of a drain has
+  --save     keeps every round in bench/results, for render
+
+  npm run bench -- tasks --store postgres --only drain,wakeup --systems flotilla,limit,graphile-worker --rounds 3
+`;
+}
+
+/** Reads the command line, given the benches that there are. */
+export function readArguments(args: string[], names: readonly string[]): Arguments | "help" {
+  const fail = (message: string): never => {
+    process.stderr.write(`bench: ${message}\n\n${usageOf(names)}`);
+    process.exit(2);
+  };
+  const refuse = (what: string, given: string, known: readonly string[]): never => {
+    const meant = nearest(given, known);
+    const help = meant ? `, did you mean ${meant}?` : `: there is ${known.join(", ")}`;
+    return fail(`unknown ${what} ${given}${help}`);
+  };
+  const listed = (what: string, given: string | undefined, known: readonly string[]) => {
+    const all = given?.split(",").map((each) => each.trim());
+    for (const each of all ?? []) if (!known.includes(each)) refuse(what, each, known);
+    return all;
+  };
+  const counted = (option: string, given: string | undefined) => {
+    if (given === undefined) return undefined;
+    const count = Number(given);
+    return Number.isInteger(count) && count > 0
+      ? count
+      : fail(`${option} needs a whole number from 1`);
+  };
+
+  const { values, positionals, tokens } = parseArgs({
+    args,
+    options,
+    strict: false,
+    allowPositionals: true,
+    tokens: true,
+  });
+  for (const token of tokens) {
+    if (token.kind !== "option") continue;
+    const option = Object.entries(options).find(([known]) => known === token.name)?.[1];
+    if (!option) {
+      const known = Object.keys(options).map((each) => `--${each}`);
+      return refuse("option", `--${token.name}`, known);
+    }
+    if (option.type === "string" && !token.value) fail(`${token.rawName} needs a value`);
+    if (option.type === "boolean" && token.value !== undefined) {
+      fail(`${token.rawName} takes no value`);
+    }
+  }
+  if (values.help) {
+    process.stdout.write(usageOf(names));
+    return "help";
+  }
+  const [name, ...rest] = positionals;
+  if (name === undefined) return fail(`which bench? There is ${names.join(", ")}`);
+  if (!names.includes(name)) refuse("bench", name, names);
+  if (rest.length > 0) fail(`one bench at a time: ${rest.join(" ")} is too much`);
+  const text = (key: keyof typeof options) => values[key] as string | undefined;
+  if (values.store === "sqlite") {
+    const vain = ofComparison.find((key) => values[key]);
+    if (vain) fail(`--${vain} is for --store postgres`);
+  }
+  return {
+    name,
+    store: text("store")!,
+    json: values.json === true,
+    quick: values.quick === true,
+    save: values.save === true,
+    profile: text("profile"),
+    only: listed("work", text("only"), works),
+    systems: listed("system", text("systems"), systems),
+    rounds: counted("--rounds", text("rounds")),
+    tasks: counted("--tasks", text("tasks")),
+  };
+}

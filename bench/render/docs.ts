@@ -1,0 +1,24 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { loadResults } from "../side-by-side/results.ts";
+import { pictureOf } from "./picture.ts";
+import { tablesOf } from "./tables.ts";
+
+const docs = fileURLToPath(new URL("../../docs/", import.meta.url));
+const begin = "<!-- figures of tasks on Postgres: made by `npm run bench -- render` -->";
+const end = "<!-- end of figures -->";
+
+/** Puts what the results say into the documentation: tables between two marks, and a picture. */
+export function renderDocs(): string[] {
+  const results = loadResults();
+  const page = `${docs}benchmarks.md`;
+  const picture = `${docs}benchmarks-postgres.svg`;
+  const text = readFileSync(page, "utf8");
+  const from = text.indexOf(begin);
+  const to = text.indexOf(end);
+  if (from === -1 || to < from) throw new Error(`${page} has no place for figures: ${begin}`);
+  const before = text.slice(0, from + begin.length);
+  writeFileSync(page, `${before}\n\n${tablesOf(results)}\n\n${text.slice(to)}`);
+  writeFileSync(picture, pictureOf(results));
+  return [page, picture];
+}
