@@ -125,7 +125,10 @@ async function beatOnThisThread(
       tell({ ask: "password" });
     });
   const { store } = data;
-  const database = await openForHeartbeat({ store, ...(data.asksPassword && { password }) });
+  const database = await openForHeartbeat(
+    { store, ...(data.asksPassword && { password }) },
+    { heartbeatMs: data.heartbeatMs },
+  );
   const heartbeat = startHeartbeat({
     ...data,
     database,

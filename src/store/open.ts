@@ -3,7 +3,12 @@ import type { Logger } from "../base/log.ts";
 import type { CallerTransaction, Database, Durability } from "./database.ts";
 import { migrate, type MigrateOptions } from "./migrate.ts";
 import { forThread as postgresForThread, type SentStore } from "./postgres/apart.ts";
-import { type CheckedStore, checkStore, type PostgresStore } from "./postgres/options.ts";
+import {
+  type CheckedStore,
+  checkStore,
+  type PostgresStore,
+  type PostgresTimeouts,
+} from "./postgres/options.ts";
 import { postgresTransaction, sqliteTransaction } from "./transaction.ts";
 
 /** Where a store is: a URL or path, or for Postgres also options. */
@@ -63,9 +68,13 @@ export function forThread(store: Store): SentStore<Store> {
 
 /**
  * The same store for a heartbeat: on the calling thread, with one connection of its own. A beat that
- * a power cut takes back is no loss, so it needn't wait for the disk.
+ * a power cut takes back is no loss, so it needn't wait for the disk. And it waits for nothing as long
+ * as others do: a beat that is stuck must be sent again before its pod is taken for dead.
  */
-export async function openForHeartbeat({ store, password }: SentStore<Store>): Promise<Database> {
+export async function openForHeartbeat(
+  { store, password }: SentStore<Store>,
+  { heartbeatMs }: { heartbeatMs: number },
+): Promise<Database> {
   const place = placeOf(store);
   if (place.kind === "sqlite") {
     const { lastingInline } = await import("./sqlite/inline.ts");
@@ -74,10 +83,26 @@ export async function openForHeartbeat({ store, password }: SentStore<Store>): P
   const { openPostgres } = await import("./postgres/postgres.ts");
   return openPostgres({
     ...place.store,
+    ...timeoutsOfBeats(place.store, heartbeatMs),
     durability: "relaxed",
     connections: 1,
     ...(password && { password }),
   });
+}
+
+const shortestBeatMs = 1_000;
+
+/** The server gives up first where it can, because its word is better than silence. */
+function timeoutsOfBeats(store: CheckedStore, heartbeatMs: number): PostgresTimeouts {
+  const mostMs = Math.max(shortestBeatMs, 2 * heartbeatMs);
+  const within = (ms = mostMs) => Math.min(ms, mostMs);
+  const sooner = (ms?: number) => Math.ceil(within(ms) * 0.75);
+  return {
+    connectTimeoutMs: within(store.connectTimeoutMs),
+    answerTimeoutMs: within(store.answerTimeoutMs),
+    statementTimeoutMs: sooner(store.statementTimeoutMs),
+    lockTimeoutMs: sooner(store.lockTimeoutMs),
+  };
 }
 
 /** A caller's transaction on a store, which needn't be open for it. */

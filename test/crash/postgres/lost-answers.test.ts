@@ -59,3 +59,22 @@ test("an enqueue whose answer was lost after its commit makes one task, and says
     created: false,
   });
 });
+
+test("a heart whose connection went dead beats over another before its pod is taken for dead", async () => {
+  // At the timeouts that a store has by default, which are longer than any dead limit.
+  const { fleet, proxy, start } = await createScene();
+  const limits = { heartbeatMs: 400, deadAfterMs: 5_000 };
+  const far = await start({ names: ["held"], config: limits });
+  await fleet.start({ names: ["work"], config: limits });
+  const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
+  await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
+
+  const beat = async () => {
+    const pods = await fleet.flotilla.pods();
+    return pods.find(({ podId }) => podId === far.podId)!.beat;
+  };
+  proxy.halfOpen();
+  const before = await beat();
+  await until("it beats again", async () => (await beat()) > before + 2, 20_000);
+  expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "claimed", deaths: 0 });
+});
