@@ -124,7 +124,7 @@ describe("through PgBouncer in session mode", () => {
     await until("listening to begin", () => hints > 0);
     const before = hints;
     await database.write([sql`select 1 as one`], { hint: true });
-    await until("the hint to arrive", () => hints > before);
+    expect(await until("the hint to arrive", () => hints > before)).toBe(true);
     stop();
     await database.close();
     await keeping.stop();
