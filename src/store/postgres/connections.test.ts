@@ -1,0 +1,129 @@
+import { createServer, connect as dial, type Server, type Socket } from "node:net";
+import { once } from "node:events";
+import pg from "pg";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Database } from "../database.ts";
+import { temporaryDatabase } from "../kinds.contract.ts";
+import { sql } from "../sql.ts";
+import type { PostgresStore } from "./options.ts";
+import { openPostgres } from "./postgres.ts";
+
+let url: string;
+let remove: () => Promise<void>;
+const opened: Database[] = [];
+
+beforeEach(async () => {
+  ({ url, remove } = await temporaryDatabase());
+});
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((database) => database.close()));
+  await remove();
+});
+
+async function open(store: PostgresStore): Promise<Database> {
+  const database = await openPostgres(store);
+  opened.push(database);
+  return database;
+}
+
+describe("a Postgres connection", () => {
+  test("outlives a table that was changed under its prepared statements", async () => {
+    const database = await open({ url });
+    await database.write([sql`create table scratch (id integer)`]);
+    await database.write([sql`insert into scratch values (1)`]);
+    const read = () => database.read(sql`select * from scratch`);
+    expect(await read()).toEqual([{ id: 1 }]);
+    await database.write([sql`alter table scratch add column body text`]);
+    expect(await read()).toEqual([{ id: 1, body: null }]);
+    const both = database.write([sql`select * from scratch`, sql`select 2 as two`]);
+    expect(await both).toEqual([[{ id: 1, body: null }], [{ two: 2 }]]);
+  });
+
+  test("outlives statements that somebody deallocates", async () => {
+    const database = await open({ url, connections: 1 });
+    const read = () => database.read(sql`select ${7}::integer as seven`);
+    expect(await read()).toEqual([{ seven: 7 }]);
+    await database.read(sql`deallocate all`);
+    expect(await read()).toEqual([{ seven: 7 }]);
+  });
+
+  test("isn't kept by a statement that takes longer than statementTimeoutMs", async () => {
+    const database = await open({ url, statementTimeoutMs: 100 });
+    await expect(database.read(sql`select pg_sleep(30)`)).rejects.toMatchObject({
+      code: "store_busy",
+    });
+  });
+
+  test("waits for a lock no longer than lockTimeoutMs", async () => {
+    const database = await open({ url, lockTimeoutMs: 100 });
+    await database.write([sql`create table scratch (id integer)`]);
+    const holder = new pg.Client(url);
+    await holder.connect();
+    await holder.query("begin; lock table scratch");
+    await expect(database.write([sql`insert into scratch values (1)`])).rejects.toMatchObject({
+      code: "store_busy",
+    });
+    await holder.end();
+  });
+
+  test("that falls silent is given up after answerTimeoutMs, and another is used", async () => {
+    const link = await silentLink(url);
+    const database = await open({ url: link.url, answerTimeoutMs: 500, connections: 1 });
+    expect(await database.read(sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    link.silence();
+    await expect(database.read(sql`select 1 as one`)).rejects.toMatchObject({
+      code: "unknown_outcome",
+    });
+    expect(await database.read(sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    await link.close();
+  });
+
+  test("that can't be opened is given up after connectTimeoutMs", async () => {
+    const link = await silentLink(url);
+    link.silence();
+    const database = await open({ url: link.url, connectTimeoutMs: 200 });
+    link.silenceNew();
+    await expect(database.read(sql`select 1`)).rejects.toMatchObject({ code: "store_unavailable" });
+    await link.close();
+  });
+
+  test("that isn't free in time is what the error names", async () => {
+    const database = await open({ url, connections: 1, connectTimeoutMs: 300 });
+    const slow = database.read(sql`select pg_sleep(2)`);
+    await expect(database.read(sql`select 1`)).rejects.toThrow(/no connection became free in time/);
+    await slow;
+  });
+});
+
+/** A way to the server on which the connections that are there can fall silent. */
+async function silentLink(target: string) {
+  const { hostname, port } = new URL(target);
+  const pairs: { client: Socket; server: Socket }[] = [];
+  let dead = false;
+  const front: Server = createServer((client) => {
+    const server = dial(Number(port), hostname);
+    for (const socket of [client, server]) socket.on("error", () => {});
+    pairs.push({ client, server });
+    if (!dead) client.pipe(server).pipe(client);
+  });
+  front.listen(0, "127.0.0.1");
+  await once(front, "listening");
+  const { port: frontPort } = front.address() as { port: number };
+  return {
+    url: target.replace(`:${port}`, `:${frontPort}`),
+    silence() {
+      for (const { client, server } of pairs) {
+        client.unpipe(server);
+        server.unpipe(client);
+      }
+    },
+    silenceNew: () => void (dead = true),
+    async close() {
+      for (const { client, server } of pairs) {
+        client.destroy();
+        server.destroy();
+      }
+      front.close();
+    },
+  };
+}
