@@ -1,4 +1,4 @@
-import { index, newId, now, sql, type Statement, table } from "./sql.ts";
+import { index, keyText, newId, sql, startingNow, type Statement, table } from "./sql.ts";
 
 /** One step of the schema. Steps are numbered from 1, applied in order, never changed, never undone. */
 export type Migration = {
@@ -13,9 +13,9 @@ const firstTables: Migration = {
   needs: 1,
   statements: [
     sql`create table ${table("pod_health")} (
-      pod_id text primary key,
-      birth_timestamp bigint not null default (${now}),
-      last_heartbeat bigint not null default (${now}),
+      pod_id ${keyText} primary key,
+      birth_timestamp bigint not null default (${startingNow}),
+      last_heartbeat bigint not null default (${startingNow}),
       beat bigint not null default 0,
       passes bigint not null default 0,
       claim_floor bigint not null default 0,
@@ -24,18 +24,18 @@ const firstTables: Migration = {
     )`,
     // A row with only a name and a payload is a task that runs: every other column has its default.
     sql`create table ${table("step_tracker")} (
-      task_id text primary key not null default (${newId}),
-      tenant text not null default 'default',
-      name text not null,
-      status text not null default 'pending'
+      task_id ${keyText} primary key not null default (${newId}),
+      tenant ${keyText} not null default 'default',
+      name ${keyText} not null,
+      status ${keyText} not null default 'pending'
         check (status in ('pending', 'claimed', 'completed', 'failed', 'cancelled')),
       priority integer not null default 0,
       payload text not null default 'null',
       state text,
-      run_at bigint not null default (${now}),
-      created_at bigint not null default (${now}),
-      last_update bigint not null default (${now}),
-      claimed_by text,
+      run_at bigint not null default (${startingNow}),
+      created_at bigint not null default (${startingNow}),
+      last_update bigint not null default (${startingNow}),
+      claimed_by ${keyText},
       claim_token bigint not null default 0,
       claim_call bigint,
       retry_count integer not null default 0,
@@ -44,17 +44,17 @@ const firstTables: Migration = {
       parked integer not null default 0,
       wake bigint not null default 0,
       cancel_requested integer not null default 0,
-      unique_key text,
-      group_key text,
-      parent_id text,
+      unique_key ${keyText},
+      group_key ${keyText},
+      parent_id ${keyText},
       progress text,
       result text,
       error text
     )`,
     sql`create table ${table("step_event")} (
-      task_id text not null,
+      task_id ${keyText} not null,
       seq integer not null,
-      at bigint not null default (${now}),
+      at bigint not null default (${startingNow}),
       type text not null,
       attempt integer,
       pod_id text,

@@ -17,6 +17,9 @@ import {
 const numbered: Dialect = {
   words: {
     now: "clock()",
+    starting_now: "clock",
+    key_text: "text",
+    row_address: "row",
     new_id: "uuid()",
     home: "make home",
     migration_lock: "lock",
@@ -30,6 +33,7 @@ const numbered: Dialect = {
   table: (name) => `app.${name}`,
   index: (name) => `app_${name}`,
   placeholder: (position) => `$${position}`,
+  among: (addresses) => `row in (${addresses})`,
   rows: (values, columns, bind) =>
     `rows(${bind(JSON.stringify(values))}: ${Object.keys(columns).join(",")})`,
 };

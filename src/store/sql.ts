@@ -21,10 +21,13 @@ export type WordName =
   | "hold_pod"
   | "hold_task"
   | "home"
+  | "key_text"
   | "migration_lock"
   | "new_id"
   | "now"
+  | "row_address"
   | "seize_pod"
+  | "starting_now"
   | "take_rows"
   | "take_task";
 
@@ -34,6 +37,7 @@ type Word = { readonly [ours]: true } & (
   | { readonly index: string }
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
   | { readonly returning: Statement; readonly companion: Companion }
+  | { readonly addresses: Statement }
 );
 
 /** A query in the same transaction whose rows are those that the statement it goes with has changed. */
@@ -54,6 +58,15 @@ export function sql(
 
 /** The store's time in milliseconds since 1970: the database's clock, or the test's. */
 export const now: Word = { [ours]: true, word: "now" };
+
+/** The same as the default of a column. */
+export const startingNow: Word = { [ours]: true, word: "starting_now" };
+
+/** The type of columns that are looked up and sorted: text by its bytes, not by a language's rules. */
+export const keyText: Word = { [ours]: true, word: "key_text" };
+
+/** Where a row lies right now: good for one statement, and the shortest way to it. */
+export const rowAddress: Word = { [ours]: true, word: "row_address" };
 
 /** A fresh id, for rows that people insert by hand. */
 export const newId: Word = { [ours]: true, word: "new_id" };
@@ -94,6 +107,11 @@ export function rows(columns: Columns, values: readonly (readonly Value[])[]): W
   return { [ours]: true, rows: values, columns };
 }
 
+/** The condition that a row lies at one of the addresses that a query finds. */
+export function isAmong(addresses: Statement): Word {
+  return { [ours]: true, addresses };
+}
+
 /**
  * Ends a change whose rows are wanted. Where the database can't give them back by itself, a companion
  * is asked: before the change where its condition says exactly which rows it will touch, and then it
@@ -125,6 +143,8 @@ export type Dialect = {
   readonly table: (name: string) => string;
   readonly index: (name: string) => string;
   readonly placeholder: (position: number) => string;
+  /** A condition on where a row lies, given the text of a query that finds addresses. */
+  readonly among: (addresses: string) => string;
   /** A derived table made of bound values. */
   readonly rows: (values: RowValues, columns: Columns, bind: (value: Bound) => string) => string;
 };
@@ -156,6 +176,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("index" in part) return dialect.index(part.index);
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
     if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
+    if ("addresses" in part) return dialect.among(write(part.addresses));
     return dialect.words[part.word];
   };
   return { text: write(statement), values };

@@ -1,83 +1,29 @@
 import { DatabaseSync } from "node:sqlite";
+import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryFile } from "../../store/kinds.contract.ts";
+import { temporaryDatabase, temporaryFile } from "../../store/kinds.contract.ts";
 import { openStore } from "../../store/open.ts";
-import { render, type Statement, type Value } from "../../store/sql.ts";
+import { postgresDialect } from "../../store/postgres/dialect.ts";
+import { type Bound, render, type Value } from "../../store/sql.ts";
 import { sqliteDialect } from "../../store/sqlite/dialect.ts";
-import { findKeys } from "./enqueue.ts";
-import {
-  claimOldest,
-  claimReserved,
-  claimTasks,
-  levelsInUse,
-  lookAhead,
-  releaseCall,
-  reserveAlone,
-  unparkDue,
-} from "./claim.ts";
-import { type Finish, finishTasks, lookAt, noteFinishes, saveProgress } from "./finish.ts";
-import { claimsOf, noteRecovery, recoverTasks } from "./recover.ts";
+import { hotStatements } from "./hot.contract.ts";
 
-const place = temporaryFile();
-let db: DatabaseSync;
+const hot = Object.entries(hotStatements);
 
-beforeAll(async () => {
-  await (await openStore(`sqlite:${place.path}`)).close();
-  db = new DatabaseSync(place.path);
-});
-afterAll(async () => {
-  db.close();
-  await place.remove();
-});
+describe("SQLite finds rows by an index", () => {
+  const place = temporaryFile();
+  let db: DatabaseSync;
 
-const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
-const pod = { podId: "pod", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
-const finish: Finish = {
-  taskId: "x",
-  token: 1,
-  status: "pending",
-  result: null,
-  error: null,
-  counted: 1,
-  delayMs: 5,
-  wake: 0,
-  event: { type: "retry", attempt: 1, detail: null },
-};
-const orphans = [{ taskId: "x", token: 1, pod }];
-const key = {
-  taskId: "x",
-  tenant: "default",
-  name: "a",
-  payload: "1",
-  priority: 0,
-  delayMs: 0,
-  maxAttempts: null,
-  trace: null,
-  key: "k",
-};
+  beforeAll(async () => {
+    await (await openStore(`sqlite:${place.path}`)).close();
+    db = new DatabaseSync(place.path);
+  });
+  afterAll(async () => {
+    db.close();
+    await place.remove();
+  });
 
-/** What runs for every task, or for every beat, and so must never read the whole table. */
-const hot: Record<string, Statement | Statement[]> = {
-  claimTasks: claimTasks(call),
-  claimOldest: claimOldest(call, [{ name: "a", priority: 3 }]),
-  levelsInUse: levelsInUse(["a", "b"]),
-  claimReserved: claimReserved(call, "x"),
-  unparkDue: unparkDue(),
-  lookAhead: lookAhead(["a", "b"]),
-  reserveAlone: reserveAlone("pod", ["a", "b"]),
-  releaseCall: releaseCall("pod", 7),
-  finishTasks: finishTasks([finish]),
-  noteFinishes: noteFinishes("pod", [finish]),
-  lookAt: lookAt(["x"]),
-  saveProgress: saveProgress([{ taskId: "x", token: 1, value: "1" }]),
-  findKeys: findKeys([key]),
-  claimsOf: claimsOf(["pod"], 10),
-  recoverTasks: recoverTasks(orphans),
-  noteRecovery: noteRecovery(orphans),
-};
-
-describe("the store finds rows by an index", () => {
-  test.each(Object.entries(hot))("for %s", (_, statements) => {
+  test.each(hot)("for %s", (_, statements) => {
     for (const statement of [statements].flat()) {
       const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
       const plan = db.prepare(`explain query plan ${text}`).all(...(values as Value[]));
@@ -88,3 +34,70 @@ describe("the store finds rows by an index", () => {
     }
   });
 });
+
+const fill = (status: string, count: number) => `
+  insert into flotilla.step_tracker (name, status, claimed_by, payload)
+  select case when n % 3 = 0 then 'b' else 'a' end, '${status}', 'pod', '{}' from generate_series(1, ${count}) n`;
+const all = (status: string) => `update flotilla.step_tracker set status = '${status}'`;
+const analyze = "analyze flotilla.step_tracker";
+
+/** What the planner believes is what it saw last, and a queue is never as it was then. */
+const histories: Record<string, readonly string[]> = {
+  "that were never looked at": [fill("completed", 20_000), fill("pending", 5_000)],
+  "that had nothing waiting when they were analyzed": [
+    fill("completed", 20_000),
+    analyze,
+    fill("pending", 5_000),
+  ],
+  "that were all waiting when they were analyzed": [
+    fill("pending", 20_000),
+    analyze,
+    all("completed"),
+    fill("pending", 100),
+  ],
+  "that were all claimed when they were analyzed": [
+    fill("claimed", 20_000),
+    analyze,
+    all("completed"),
+    fill("pending", 5_000),
+  ],
+  "that were not there when they were analyzed": [analyze, fill("completed", 20_000)],
+};
+
+describe.each(Object.entries(histories))("Postgres finds tasks %s", (_, history) => {
+  let client: pg.Client;
+  let remove: () => Promise<void>;
+
+  beforeAll(async () => {
+    const made = await temporaryDatabase();
+    remove = made.remove;
+    await (await openStore(made.url)).close();
+    client = new pg.Client(made.url);
+    await client.connect();
+    // As on our connections: whatever values come later, it is this plan that is used for them.
+    await client.query("set plan_cache_mode = force_generic_plan");
+    await client.query("alter table flotilla.step_tracker set (autovacuum_enabled = off)");
+    for (const text of history) await client.query(text);
+  });
+  afterAll(async () => {
+    await client.end();
+    await remove();
+  });
+
+  test.each(hot)("by an index for %s", async (_, statements) => {
+    for (const statement of [statements].flat()) {
+      const { text, values } = render(statement, postgresDialect({ schema: "flotilla" }));
+      await client.query(`prepare hot as ${text}`);
+      const given = values.length === 0 ? "" : `(${values.map(literal).join(", ")})`;
+      const { rows } = await client.query(`explain execute hot${given}`);
+      await client.query("deallocate hot");
+      const plan = rows.map((row) => (row as Record<string, string>)["QUERY PLAN"]).join("\n");
+      expect(plan).not.toMatch(/Seq Scan on step_tracker/);
+    }
+  });
+});
+
+function literal(value: Bound): string {
+  if (Array.isArray(value)) return `array[${value.map(literal).join(", ")}]`;
+  return typeof value === "string" ? pg.escapeLiteral(value) : String(value);
+}

@@ -2,6 +2,10 @@ import type { Dialect } from "../sql.ts";
 
 const now = "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
 
+// A language's order costs far more per comparison, and may change with the operating system, which
+// would break every index on it.
+const byBytes = 'collate "C"';
+
 /** What Postgres has and a lesser database may have to do without. */
 export type Feature = "notify" | "returning" | "skip locked";
 
@@ -11,7 +15,11 @@ export type PostgresDialectOptions = { schema: string; without?: readonly Featur
 export function postgresDialect({ schema, without = [] }: PostgresDialectOptions): Dialect {
   return {
     words: {
-      now,
+      // As a query of its own it is worked out once, and not for every row.
+      now: `(select ${now})`,
+      starting_now: now,
+      key_text: `text ${byBytes}`,
+      row_address: "ctid",
       new_id: newId(),
       home: `create schema if not exists ${schema}`,
       migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
@@ -29,13 +37,18 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
     table: (name) => `${schema}.${name}`,
     index: (name) => name,
     placeholder: (position) => `$${position}`,
+    // An array leaves the planner no choice: a join might go through the whole table.
+    among: (addresses) => `ctid = any(array(${addresses}))`,
     rows: (values, columns, bind) => {
       const arrays = Object.values(columns).map((type, at) => {
         const column = bind(values.map((row) => row[at]!));
         return `${column}::${type === "integer" ? "bigint" : "text"}[]`;
       });
-      const names = Object.keys(columns).join(", ");
-      return `(select ${names} from unnest(${arrays.join(", ")}) as each_row (${names}))`;
+      const names = Object.keys(columns);
+      const picked = names.map((name) =>
+        columns[name] === "text" ? `${name} ${byBytes} as ${name}` : name,
+      );
+      return `(select ${picked.join(", ")} from unnest(${arrays.join(", ")}) as each_row (${names.join(", ")}))`;
     },
   };
 }

@@ -67,6 +67,8 @@ export function startUpConfig(store: PostgresTimeouts, durability: Durability): 
   const settings = [
     `-c synchronous_commit=${synchronousCommit(durability)}`,
     `-c default_transaction_isolation=read\\ committed`,
+    // With a limit that is bound, every claim would be planned anew, which takes longer than it.
+    "-c plan_cache_mode=force_generic_plan",
     `-c ${sessionMark}=on`,
   ];
   return {
@@ -86,6 +88,7 @@ export function beginWithSettings(store: PostgresTimeouts, durability: Durabilit
     `set local lock_timeout = ${lockTimeoutMs}`,
     `set local idle_in_transaction_session_timeout = ${idleInTransactionTimeoutMs}`,
     `set local synchronous_commit = ${synchronousCommit(durability)}`,
+    "set local plan_cache_mode = force_generic_plan",
   ].join("; ");
 }
 

@@ -17,6 +17,9 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
   return {
     words: {
       now,
+      starting_now: now,
+      key_text: "text",
+      row_address: "rowid",
       new_id: newId(now),
       // A file is place enough, and its one writer is a lock already.
       home: "select 1",
@@ -31,6 +34,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     table: (name) => `flotilla_${name}`,
     index: (name) => `flotilla_${name}`,
     placeholder: () => "?",
+    among: (addresses) => `rowid in (${addresses})`,
     rows: (values, columns, bind) => {
       const picks = Object.keys(columns).map((name, at) => `value ->> ${at} as ${name}`);
       return `(select ${picks.join(", ")} from ${each}(${bind(JSON.stringify(values))}))`;

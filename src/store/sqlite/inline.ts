@@ -37,8 +37,8 @@ export function inlineDatabase(connection: Connection): Database {
     },
     within() {
       throw new FlotillaError(
-        "unsupported",
-        "this store can't be shared with a connection of yours: use a file or Postgres",
+        "invalid_option",
+        "`tx`: a store in memory can't be shared with a connection of yours: use a file or Postgres",
       );
     },
     async close() {

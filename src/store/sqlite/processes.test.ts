@@ -8,6 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
 import { temporaryFile } from "../kinds.contract.ts";
 import { openStore } from "../open.ts";
+import { migrations } from "../schema.ts";
 import { sql, table } from "../sql.ts";
 
 let place: ReturnType<typeof temporaryFile>;
@@ -63,7 +64,7 @@ describe("several processes on one file", () => {
       writers.map((_, number) => ({ name: `p${number}`, count: 200, different: 200 })),
     );
     const applied = await database.read(sql`select id from ${table("migration")}`);
-    expect(applied).toEqual([{ id: 1 }]);
+    expect(applied).toEqual(migrations.map((_, at) => ({ id: at + 1 })));
     await database.close();
   });
 

@@ -1,0 +1,61 @@
+import type { Statement } from "../../store/sql.ts";
+import {
+  claimOldest,
+  claimReserved,
+  claimTasks,
+  levelsInUse,
+  lookAhead,
+  releaseCall,
+  reserveAlone,
+  unparkDue,
+} from "./claim.ts";
+import { findKeys } from "./enqueue.ts";
+import { type Finish, finishTasks, lookAt, noteFinishes, saveProgress } from "./finish.ts";
+import { claimsOf, noteRecovery, recoverTasks, sweep } from "./recover.ts";
+
+const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
+const pod = { podId: "pod", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
+const finish: Finish = {
+  taskId: "x",
+  token: 1,
+  status: "pending",
+  result: null,
+  error: null,
+  counted: 1,
+  delayMs: 5,
+  wake: 0,
+  event: { type: "retry", attempt: 1, detail: null },
+};
+const orphans = [{ taskId: "x", token: 1, pod }];
+const key = {
+  taskId: "x",
+  tenant: "default",
+  name: "a",
+  payload: "1",
+  priority: 0,
+  delayMs: 0,
+  maxAttempts: null,
+  trace: null,
+  key: "k",
+};
+
+/** What runs for every task, or for every beat, and so must never read the whole table. */
+export const hotStatements: Record<string, Statement | Statement[]> = {
+  claimTasks: claimTasks(call),
+  claimOldest: claimOldest(call, [{ name: "a", priority: 3 }]),
+  levelsInUse: levelsInUse(["a", "b"]),
+  claimReserved: claimReserved(call, "x"),
+  unparkDue: unparkDue(),
+  lookAhead: lookAhead(["a", "b"]),
+  reserveAlone: reserveAlone("pod", ["a", "b"]),
+  releaseCall: releaseCall("pod", 7),
+  finishTasks: finishTasks([finish]),
+  noteFinishes: noteFinishes("pod", [finish]),
+  lookAt: lookAt(["x"]),
+  saveProgress: saveProgress([{ taskId: "x", token: 1, value: "1" }]),
+  findKeys: findKeys([key]),
+  claimsOf: claimsOf(["pod"], 10),
+  recoverTasks: recoverTasks(orphans),
+  noteRecovery: noteRecovery(orphans),
+  sweep: sweep("x", 10, 1_000),
+};
