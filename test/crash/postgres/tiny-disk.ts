@@ -1,9 +1,10 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, closeSync, mkdtempSync, openSync, rmSync, rmdirSync, writeSync } from "node:fs";
+import { chownSync, closeSync, mkdtempSync, openSync, rmSync, rmdirSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { onTestFinished } from "vitest";
+import { unprivileged } from "../../postgres/user.ts";
 
 export type TinyDisk = {
   readonly folder: string;
@@ -20,8 +21,8 @@ export function mountTinyDisk({ megabytes }: { megabytes: number }): TinyDisk {
   }
   const folder = mkdtempSync(join(tmpdir(), "flotilla-disk-"));
   execFileSync("mount", ["-t", "tmpfs", "-o", `size=${megabytes}m`, "tmpfs", folder]);
-  // A server runs as another user.
-  chmodSync(folder, 0o777);
+  const owner = unprivileged();
+  if (owner) chownSync(folder, owner.uid, owner.gid);
   const unmount = () => spawnSync("umount", ["--lazy", folder]);
   process.once("exit", unmount);
   onTestFinished(() => {
