@@ -1,69 +1,24 @@
 import process from "node:process";
-import { hasCode, messageOf } from "../../base/errors.ts";
-import type { Database, Durability } from "../../store/database.ts";
-import { refuseNewer, schemaState } from "../../store/migrate.ts";
+import type { Durability } from "../../store/database.ts";
 import { placeOf, type Store } from "../../store/open.ts";
-import {
-  type FileFacts,
-  fileFacts,
-  findDamage,
-  journalMode,
-  openToLook,
-  sqliteVersion,
-} from "../../store/sqlite/inspect.ts";
-import { type Check, fail, ok, warn } from "./check.ts";
-import { lookAtFleet } from "./fleet.ts";
+import { type Check, fail, ok } from "./check.ts";
+import { examineFile } from "./file.ts";
+import { examineServer, type ServerLimits } from "./server.ts";
 
 const nodeNeeded = [22, 18] as const;
-const mib = 1024 * 1024;
-const gib = 1024 * mib;
-const freeFailBytes = 64 * mib;
-const freeWarnBytes = gib;
-// Checkpoints keep it near 16 MiB; far above that, some reader holds them up.
-const walWarnBytes = 128 * mib;
-// Reading more than this takes minutes, which a quick look shouldn't.
-const checkedBytes = 4 * gib;
 
 /** Looks at everything that could keep Flotilla from working. Changes nothing. */
-export async function examine(store: Store, durability: Durability): Promise<Check[]> {
-  const place = placeOf(store);
-  if (place.kind !== "sqlite") throw new Error("not yet");
-  const file = fileFacts(place.path);
-  const checks = [nodeCheck(), ok("sqlite", sqliteVersion()), fileCheck(file), spaceCheck(file)];
-  if (file.kind !== "file" || !file.readable) return checks;
-  let database: Database;
-  try {
-    database = openToLook(file.path);
-  } catch (error) {
-    return [...checks, fail("open", messageOf(error))];
-  }
-  try {
-    checks.push(...(await lookInside(database, file, durability)));
-  } finally {
-    await database.close();
-  }
-  return checks;
-}
-
-async function lookInside(
-  database: Database,
-  file: FileFacts,
+export async function examine(
+  store: Store,
   durability: Durability,
+  limits?: Partial<ServerLimits>,
 ): Promise<Check[]> {
-  const damage = await damageCheck(database, file);
-  const checks = [await attempt("journal", () => journalCheck(database)), walCheck(file)];
-  checks.push(
-    durability === "full"
-      ? ok("durability", "full: synchronous=FULL, a power cut loses nothing acked")
-      : warn("durability", "relaxed: synchronous=NORMAL, a power cut may lose the last moments"),
-    damage,
-  );
-  const schema = await attempt("schema", () => schemaCheck(database));
-  checks.push(schema);
-  if (damage.verdict === "fail" || schema.verdict === "fail" || schema.message.includes("older")) {
-    return checks;
-  }
-  return [...checks, ...(await lookAtFleet(database))];
+  const place = placeOf(store);
+  const checks =
+    place.kind === "sqlite"
+      ? await examineFile(place.path, durability)
+      : await examineServer(place.store, durability, limits);
+  return [nodeCheck(), ...checks];
 }
 
 function nodeCheck(): Check {
@@ -73,80 +28,4 @@ function nodeCheck(): Check {
   return enough
     ? ok("node", process.versions.node)
     : fail("node", `${process.versions.node}, and ${nodeNeeded.join(".")} or newer is needed`);
-}
-
-function fileCheck({ kind, path, readable, writable, sizeBytes }: FileFacts): Check {
-  if (kind === "missing") {
-    return fail("file", `there is none at ${path}: check the path, or run \`flotilla migrate\``);
-  }
-  if (kind === "other") return fail("file", `${path} isn't a file: check the path`);
-  if (!readable) return fail("file", `${path} can't be read: check its permissions`);
-  if (!writable) {
-    return fail("file", `${path} can't be written: check the permissions of it and of its folder`);
-  }
-  return ok("file", `${path}, ${size(sizeBytes)}`);
-}
-
-function spaceCheck({ freeBytes }: FileFacts): Check {
-  if (freeBytes === undefined) return fail("disk", "the folder of the file isn't there");
-  const text = `${size(freeBytes)} free`;
-  if (freeBytes < freeFailBytes) return fail("disk", `${text}: the store will soon be full`);
-  return freeBytes < freeWarnBytes ? warn("disk", `${text}: that isn't much`) : ok("disk", text);
-}
-
-async function journalCheck(database: Database): Promise<Check> {
-  const mode = await journalMode(database);
-  return mode === "wal"
-    ? ok("journal", "wal")
-    : warn("journal", `${mode}; the next pod that starts makes it wal`);
-}
-
-function walCheck({ walBytes }: FileFacts): Check {
-  const text = `write-ahead log of ${size(walBytes)}`;
-  return walBytes > walWarnBytes
-    ? warn("wal", `${text}: a long-running reader keeps it from being folded back`)
-    : ok("wal", text);
-}
-
-async function damageCheck(database: Database, { path, sizeBytes }: FileFacts): Promise<Check> {
-  if (sizeBytes > checkedBytes) {
-    return warn(
-      "integrity",
-      `not checked, the file is large: sqlite3 ${path} 'pragma quick_check'`,
-    );
-  }
-  return attempt("integrity", async () => {
-    const damage = await findDamage(database);
-    return damage === undefined
-      ? ok("integrity", "quick_check found nothing")
-      : fail("integrity", `${damage}: restore the file from a back-up`);
-  });
-}
-
-async function schemaCheck(database: Database): Promise<Check> {
-  const state = await schemaState(database);
-  refuseNewer(state);
-  if (state.pending.length > 0) {
-    return warn(
-      "schema",
-      `${state.version} is older than ${state.known}: run \`flotilla migrate\``,
-    );
-  }
-  return state.version > state.known
-    ? warn("schema", `${state.version} is of a newer release, which this one can work with`)
-    : ok("schema", String(state.version));
-}
-
-async function attempt(name: string, check: () => Promise<Check>): Promise<Check> {
-  try {
-    return await check();
-  } catch (error) {
-    const advice = hasCode(error, "internal") ? "it can't be read: " : "";
-    return fail(name, advice + messageOf(error));
-  }
-}
-
-function size(bytes: number): string {
-  if (bytes >= gib) return `${(bytes / gib).toFixed(1)} GiB`;
-  return bytes >= mib ? `${(bytes / mib).toFixed(1)} MiB` : `${Math.ceil(bytes / 1024)} KiB`;
 }

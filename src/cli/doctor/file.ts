@@ -1,0 +1,115 @@
+import { messageOf } from "../../base/errors.ts";
+import type { Database, Durability } from "../../store/database.ts";
+import {
+  type FileFacts,
+  fileFacts,
+  findDamage,
+  journalMode,
+  openToLook,
+  sqliteVersion,
+} from "../../store/sqlite/inspect.ts";
+import { type Check, fail, ok, warn } from "./check.ts";
+import { lookAtFleet } from "./fleet.ts";
+import { attempt, isBehind, schemaCheck } from "./schema.ts";
+
+const mib = 1024 * 1024;
+const gib = 1024 * mib;
+const freeFailBytes = 64 * mib;
+const freeWarnBytes = gib;
+// Checkpoints keep it near 16 MiB; far above that, some reader holds them up.
+const walWarnBytes = 128 * mib;
+// Reading more than this takes minutes, which a quick look shouldn't.
+const checkedBytes = 4 * gib;
+
+/** Looks at a SQLite file, from outside and from inside. */
+export async function examineFile(path: string, durability: Durability): Promise<Check[]> {
+  const file = fileFacts(path);
+  const checks = [ok("sqlite", sqliteVersion()), fileCheck(file), spaceCheck(file)];
+  if (file.kind !== "file" || !file.readable) return checks;
+  let database: Database;
+  try {
+    database = openToLook(file.path);
+  } catch (error) {
+    return [...checks, fail("open", messageOf(error))];
+  }
+  try {
+    checks.push(...(await lookInside(database, file, durability)));
+  } finally {
+    await database.close();
+  }
+  return checks;
+}
+
+async function lookInside(
+  database: Database,
+  file: FileFacts,
+  durability: Durability,
+): Promise<Check[]> {
+  const damage = await damageCheck(database, file);
+  const checks = [await attempt("journal", () => journalCheck(database)), walCheck(file)];
+  checks.push(
+    durability === "full"
+      ? ok("durability", "full: synchronous=FULL, a power cut loses nothing acked")
+      : warn("durability", "relaxed: synchronous=NORMAL, a power cut may lose the last moments"),
+    damage,
+  );
+  const schema = await attempt("schema", () => schemaCheck(database));
+  checks.push(schema);
+  if (damage.verdict === "fail" || isBehind(schema)) {
+    return checks;
+  }
+  return [...checks, ...(await lookAtFleet(database))];
+}
+
+function fileCheck({ kind, path, readable, writable, sizeBytes }: FileFacts): Check {
+  if (kind === "missing") {
+    return fail("file", `there is none at ${path}: check the path, or run \`flotilla migrate\``);
+  }
+  if (kind === "other") return fail("file", `${path} isn't a file: check the path`);
+  if (!readable) return fail("file", `${path} can't be read: check its permissions`);
+  if (!writable) {
+    return fail("file", `${path} can't be written: check the permissions of it and of its folder`);
+  }
+  return ok("file", `${path}, ${size(sizeBytes)}`);
+}
+
+function spaceCheck({ freeBytes }: FileFacts): Check {
+  if (freeBytes === undefined) return fail("disk", "the folder of the file isn't there");
+  const text = `${size(freeBytes)} free`;
+  if (freeBytes < freeFailBytes) return fail("disk", `${text}: the store will soon be full`);
+  return freeBytes < freeWarnBytes ? warn("disk", `${text}: that isn't much`) : ok("disk", text);
+}
+
+async function journalCheck(database: Database): Promise<Check> {
+  const mode = await journalMode(database);
+  return mode === "wal"
+    ? ok("journal", "wal")
+    : warn("journal", `${mode}; the next pod that starts makes it wal`);
+}
+
+function walCheck({ walBytes }: FileFacts): Check {
+  const text = `write-ahead log of ${size(walBytes)}`;
+  return walBytes > walWarnBytes
+    ? warn("wal", `${text}: a long-running reader keeps it from being folded back`)
+    : ok("wal", text);
+}
+
+async function damageCheck(database: Database, { path, sizeBytes }: FileFacts): Promise<Check> {
+  if (sizeBytes > checkedBytes) {
+    return warn(
+      "integrity",
+      `not checked, the file is large: sqlite3 ${path} 'pragma quick_check'`,
+    );
+  }
+  return attempt("integrity", async () => {
+    const damage = await findDamage(database);
+    return damage === undefined
+      ? ok("integrity", "quick_check found nothing")
+      : fail("integrity", `${damage}: restore the file from a back-up`);
+  });
+}
+
+function size(bytes: number): string {
+  if (bytes >= gib) return `${(bytes / gib).toFixed(1)} GiB`;
+  return bytes >= mib ? `${(bytes / mib).toFixed(1)} MiB` : `${Math.ceil(bytes / 1024)} KiB`;
+}

@@ -1,0 +1,32 @@
+import { hasCode, messageOf } from "../../base/errors.ts";
+import type { Database } from "../../store/database.ts";
+import { refuseNewer, schemaState } from "../../store/migrate.ts";
+import { type Check, fail, ok, warn } from "./check.ts";
+
+export async function schemaCheck(database: Database): Promise<Check> {
+  const state = await schemaState(database);
+  refuseNewer(state);
+  if (state.pending.length > 0) {
+    return warn(
+      "schema",
+      `${state.version} is older than ${state.known}: run \`flotilla migrate\``,
+    );
+  }
+  return state.version > state.known
+    ? warn("schema", `${state.version} is of a newer release, which this one can work with`)
+    : ok("schema", String(state.version));
+}
+
+export async function attempt(name: string, check: () => Promise<Check>): Promise<Check> {
+  try {
+    return await check();
+  } catch (error) {
+    const advice = hasCode(error, "internal") ? "it can't be read: " : "";
+    return fail(name, advice + messageOf(error));
+  }
+}
+
+/** Whether there may be nothing yet to look at. */
+export function isBehind(schema: Check): boolean {
+  return schema.verdict === "fail" || schema.message.includes("older");
+}

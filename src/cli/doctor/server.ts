@@ -1,0 +1,150 @@
+import { messageOf } from "../../base/errors.ts";
+import type { Durability } from "../../store/database.ts";
+import { schemaState } from "../../store/migrate.ts";
+import { openPlain, type PlainConnection } from "../../store/postgres/inspect.ts";
+import type { CheckedStore } from "../../store/postgres/options.ts";
+import { openPostgres } from "../../store/postgres/postgres.ts";
+import { type Check, fail, ok, warn } from "./check.ts";
+import { lookAtFleet } from "./fleet.ts";
+import { lookAtPooler } from "./pooler.ts";
+import { attempt, isBehind, schemaCheck } from "./schema.ts";
+import { lookAtSessions, type SessionLimits, sessionLimits } from "./sessions.ts";
+import { lookAtTables, type TableLimits, tableLimits } from "./tables.ts";
+
+/** Beyond these, something is worth a word. Tests bring them nearer. */
+export type ServerLimits = SessionLimits & TableLimits;
+
+const oldestVersion = 14;
+// Due times follow the server's clock, so a second that people can't explain is worth a word.
+const clockApartMs = 1_000;
+
+/** Looks at a Postgres server as one connection without privileges can. */
+export async function examineServer(
+  store: CheckedStore,
+  durability: Durability,
+  limits: Partial<ServerLimits> = {},
+): Promise<Check[]> {
+  let connection: PlainConnection;
+  try {
+    connection = await openPlain(store);
+  } catch (error) {
+    return [fail("open", messageOf(error))];
+  }
+  try {
+    return await lookAround(connection, store, durability, {
+      ...sessionLimits,
+      ...tableLimits,
+      ...limits,
+    });
+  } finally {
+    await connection.end();
+  }
+}
+
+async function lookAround(
+  connection: PlainConnection,
+  store: CheckedStore,
+  durability: Durability,
+  limits: ServerLimits,
+): Promise<Check[]> {
+  const checks = [
+    await attempt("server", () => versionCheck(connection)),
+    await attempt("writable", () => writableCheck(connection)),
+    await attempt("durability", () => durabilityCheck(connection, durability)),
+    await attempt("clock", () => clockCheck(connection)),
+    await attempt("pooler", () => lookAtPooler(connection, store)),
+    ...(await lookAtSessions(connection, limits)),
+  ];
+  const database = await openPostgres({ ...store, connections: 1 });
+  try {
+    const schema = await attempt("schema", () => schemaCheck(database));
+    checks.push(schema);
+    if (schema.verdict === "fail") return checks;
+    const { version } = await schemaState(database);
+    checks.push(...(await lookAtTables(connection, store.schema, version, limits)));
+    if (!isBehind(schema)) checks.push(...(await lookAtFleet(database)));
+  } finally {
+    await database.close();
+  }
+  return checks;
+}
+
+async function versionCheck({ ask }: PlainConnection): Promise<Check> {
+  const [row] = await ask(
+    "select current_setting('server_version') as name, current_setting('server_version_num')::int as number",
+  );
+  const { name, number } = row!;
+  return number >= oldestVersion * 10_000
+    ? ok("server", `Postgres ${name}`)
+    : fail("server", `Postgres ${name}, and ${oldestVersion} or newer is needed`);
+}
+
+async function writableCheck({ ask }: PlainConnection): Promise<Check> {
+  const [row] = await ask(
+    "select pg_is_in_recovery() as standby, current_setting('transaction_read_only') as read_only",
+  );
+  if (row!["standby"]) return fail("writable", "this is a standby: connect to the primary");
+  return row!["read_only"] === "on"
+    ? fail(
+        "writable",
+        "transactions are read-only for this role: see default_transaction_read_only",
+      )
+    : ok("writable", "a primary that takes writes");
+}
+
+async function durabilityCheck({ ask }: PlainConnection, durability: Durability): Promise<Check> {
+  const [row] = await ask(
+    `select current_setting('fsync') as fsync, current_setting('full_page_writes') as pages,
+      current_setting('synchronous_commit') as commits,
+      current_setting('synchronous_standby_names') as standbys`,
+  );
+  const { fsync, pages, commits, standbys } = row!;
+  if (fsync === "off") {
+    return fail("durability", "fsync is off: a crash of the machine may ruin the database");
+  }
+  if (pages === "off") {
+    return fail(
+      "durability",
+      "full_page_writes is off: a power cut may ruin pages, unless the file system writes whole ones",
+    );
+  }
+  if (durability === "relaxed") {
+    return warn(
+      "durability",
+      "relaxed: synchronous_commit=off, a power cut may lose the last moments",
+    );
+  }
+  if (commits === "off") {
+    return warn(
+      "durability",
+      "synchronous_commit is off for this role: our own commits wait for the disk, but transactions of yours that tasks are enqueued in don't",
+    );
+  }
+  return ok(
+    "durability",
+    standbys === ""
+      ? "full: a power cut loses nothing acked; the loss of the machine may, as there is no synchronous standby"
+      : `full, with synchronous standbys: ${standbys}`,
+  );
+}
+
+async function clockCheck({ ask }: PlainConnection): Promise<Check> {
+  let best = { apartMs: 0, unsureMs: Infinity };
+  // The shortest of a few round trips says it best.
+  for (let tries = 0; tries < 3; tries++) {
+    const before = Date.now();
+    const [row] = await ask("select extract(epoch from clock_timestamp())::float8 * 1000 as ms");
+    const after = Date.now();
+    const unsureMs = (after - before) / 2;
+    if (unsureMs < best.unsureMs) best = { apartMs: row!["ms"] - (before + after) / 2, unsureMs };
+  }
+  const apartMs = Math.abs(best.apartMs);
+  if (apartMs - best.unsureMs <= clockApartMs) {
+    return ok("clock", "the server's agrees with this machine's");
+  }
+  const side = best.apartMs > 0 ? "ahead of" : "behind";
+  return warn(
+    "clock",
+    `the server's is ${(apartMs / 1_000).toFixed(1)} s ${side} this machine's; tasks are due by the server's`,
+  );
+}

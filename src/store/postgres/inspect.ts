@@ -1,0 +1,62 @@
+import type { Row } from "../database.ts";
+import { migrations } from "../schema.ts";
+import { render } from "../sql.ts";
+import { apartFromPool } from "./apart.ts";
+import { postgresDialect } from "./dialect.ts";
+import { clientClass, connectionConfig, loadDriver, plainNumbers } from "./driver.ts";
+import { storeError } from "./errors.ts";
+import type { PostgresStore } from "./options.ts";
+
+/** One connection as it comes, with none of our settings: what shows on it is the server's own. */
+export type PlainConnection = {
+  /** By which the session can be cancelled. The server's process, if nothing is in between. */
+  readonly processId: number | undefined;
+  ask(text: string, values?: unknown[]): Promise<Row[]>;
+  end(): Promise<void>;
+};
+
+export async function openPlain(store: PostgresStore): Promise<PlainConnection> {
+  const driver = await loadDriver();
+  const own = apartFromPool(store);
+  let sent = false;
+  try {
+    const client = new (clientClass(driver, own))({
+      ...connectionConfig(own),
+      types: plainNumbers(driver),
+    });
+    client.on("error", () => {});
+    await client.connect();
+    sent = true;
+    return {
+      processId: (client as { processID?: number | null }).processID ?? undefined,
+      async ask(text, values = []) {
+        try {
+          return (await client.query(text, values)).rows as Row[];
+        } catch (error) {
+          throw storeError(error, { sent });
+        }
+      },
+      end: () => client.end().catch(() => {}),
+    };
+  } catch (error) {
+    throw storeError(error, { sent });
+  }
+}
+
+export type ExpectedIndex = { readonly name: string; readonly text: string };
+
+/** The indexes that migrations up to a version have made, with what makes each of them again. */
+export function expectedIndexes(schema: string, version: number): ExpectedIndex[] {
+  const dialect = postgresDialect({ schema });
+  const expected = new Map<string, ExpectedIndex>();
+  for (const { statements } of migrations.slice(0, version)) {
+    for (const statement of statements) {
+      const text = render(statement, dialect).text.trim().replaceAll(/\s+/g, " ");
+      const [, made] = /^create (?:unique )?index (?:if not exists )?(\w+)/.exec(text) ?? [];
+      const [, dropped] = /^drop index (?:if exists )?(?:\w+\.)?(\w+)/.exec(text) ?? [];
+      if (made !== undefined) expected.set(made, { name: made, text });
+      if (dropped !== undefined) expected.delete(dropped);
+    }
+  }
+  return [...expected.values()];
+}

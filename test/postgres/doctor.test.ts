@@ -1,0 +1,279 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { connect, startPod, task } from "flotilla";
+import { silentLogger } from "../../src/base/log.ts";
+import { until } from "../../src/base/movable-clock.contract.ts";
+import type { Check } from "../../src/cli/doctor/check.ts";
+import { examine } from "../../src/cli/doctor/examine.ts";
+import type { ServerLimits } from "../../src/cli/doctor/server.ts";
+import { openStore } from "../../src/store/open.ts";
+import { run } from "../command.ts";
+import { fakeTime } from "../crash/postgres/fake-time.ts";
+import { startPgBouncer } from "./pgbouncer.ts";
+import { type PostgresServer, startPostgres } from "./server.ts";
+
+/** A server of its own, whose settings are made bad. */
+let server: PostgresServer;
+let url: string;
+let databases = 0;
+const clients: pg.Client[] = [];
+
+beforeAll(async () => {
+  server = await startPostgres({
+    // Nobody tidies up behind the tests.
+    settings: { autovacuum_naptime: "1h", max_prepared_transactions: 5 },
+  });
+});
+afterAll(() => server.stop());
+
+beforeEach(async () => {
+  const name = `app_${++databases}`;
+  await ask(server.url, `create database ${name}`);
+  url = server.url.replace(/postgres$/, name);
+  await (await openStore(url)).close();
+});
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((client) => client.end()));
+});
+
+async function open(to = url): Promise<pg.Client> {
+  const client = new pg.Client(to);
+  await client.connect();
+  clients.push(client);
+  return client;
+}
+
+async function ask(to: string, ...texts: string[]): Promise<void> {
+  const client = new pg.Client(to);
+  await client.connect();
+  try {
+    for (const text of texts) await client.query(text);
+  } finally {
+    await client.end();
+  }
+}
+
+async function check(name: string, to = url, limits?: Partial<ServerLimits>): Promise<Check> {
+  const found = (await examine(to, "full", limits)).find((each) => each.name === name);
+  return found ?? { name, verdict: "ok", message: "not looked at" };
+}
+
+/** With a setting of the whole server, which is taken back afterwards. */
+async function withSetting(name: string, value: string, work: () => Promise<void>): Promise<void> {
+  const client = await open();
+  const set = async (text: string, wanted: (now: unknown) => boolean) => {
+    await client.query(text);
+    await client.query("select pg_reload_conf()");
+    await until("the setting to be taken over", async () =>
+      wanted(Object.values((await client.query(`show ${name}`)).rows[0] as object)[0]),
+    );
+  };
+  await set(`alter system set ${name} = ${value}`, (now) => now === value);
+  try {
+    await work();
+  } finally {
+    await set(`alter system reset ${name}`, (now) => now !== value);
+  }
+}
+
+describe("flotilla doctor on Postgres", () => {
+  test("finds nothing wrong where nothing is, and says so as on SQLite", async () => {
+    const double = task("double", {}, ({ input }: { input: number }) => input * 2);
+    await using _pod = await startPod({ store: url, use: [double], log: silentLogger });
+    const cwd = mkdtempSync(join(tmpdir(), "flotilla-doctor-"));
+    const { code, stdout, stderr } = await run(["doctor", "--json", "--store", url], { cwd });
+    expect(stderr).toBe("");
+    const report = JSON.parse(stdout) as { ok: boolean; checks: Check[] };
+    expect(report.checks.filter(({ verdict }) => verdict !== "ok")).toEqual([]);
+    expect({ code, ok: report.ok }).toEqual({ code: 0, ok: true });
+    expect(report.checks.map(({ name }) => name)).toEqual([
+      ...["node", "server", "writable", "durability", "clock", "pooler"],
+      ...["connections", "idle", "snapshots", "schema", "indexes", "vacuum"],
+      ...["pods", "workers", "claims"],
+    ]);
+    expect((await run(["doctor", "--store", url], { cwd })).stdout).toMatch(
+      /^ok +pods +1 running/m,
+    );
+    rmSync(cwd, { recursive: true });
+  });
+
+  test("says why a server can't be reached, and ends with 1", async () => {
+    const cwd = mkdtempSync(join(tmpdir(), "flotilla-doctor-"));
+    const away = "postgres://ada:s3cret@127.0.0.1:1/app";
+    const { code, stdout } = await run(["doctor", "--store", away], { cwd });
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/fail +open +.*nothing listens there/);
+    expect(stdout).not.toContain("s3cret");
+    rmSync(cwd, { recursive: true });
+  });
+
+  test.each([
+    ["fsync", "off", "fail", /fsync is off/],
+    ["full_page_writes", "off", "fail", /full_page_writes is off/],
+    ["synchronous_commit", "off", "warn", /synchronous_commit is off for this role/],
+  ])("names a setting that weakens durability: %s = %s", async (name, value, verdict, message) => {
+    await withSetting(name, value, async () => {
+      expect(await check("durability")).toMatchObject({
+        verdict,
+        message: expect.stringMatching(message),
+      });
+    });
+  });
+
+  test("names durability that is relaxed by our own settings", async () => {
+    const checks = await examine(url, "relaxed");
+    expect(checks.find(({ name }) => name === "durability")).toMatchObject({ verdict: "warn" });
+  });
+
+  test("names a role that can't write", async () => {
+    await ask(
+      url,
+      "create role reader login",
+      "alter role reader set default_transaction_read_only = on",
+    );
+    expect(await check("writable", url.replace("postgres@", "reader@"))).toMatchObject({
+      verdict: "fail",
+    });
+    expect(await check("idle", url.replace("postgres@", "reader@"))).toMatchObject({
+      message: expect.stringContaining("grant pg_monitor"),
+    });
+  });
+
+  test("names a schema that is behind", async () => {
+    expect(await check("schema", `${url}?schema=elsewhere`)).toMatchObject({
+      verdict: "warn",
+      message: expect.stringContaining("flotilla migrate"),
+    });
+  });
+
+  test("names a missing index with what makes it again", async () => {
+    await ask(url, "drop index flotilla.step_ready");
+    const found = await check("indexes");
+    expect(found).toMatchObject({ verdict: "fail" });
+    const [, remedy] = /make them again: (.*)$/.exec(found.message)!;
+    await ask(url, remedy!);
+    expect(await check("indexes")).toMatchObject({ verdict: "ok" });
+  });
+
+  test("names an index that is invalid", async () => {
+    await ask(url, "insert into flotilla.step_tracker (name) values ('a'), ('a')");
+    const broken = ask(
+      url,
+      "create unique index concurrently twice on flotilla.step_tracker (name)",
+    );
+    await expect(broken).rejects.toThrow(/could not create unique index/);
+    expect(await check("indexes")).toMatchObject({
+      verdict: "fail",
+      message: "invalid, so not used: reindex index flotilla.twice",
+    });
+  });
+
+  test("names dead rows that nobody clears away, and tables that were never analyzed", async () => {
+    const rows = "select 'a' from generate_series(1, 2000)";
+    await ask(url, `insert into flotilla.step_tracker (name) ${rows}`);
+    const vacuum = () => check("vacuum", url, { deadRows: 1_000 });
+    await until("the rows to be counted", async () =>
+      /never analyzed/.test((await vacuum()).message),
+    );
+    await ask(url, "analyze flotilla.step_tracker");
+    expect(await vacuum()).toMatchObject({ verdict: "ok" });
+    await ask(url, "update flotilla.step_tracker set name = 'b'");
+    const found = await until("the dead rows to be counted", async () => {
+      const each = await vacuum();
+      return each.verdict === "warn" && each;
+    });
+    expect(found.message).toMatch(/step_tracker has 2000 dead rows.*last vacuumed never/);
+    await ask(url, "vacuum flotilla.step_tracker");
+    await until("the vacuum to be counted", async () => (await vacuum()).verdict === "ok");
+  });
+
+  test("names autovacuum that is off, for all or for a table", async () => {
+    await withSetting("autovacuum", "off", async () => {
+      expect(await check("vacuum")).toMatchObject({ verdict: "fail" });
+    });
+    await ask(url, "alter table flotilla.step_tracker set (autovacuum_enabled = false)");
+    expect(await check("vacuum")).toMatchObject({
+      verdict: "fail",
+      message: expect.stringContaining("off for flotilla.step_tracker"),
+    });
+  });
+
+  test("names a transaction in which nothing is asked, and one that holds an old snapshot", async () => {
+    const sleeper = await open();
+    await sleeper.query("begin isolation level repeatable read; select 1");
+    expect(await check("idle")).toMatchObject({ verdict: "ok" });
+    expect(await check("idle", url, { idleMs: 0 })).toMatchObject({
+      verdict: "warn",
+      message: expect.stringMatching(/^1 left open .* by postgres \(\d+/),
+    });
+    expect(await check("snapshots", url, { snapshotMs: 0 })).toMatchObject({
+      verdict: "warn",
+      message: expect.stringContaining("dead rows can't be cleared away"),
+    });
+    await sleeper.query("commit");
+    expect(await check("snapshots", url, { snapshotMs: 0 })).toMatchObject({ verdict: "ok" });
+  });
+
+  test("names a prepared transaction and a replication slot that were left behind", async () => {
+    await ask(
+      url,
+      "begin; insert into flotilla.probe (id, at) values (7, 7); prepare transaction 'left'",
+    );
+    expect(await check("snapshots", url, { snapshotMs: 0 })).toMatchObject({
+      message: expect.stringContaining("a prepared transaction"),
+    });
+    await ask(url, "rollback prepared 'left'");
+    await ask(url, "select pg_create_physical_replication_slot('forgotten', true)");
+    expect(await check("snapshots")).toMatchObject({
+      verdict: "warn",
+      message: expect.stringContaining("forgotten"),
+    });
+    await ask(url, "select pg_drop_replication_slot('forgotten')");
+  });
+
+  test("names a server that has few connections left", async () => {
+    await ask(url, `alter database ${new URL(url).pathname.slice(1)} connection limit 8`);
+    expect(await check("connections")).toMatchObject({
+      verdict: "warn",
+      message: expect.stringMatching(/[67] left for this role here: a pod takes up to ten/),
+    });
+  });
+
+  test("names a server whose clock is far from this machine's", async () => {
+    const skewed = await startPostgres({ env: fakeTime(3_600_000).env });
+    expect(await check("clock", skewed.url)).toMatchObject({
+      verdict: "warn",
+      message: expect.stringMatching(/the server's is 3(600|599)\.\d s ahead of this machine's/),
+    });
+    await skewed.stop();
+  });
+
+  test.each([
+    ["transaction", "", "ok", /per transaction: new tasks are found by polling/],
+    ["transaction", "?pooler=session", "warn", /hints get lost/],
+    ["session", "", "ok", /keeps sessions as far as can be told; with pooler=session/],
+    ["statement", "", "fail", /per statement/],
+  ])("names a pooler in %s mode%s", async (mode, parameters, verdict, message) => {
+    const pooler = await startPgBouncer({ server: server.url, settings: { pool_mode: mode } });
+    const found = await check("pooler", pooler.through(url) + parameters);
+    expect(found).toMatchObject({ verdict, message: expect.stringMatching(message) });
+    await pooler.stop();
+  });
+
+  test("names a pooler that isn't there", async () => {
+    expect(await check("pooler", `${url}?pooler=transaction`)).toMatchObject({ verdict: "warn" });
+  });
+
+  test("names tasks that nobody takes", async () => {
+    await using producer = connect(url);
+    await producer.enqueue("orphan", null);
+    expect(await check("workers")).toMatchObject({
+      verdict: "warn",
+      message: expect.stringContaining("orphan (1)"),
+    });
+    expect(await check("pods")).toMatchObject({ verdict: "warn" });
+  });
+});
