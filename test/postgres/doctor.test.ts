@@ -89,11 +89,10 @@ describe("flotilla doctor on Postgres", () => {
     const report = JSON.parse(stdout) as { ok: boolean; checks: Check[] };
     expect(report.checks.filter(({ verdict }) => verdict !== "ok")).toEqual([]);
     expect({ code, ok: report.ok }).toEqual({ code: 0, ok: true });
-    expect(report.checks.map(({ name }) => name)).toEqual([
-      ...["node", "server", "writable", "durability", "clock", "pooler"],
-      ...["connections", "idle", "snapshots", "schema", "indexes", "vacuum"],
-      ...["pods", "workers", "claims"],
-    ]);
+    const names = report.checks.map(({ name }) => name).join(" ");
+    expect(names).toBe(
+      "node server writable durability clock pooler connections idle snapshots schema indexes vacuum pods workers claims",
+    );
     expect((await run(["doctor", "--store", url], { cwd })).stdout).toMatch(
       /^ok +pods +1 running/m,
     );
@@ -183,7 +182,7 @@ describe("flotilla doctor on Postgres", () => {
     await ask(url, "update flotilla.step_tracker set name = 'b'");
     const found = await until("the dead rows to be counted", async () => {
       const each = await vacuum();
-      return each.verdict === "warn" && each;
+      return each.verdict === "warn" ? each : undefined;
     });
     expect(found.message).toMatch(/step_tracker has 2000 dead rows.*last vacuumed never/);
     await ask(url, "vacuum flotilla.step_tracker");
