@@ -1,11 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { type Role, sharedMs, startRole } from "../roles.ts";
-import { cpuMsOf } from "../servers/cpu.ts";
-import type { Server } from "../servers/server.ts";
 import { loadSystem } from "../systems/system.ts";
 import type { Variant } from "../systems/variants.ts";
 import { serverOf, type SideBySide, takeTurns } from "./bench.ts";
+import { countCost, shownCost } from "./cost.ts";
 import { collect, type Work } from "./figures.ts";
 import type { FillerParams } from "./filler.ts";
 import type { Worked, WorkerParams } from "./worker.ts";
@@ -53,7 +52,7 @@ export async function measureDrain(side: SideBySide, work: DrainWork): Promise<W
     memory.add(key, { value: rssMib });
     progress(
       `${work.metric}, round ${round} of ${side.rounds}: ${key} ${Math.round(perSecond)}/s${cut ? ", cut" : ""}; ` +
-        `CPU per task: node ${nodeCpuUs.toFixed(1)} us, server ${serverCpuUs?.toFixed(1) ?? "?"} us`,
+        shownCost(nodeCpuUs, serverCpuUs),
     );
   });
   return [rate.work, nodeCpu.work, serverCpu.work, memory.work];
@@ -84,9 +83,7 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
   const holder = snapshotHeld ? await holdSnapshot(url) : undefined;
   const params: WorkerParams = { system: name, settings, url, taskMs };
   const { profile } = side.options;
-  // What was counted until now was the filling.
-  await server.busiest?.();
-  const cpuBefore = cpuMsOf(server.pid);
+  const cost = await countCost(server);
   const workers = Array.from({ length: processes }, () =>
     startRole(new URL("./worker.ts", import.meta.url), params, {
       profile: name === "flotilla" ? profile : undefined,
@@ -94,23 +91,19 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
   );
   const cutMs = variant.defaults ? work.cutDefaultsMs : work.cutMs;
   const seen = await observe(workers, watch.unfinished, { tasks, cutMs });
-  const cpuAfter = cpuMsOf(server.pid);
+  const serverCpuUs = await cost.per(seen.finished, side.options);
   await watch.close();
   for (const worker of workers) worker.send("stop");
   const worked: Worked[] = await Promise.all(workers.map((worker) => worker.result));
   await Promise.all(workers.map((worker) => worker.gone));
   await holder?.end();
-  await printBusiest(side, server, variant);
   await server.drop(url);
   const cpuMs = worked.reduce((sum, each) => sum + each.cpuMs, 0);
   return {
     perSecond: (seen.finished / seen.wallMs) * 1_000,
     cut: seen.finished < tasks,
     nodeCpuUs: (cpuMs * 1_000) / seen.finished,
-    serverCpuUs:
-      cpuBefore === undefined || cpuAfter === undefined
-        ? undefined
-        : ((cpuAfter - cpuBefore) * 1_000) / seen.finished,
+    serverCpuUs,
     rssMib: Math.max(...worked.map((each) => each.rssMib)),
   };
 }
@@ -151,14 +144,4 @@ async function holdSnapshot(url: string): Promise<pg.Client> {
   await client.query("begin isolation level repeatable read");
   await client.query("select 1");
   return client;
-}
-
-/** With a profile, also where the database's time went. */
-async function printBusiest(side: SideBySide, server: Server, variant: Variant): Promise<void> {
-  for (const { text, calls, rows, ms } of (await server.busiest?.()) ?? []) {
-    const statement = text.replaceAll(/\s+/g, " ").trim().slice(0, 90);
-    side.options.progress(
-      `  ${variant.key}: ${ms.toFixed(0)} ms, ${calls} calls, ${rows} rows: ${statement}`,
-    );
-  }
 }

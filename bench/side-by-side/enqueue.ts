@@ -2,6 +2,7 @@ import { startRole } from "../roles.ts";
 import { loadSystem } from "../systems/system.ts";
 import type { Variant } from "../systems/variants.ts";
 import { serverOf, type SideBySide, takeTurns } from "./bench.ts";
+import { countCost, shownCost } from "./cost.ts";
 import { collect, type Work } from "./figures.ts";
 import type { Produced, ProducerParams } from "./producer.ts";
 
@@ -32,6 +33,7 @@ export async function measureEnqueue(
   for (const way of Object.keys(ways) as (keyof typeof ways)[]) {
     const rate = collect(`tasks.enqueue.${way}`, "tasks/s");
     const cpu = collect(`tasks.enqueue.${way}.cpu`, "us/task", "lower");
+    const serverCpu = collect(`tasks.enqueue.${way}.server_cpu`, "us/task", "lower");
     const once = async (variant: Variant, callers: number, tasksPerCall: number) => {
       const server = serverOf(side, variant);
       const url = await server.fresh();
@@ -46,15 +48,19 @@ export async function measureEnqueue(
         runMs,
       };
       const profile = system === "flotilla" ? side.options.profile : undefined;
+      const cost = await countCost(server);
       const role = startRole(new URL("./producer.ts", import.meta.url), params, { profile });
-      const { tasks, wallMs, cpuMs }: Produced = await role.result;
+      const { tasks, warmed, wallMs, cpuMs }: Produced = await role.next("produced");
+      const serverCpuUs = await cost.per(warmed + tasks, side.options);
+      role.send("stop");
       await role.gone;
       await server.drop(url);
-      return { perSecond: (tasks / wallMs) * 1_000, cpuUs: (cpuMs * 1_000) / tasks };
+      const cpuUs = (cpuMs * 1_000) / tasks;
+      return { perSecond: (tasks / wallMs) * 1_000, cpuUs, serverCpuUs };
     };
     await takeTurns(side, side.only(keys), async (variant, round) => {
       const { callers, tasksPerCall } = (variant.key === "limit" ? limitWays : ways)[way];
-      const { perSecond, cpuUs } = await once(variant, callers, tasksPerCall);
+      const { perSecond, cpuUs, serverCpuUs } = await once(variant, callers, tasksPerCall);
       // One caller has one task per commit, so the limit has two figures: of one, and of a hundred.
       const ofOne = variant.key === "limit" && tasksPerCall === 1;
       rate.add(ofOne ? "limit_of_one" : variant.key, { value: perSecond });
@@ -62,11 +68,13 @@ export async function measureEnqueue(
         rate.add("limit", { value: (await once(variant, callers, limitTasks)).perSecond });
       }
       cpu.add(variant.key, { value: cpuUs });
+      if (serverCpuUs !== undefined) serverCpu.add(variant.key, { value: serverCpuUs });
       side.options.progress(
-        `${rate.work.metric}, round ${round} of ${side.rounds}: ${variant.key} ${Math.round(perSecond)}/s`,
+        `${rate.work.metric}, round ${round} of ${side.rounds}: ${variant.key} ${Math.round(perSecond)}/s; ` +
+          shownCost(cpuUs, serverCpuUs),
       );
     });
-    works.push(rate.work, cpu.work);
+    works.push(rate.work, cpu.work, serverCpu.work);
   }
   return works;
 }

@@ -15,10 +15,10 @@ export type ProducerParams = {
   readonly runMs: number;
 };
 
-export type Produced = Usage & { readonly tasks: number };
+export type Produced = Usage & { readonly tasks: number; readonly warmed: number };
 
 playRole(
-  async ({ system: name, url, callers, tasksPerCall, warmMs, runMs }: ProducerParams) => {
+  async ({ system: name, url, callers, tasksPerCall, warmMs, runMs }: ProducerParams, bench) => {
     const producer = await (await loadSystem(name)).producer(url);
     let untilMs = 0;
     let tasks = 0;
@@ -41,9 +41,12 @@ playRole(
     };
     // Opening connections and compiling the code aren't what is asked for.
     await during(warmMs);
+    const warmed = tasks;
     const used = countUsage();
     await during(runMs);
-    return { tasks, ...used() } satisfies Produced;
+    bench.tell("produced", { tasks, warmed, ...used() } satisfies Produced);
+    // Its connections stay open until what they cost the server has been counted.
+    await bench.heard("stop");
   },
   { ends: "at once" },
 );

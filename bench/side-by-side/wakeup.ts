@@ -2,6 +2,7 @@ import { startRole } from "../roles.ts";
 import { percentile } from "../statistics.ts";
 import { loadSystem } from "../systems/system.ts";
 import { serverOf, type SideBySide, takeTurns } from "./bench.ts";
+import { countCost, shownCost } from "./cost.ts";
 import { collect, type Work } from "./figures.ts";
 import type { SenderParams } from "./sender.ts";
 import type { Worked, WorkerParams } from "./worker.ts";
@@ -39,14 +40,16 @@ export async function measureWakeup(
       if (ran >= tasks + warmTasks) enough();
     });
     await worker.next("ready");
+    const cost = await countCost(server);
     const sending: SenderParams = { system, url, tasks: tasks + warmTasks };
     const sender = startRole(new URL("./sender.ts", import.meta.url), sending);
     await sender.result;
     const late = setTimeout(enough, limitMs);
     await Promise.race([done, worker.result]);
     clearTimeout(late);
+    const serverCpuUs = await cost.per(ran, side.options);
     worker.send("stop");
-    const { latenciesMs }: Worked = await worker.result;
+    const { latenciesMs, cpuMs }: Worked = await worker.result;
     await Promise.all([worker.gone, sender.gone]);
     await server.drop(url);
     if (ran < tasks) throw new Error(`${variant.key} ran ${ran} of ${tasks} tasks`);
@@ -55,7 +58,8 @@ export async function measureWakeup(
     p50.add(variant.key, { value: middle });
     p99.add(variant.key, { value: high });
     progress(
-      `tasks.wakeup, round ${round} of ${side.rounds}: ${variant.key} p50 ${middle.toFixed(2)} ms, p99 ${high.toFixed(2)} ms`,
+      `tasks.wakeup, round ${round} of ${side.rounds}: ${variant.key} p50 ${middle.toFixed(2)} ms, p99 ${high.toFixed(2)} ms; ` +
+        shownCost((cpuMs * 1_000) / ran, serverCpuUs),
     );
   });
   return [p50.work, p99.work];
