@@ -21,7 +21,8 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       key_text: `text ${byBytes}`,
       row_address: "ctid",
       new_id: newId(),
-      home: `create schema if not exists ${schema}`,
+      // `create schema if not exists` needs a right on the database even where the schema exists.
+      home: `do $$ begin if to_regnamespace('${schema}') is null then create schema ${schema}; end if; end $$`,
       migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
       // Without the skipping, claims wait for each other instead.
       take_rows: without.includes("skip locked") ? "for update" : "for update skip locked",

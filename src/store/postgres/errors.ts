@@ -12,7 +12,8 @@ const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = 
   "3F000": { code: "store_outdated", advice: "its schema is missing: run `flotilla migrate`" },
   "42501": {
     code: "store_read_only",
-    advice: "this role may not do that: see docs/postgres.md for the grants",
+    advice:
+      "this role may not do that: grant it the right, or do it as the role that owns the schema, such as `flotilla migrate` (docs/postgres.md, Roles)",
   },
   "42P01": { code: "store_outdated", advice: "a table is missing: run `flotilla migrate`" },
   "53100": { code: "store_full", advice: "its disk is full: free some space" },

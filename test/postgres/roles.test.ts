@@ -1,0 +1,115 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect, startPod, task } from "flotilla";
+import { silentLogger } from "../../src/base/log.ts";
+import { migrate } from "../../src/store/migrate.ts";
+import { openStore } from "../../src/store/open.ts";
+import { openPostgres } from "../../src/store/postgres/postgres.ts";
+import { migrations } from "../../src/store/schema.ts";
+import { sql, table } from "../../src/store/sql.ts";
+import { type PostgresServer, startPostgres } from "./server.ts";
+
+const docs = readFileSync(join(import.meta.dirname, "../../docs/postgres.md"), "utf8");
+const [, chapter = ""] = /^## Roles$(.*?)(?=^## |(?![\s\S]))/ms.exec(docs) ?? [];
+/** What the documentation says to run, before and after the first migration. */
+const [before, after] = [...chapter.matchAll(/```sql\n(.*?)```/gs)].map(([, text]) => text!);
+
+let server: PostgresServer;
+const as = (role: string) => `postgres://${role}@127.0.0.1:${server.port}/app`;
+
+async function ask(url: string, text: string): Promise<pg.QueryResult> {
+  const client = new pg.Client(url);
+  await client.connect();
+  try {
+    return await client.query(text);
+  } finally {
+    await client.end();
+  }
+}
+
+beforeAll(async () => {
+  server = await startPostgres();
+  await ask(server.url, "create database app");
+  await ask(as("postgres"), before!);
+  await (await openStore(as("flotilla_owner"))).close();
+  await ask(as("flotilla_owner"), after!);
+});
+afterAll(() => server.stop());
+
+const double = task("double", {}, ({ input }: { input: number }) => input * 2);
+const settings = { use: [double], log: silentLogger, migrate: "check" } as const;
+
+describe("the documented roles", () => {
+  test("let pods run what producers enqueue, and producers wait for it", async () => {
+    await using pod = await startPod({ ...settings, store: as("flotilla_pods") });
+    await using producer = connect(as("flotilla_producers"), { migrate: "check" });
+    expect(await producer.waitFor(await producer.enqueue(double, 21))).toBe(42);
+    const keyed = await producer.enqueue(double, 2, { key: "two" });
+    expect((await producer.enqueue(double, 2, { key: "two" })).taskId).toBe(keyed.taskId);
+    const many = await producer.enqueueMany(double, [1, 2, 3]);
+    const results = many.map(({ taskId }) => producer.waitFor(taskId));
+    expect(await Promise.all(results)).toEqual([2, 4, 6]);
+    expect((await producer.pods()).map(({ podId }) => podId)).toEqual([pod.podId]);
+    await pod.cancel((await pod.enqueue(double, 1, { delayMs: 3_600_000 })).taskId);
+  });
+
+  test.each([
+    ["flotilla_pods", "create table flotilla.mine (id integer)"],
+    ["flotilla_pods", "alter table flotilla.step_tracker add column mine text"],
+    ["flotilla_pods", "drop table flotilla.step_tracker"],
+    ["flotilla_pods", "truncate flotilla.step_tracker"],
+    ["flotilla_pods", "drop index flotilla.step_ready"],
+    ["flotilla_pods", "create schema mine"],
+    ["flotilla_owner", "create schema mine"],
+    ["flotilla_owner", "create role mine"],
+    ["flotilla_producers", "update flotilla.step_tracker set status = 'completed'"],
+    ["flotilla_producers", "delete from flotilla.step_tracker"],
+    ["flotilla_producers", "insert into flotilla.pod_health (pod_id) values ('me')"],
+  ])("don't let %s %s", async (role, text) => {
+    await expect(ask(as(role), text)).rejects.toMatchObject({ code: "42501" });
+  });
+
+  test("say what to do where a producer asks for more", async () => {
+    await using producer = connect(as("flotilla_producers"), { migrate: "check" });
+    const { taskId } = await producer.enqueue("later", null, { delayMs: 3_600_000 });
+    await expect(producer.cancel(taskId)).rejects.toMatchObject({
+      code: "store_read_only",
+      message: expect.stringMatching(/this role may not do that: grant it the right.*Roles/),
+    });
+  });
+
+  test("say who has to migrate, and open new tables to pods once that is done", async () => {
+    const newer = [
+      ...migrations,
+      {
+        name: "a later release",
+        needs: 1,
+        statements: [sql`create table ${table("probe")}_two (id integer primary key)`],
+      },
+    ];
+    const pods = await openPostgres({ url: as("flotilla_pods") });
+    await expect(migrate(pods, { migrations: newer })).rejects.toMatchObject({
+      code: "store_read_only",
+      message: expect.stringContaining("as the role that owns the schema"),
+    });
+    await expect(migrate(pods, { migrations: newer, mode: "check" })).rejects.toMatchObject({
+      code: "store_outdated",
+    });
+    const owner = await openPostgres({ url: as("flotilla_owner") });
+    await migrate(owner, { migrations: newer });
+    await owner.close();
+    await pods.write([sql`insert into ${table("probe")}_two values (1)`]);
+    expect(await pods.read(sql`select id from ${table("probe")}_two`)).toEqual([{ id: 1 }]);
+    await pods.close();
+  });
+
+  test("that are missing altogether are what an error names", async () => {
+    await ask(as("postgres"), "create role stranger login");
+    await expect(openStore(as("stranger"))).rejects.toMatchObject({
+      code: "store_read_only",
+      message: expect.stringContaining("permission denied for schema flotilla"),
+    });
+  });
+});
