@@ -146,19 +146,16 @@ export type Dialect = {
   /** A condition on where a row lies, given the text of a query that finds addresses. */
   readonly among: (addresses: string) => string;
   /** A derived table made of bound values. */
-  readonly rows: (values: RowValues, columns: Columns, bind: (value: Bound) => string) => string;
+  readonly rows: (values: RowValues, columns: Columns, bind: (value: Value) => string) => string;
 };
 
 export type RowValues = readonly (readonly Value[])[];
 
-/** What is sent beside a statement's text. Arrays only where the database has such values. */
-export type Bound = Value | readonly Value[];
-
-export type Query = { readonly text: string; readonly values: Bound[] };
+export type Query = { readonly text: string; readonly values: Value[] };
 
 export function render(statement: Statement, dialect: Dialect): Query {
-  const values: Bound[] = [];
-  const bind = (value: Bound) => dialect.placeholder(values.push(value));
+  const values: Value[] = [];
+  const bind = (value: Value) => dialect.placeholder(values.push(value));
   const write = (piece: Statement): string => {
     let text = piece.strings[0]!;
     for (let at = 0; at < piece.parts.length; at++) {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { temporaryDatabase, temporaryFile } from "../../store/kinds.contract.ts";
 import { openStore } from "../../store/open.ts";
 import { postgresDialect } from "../../store/postgres/dialect.ts";
-import { type Bound, render, type Value } from "../../store/sql.ts";
+import { render, type Value } from "../../store/sql.ts";
 import { sqliteDialect } from "../../store/sqlite/dialect.ts";
 import { hotStatements } from "./hot.contract.ts";
 
@@ -97,7 +97,6 @@ describe.each(Object.entries(histories))("Postgres finds tasks %s", (_, history)
   });
 });
 
-function literal(value: Bound): string {
-  if (Array.isArray(value)) return `array[${value.map(literal).join(", ")}]`;
+function literal(value: Value): string {
   return typeof value === "string" ? pg.escapeLiteral(value) : String(value);
 }

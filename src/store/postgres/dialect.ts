@@ -1,4 +1,4 @@
-import type { Dialect } from "../sql.ts";
+import type { Dialect, RowValues } from "../sql.ts";
 
 const now = "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
 
@@ -42,7 +42,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
     among: (addresses) => `ctid = any(array(${addresses}))`,
     rows: (values, columns, bind) => {
       const arrays = Object.values(columns).map((type, at) => {
-        const column = bind(values.map((row) => row[at]!));
+        const column = bind(arrayText(values, at));
         return `${column}::${type === "integer" ? "bigint" : "text"}[]`;
       });
       const names = Object.keys(columns);
@@ -52,6 +52,20 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       return `(select ${picked.join(", ")} from unnest(${arrays.join(", ")}) as each_row (${names.join(", ")}))`;
     },
   };
+}
+
+const special = /["\\]/g;
+
+/** One column of many rows as the server reads arrays. The driver can do that too, in thrice the time. */
+function arrayText(rows: RowValues, at: number): string {
+  let text = "{";
+  for (let row = 0; row < rows.length; row++) {
+    const value = rows[row]![at]!;
+    if (row > 0) text += ",";
+    if (typeof value === "string") text += `"${value.replace(special, "\\$&")}"`;
+    else text += value === null ? "null" : value;
+  }
+  return `${text}}`;
 }
 
 /** A UUIDv7 as ours are, so that rows inserted by hand sort by their age too. */
