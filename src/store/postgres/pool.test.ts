@@ -93,18 +93,22 @@ describe.each([
 
   test("gets its connections back in no transaction, whatever was refused", async () => {
     const pool = poolOf(options);
+    let removed = 0;
+    pool.on("remove", () => removed++);
     const database = await openPostgres({ pool });
     await expect(database.write([sql`select 1`, sql`nonsense`])).rejects.toMatchObject({
       code: "internal",
     });
     const { rows } = await pool.query("select now() = statement_timestamp() as alone");
     expect(rows).toEqual([{ alone: true }]);
+    expect(removed).toBe(0);
     await database.close();
   });
 
   test("may lose its connections, idle or busy, and the process goes on", async () => {
     const pool = poolOf(options);
     const database = await openPostgres({ pool });
+    await Promise.all([1, 2, 3].map((each) => database.read(sql`select ${each}::integer`)));
     const slow = database.read(sql`select pg_sleep(30)`).catch((error: unknown) => error);
     const other = new pg.Client(url);
     await other.connect();
