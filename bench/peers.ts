@@ -24,7 +24,8 @@ export function installPeers(progress: (what: string) => void): Versions {
     const [program, args] = npm ? [process.execPath, [npm, "ci"]] : ["npm", ["ci"]];
     const { status } = spawnSync(program, args, {
       cwd: folder,
-      env: { ...process.env, PATH: path },
+      // However quiet we were asked to be, why it fails must be seen.
+      env: { ...process.env, PATH: path, npm_config_loglevel: "notice" },
       stdio: ["ignore", 2, 2],
     });
     if (status !== 0) throw new Error("the peers couldn't be installed: run `npm ci` in bench/");
