@@ -84,7 +84,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: "claim: before its time",
     edits: [
-      claim("deaths < 2 and run_at <= ${now}\n", "deaths < 2\n"),
+      claim("deaths < 2 and ${isDue}\n", "deaths < 2\n"),
       claim("parked = 1 and run_at <= ${now}", "parked = 1"),
     ],
   },
@@ -92,14 +92,14 @@ export const mutations: readonly Mutation[] = [
     name: "claim: names that the pod doesn't know",
     edits: [
       claim(
-        "where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and run_at",
-        "where ${name} <> '' and status = 'pending' and parked = 0 and deaths < 2 and run_at",
+        "where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}",
+        "where ${name} <> '' and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}",
       ),
     ],
   },
   {
     name: "claim: what must run alone, beside others",
-    edits: [claim("parked = 0 and deaths < 2 and run_at", "parked = 0 and run_at")],
+    edits: [claim("parked = 0 and deaths < 2 and ${isDue}", "parked = 0 and ${isDue}")],
   },
   {
     name: "claim: what this pod still runs",

@@ -17,6 +17,10 @@ import {
 const tasks = table("step_tracker");
 const pods = table("pod_health");
 
+// What was due when it was written stays due, so that a clock that is set back holds nothing up but
+// what waits for a time.
+const isDue = sql`(run_at <= ${now} or run_at <= last_update)`;
+
 export type ClaimCall = {
   readonly podId: string;
   /** Rises with every call of this pod, so that a call that was given up can be undone by its number. */
@@ -30,7 +34,7 @@ export type ClaimCall = {
 /** Makes due what was waiting for its time, so that claims never wade through what isn't. */
 export function unparkDue(): Statement {
   return sql`
-    update ${tasks} set parked = 0
+    update ${tasks} set parked = 0, last_update = ${now}
     where task_id in (
       select task_id from ${tasks}
       where status = 'pending' and parked = 1 and run_at <= ${now} order by run_at ${limit(unparkLimit)} ${takeRows})`;
@@ -59,7 +63,7 @@ export function claimTasks(claim: ClaimCall): Statement {
   const perName = claim.names.map(
     (name) => sql`select * from (
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
-      where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and run_at <= ${now}
+      where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}
         ${notHeld(claim)}
       order by priority desc, created_at, task_id ${limit(claim.limit)} ${takeRows}) of_name`,
   );
@@ -104,7 +108,7 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
     ({ name, priority }) => sql`select * from (
       select ${rowAddress} as address, task_id, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
-        and priority = ${priority} and run_at <= ${now} ${notHeld(claim)}
+        and priority = ${priority} and ${isDue} ${notHeld(claim)}
       order by created_at, task_id ${limit(claim.limit)} ${takeRows}) of_level`,
   );
   const first = sql`
@@ -129,7 +133,7 @@ function notHeld({ held = [] }: ClaimCall): Statement {
  * from draining in vain, and the first that is empty may have the task.
  */
 export function claimReserved(claim: ClaimCall, taskId: string): Statement {
-  return take(claim, sql`task_id = ${taskId} and parked = 0 and run_at <= ${now}`);
+  return take(claim, sql`task_id = ${taskId} and parked = 0 and ${isDue}`);
 }
 
 // The floor is the fence of claims whose answer was lost: once a call has been released, it can't
@@ -161,7 +165,7 @@ export function reserveAlone(podId: string, names: readonly string[]): Statement
     where status = 'pending' and task_id in (
       select task_id from ${tasks}
       where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2
-        and run_at <= ${now}
+        and ${isDue}
         and (claimed_by is null or claimed_by = ${podId}
           or claimed_by not in (select pod_id from ${pods} where status = 'up')
           or ${holdsNothing(podId)})
@@ -170,7 +174,7 @@ export function reserveAlone(podId: string, names: readonly string[]): Statement
       // A mark of an earlier call is as good: that task is meant for this pod as well.
       after: sql`select task_id from ${tasks}
         where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2
-          and run_at <= ${now} and claimed_by = ${podId}
+          and ${isDue} and claimed_by = ${podId}
         order by created_at, task_id limit 1`,
     })}`;
 }
