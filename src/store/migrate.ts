@@ -1,5 +1,8 @@
-import { FlotillaError, hasCode } from "../base/errors.ts";
+import { contentionMs } from "../base/backoff.ts";
+import { sleep, systemClock } from "../base/clock.ts";
+import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import { systemRandom } from "../base/random.ts";
 import type { Database } from "./database.ts";
 import { type Migration, migrations as ours } from "./schema.ts";
 import { home, migrationLock, now, sql, type Statement, table } from "./sql.ts";
@@ -10,6 +13,8 @@ export type MigrateOptions = {
   log?: Logger;
   /** For tests of upgrades. */
   migrations?: readonly Migration[];
+  /** How long to keep trying while others hold what a migration has to lock. Default 60,000. */
+  patienceMs?: number;
 };
 
 export type SchemaState = {
@@ -42,8 +47,9 @@ export async function schemaState(
  */
 export async function migrate(
   database: Database,
-  { mode = "auto", log, migrations = ours }: MigrateOptions = {},
+  { mode = "auto", log, migrations = ours, patienceMs = 60_000 }: MigrateOptions = {},
 ): Promise<SchemaState> {
+  const startedMs = systemClock.monotonic();
   let state = await schemaState(database, migrations);
   refuseNewer(state, log);
   if (state.pending.length > 0 && mode === "check") {
@@ -53,21 +59,34 @@ export async function migrate(
       { details: { version: state.version, known: state.known } },
     );
   }
-  while (state.pending.length > 0) {
+  for (let tries = 1; state.pending.length > 0; tries++) {
     const id = state.version + 1;
     const next = state.pending[0]!;
     try {
       await database.write(migrationStatements(id, next));
       log?.info({ version: id, name: next.name }, "migrated the schema");
     } catch (error) {
-      // Either another pod took this number first, or the migration itself is at fault.
+      // Another pod took this number first or is about to, or the migration itself is at fault.
       const after = await schemaState(database, migrations);
-      if (after.version < id) throw error;
+      if (after.version < id) {
+        if (!hasCode(error, "store_busy", "unknown_outcome")) throw error;
+        if (systemClock.monotonic() - startedMs >= patienceMs) throw outOfPatience(id, next, error);
+        await sleep(systemClock, contentionMs(tries, systemRandom));
+      }
     }
     state = await schemaState(database, migrations);
   }
   refuseNewer(state, log);
   return state;
+}
+
+function outOfPatience(id: number, migration: Migration, error: unknown): unknown {
+  if (!hasCode(error, "store_busy")) return error;
+  return new FlotillaError(
+    "store_busy",
+    `migration ${id} ("${migration.name}") couldn't lock the schema, because another process is migrating or has left a transaction open: start again when that is over, or end it (docs/postgres.md, Migrations). ${messageOf(error)}`,
+    { cause: error },
+  );
 }
 
 /** What one migration runs, in one transaction. */

@@ -61,10 +61,15 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     subscribe: notifies ? hints.subscribe : () => () => {},
     within: (handle) => postgresTransaction(handle, { schema, without }),
     async close() {
-      closing ??= Promise.all([hints.close(), ...underWay]).then(connections.end);
+      closing ??= awake(Promise.all([hints.close(), ...underWay]).then(connections.end));
       await closing;
     },
   };
+}
+
+/** Idle connections don't keep the process running, so it might end before they have been closed. */
+function awake<Answer>(closing: Promise<Answer>): Promise<Answer> {
+  return closing.finally(systemClock.after(Infinity, () => {}));
 }
 
 /** A transaction that was undone for another's sake is made again. */

@@ -1,0 +1,79 @@
+import type { Dialect } from "../../src/store/sql.ts";
+import { plainInsert } from "./plain.ts";
+
+const longAgoMs = 1_700_000_000_000;
+const farAwayMs = 4_102_444_800_000;
+
+/**
+ * What a store of a version holds when a newer release opens it: tasks in every state that there is,
+ * and pods that are gone. A version that brings something adds rows that use it.
+ */
+export function rowsOf(version: number, dialect: Dialect): string {
+  const insert = (name: string, row: Columns) => plainInsert(dialect.table(name), row);
+  const task = (taskId: string, status: string, more: Columns = {}) =>
+    insert("step_tracker", {
+      task_id: taskId,
+      name: "old",
+      status,
+      payload: "1",
+      run_at: longAgoMs,
+      created_at: longAgoMs,
+      last_update: longAgoMs,
+      ...more,
+    });
+  const pod = (podId: string, status: string, more: Columns) =>
+    insert("pod_health", {
+      pod_id: podId,
+      birth_timestamp: longAgoMs,
+      last_heartbeat: longAgoMs,
+      status,
+      metadata: "{}",
+      ...more,
+    });
+  const event = (seq: number, type: string) =>
+    insert("step_event", {
+      task_id: "failed",
+      seq,
+      at: longAgoMs,
+      type,
+      attempt: seq,
+      pod_id: "left-pod",
+      detail: failure,
+    });
+  const claim = { claimed_by: "old-pod", claim_token: 1, claim_call: 9 };
+  return [
+    pod("old-pod", "up", { beat: 41, claim_floor: 3 }),
+    pod("left-pod", "down", { beat: 7 }),
+    task("pending", "pending"),
+    task("waiting", "pending", { run_at: farAwayMs, parked: 1 }),
+    task("overdue", "pending", { parked: 1 }),
+    task("retrying", "pending", { parked: 1, retry_count: 1, claim_token: 2, error: failure }),
+    task("poison", "pending", { deaths: 2, claim_token: 2 }),
+    task("claimed", "claimed", claim),
+    task("cancelling", "claimed", { ...claim, cancel_requested: 1, wake: 1 }),
+    task("orphaned", "claimed", { claimed_by: "unknown-pod", claim_token: 4, claim_call: 2 }),
+    task("completed", "completed", {
+      claimed_by: "left-pod",
+      claim_token: 1,
+      progress: '"half"',
+      result: '{"doubled":2}',
+      unique_key: "once",
+    }),
+    task("failed", "failed", {
+      claimed_by: "left-pod",
+      claim_token: 3,
+      retry_count: 2,
+      max_attempts: 2,
+      error: failure,
+    }),
+    task("cancelled", "cancelled", { claim_token: 1, cancel_requested: 1, wake: 1 }),
+    event(1, "retry"),
+    event(2, "failed"),
+    ...(version >= 2 ? [task("traced", "pending", { trace: traceparent })] : []),
+  ].join("\n");
+}
+
+type Columns = Readonly<Record<string, string | number>>;
+
+const failure = '{"code":"task_failed","message":"it didn\'t work"}';
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

@@ -1,0 +1,124 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { FlotillaError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { until } from "../../src/base/movable-clock.contract.ts";
+import { task } from "../../src/queue/task.ts";
+import { connect } from "../../src/runtime/connect.ts";
+import { startPod } from "../../src/runtime/pod.ts";
+import { migrate, schemaState } from "../../src/store/migrate.ts";
+import { openStore } from "../../src/store/open.ts";
+import { migrations } from "../../src/store/schema.ts";
+import { kinds, type Place } from "./places.ts";
+import { dialects } from "./plain.ts";
+import { kept, schemaSql, versions } from "./versions.ts";
+
+const newest = migrations.length;
+const double = task("old", {}, ({ input }: { input: number }) => ({ doubled: input * 2 }));
+const settings = {
+  use: [double],
+  log: silentLogger,
+  heartbeatMs: 100,
+  deadAfterMs: 500,
+  // What the versions hold has long been finished, and is still to be seen.
+  retentionMs: 3_650 * 24 * 60 * 60_000,
+};
+const cases = kinds.flatMap((kind) => versions.map((version) => ({ ...kind, version })));
+
+describe.each(cases)("schema version $version on $dialect", ({ dialect, version, empty }) => {
+  let place: Place;
+  beforeEach(async () => {
+    place = await empty();
+  });
+  afterEach(() => place.remove());
+
+  test("is kept as it was, and the steps to it still make the same", async () => {
+    await place.exec(kept(version, dialect, "schema"));
+    const shape = await place.shape();
+    expect(shape.length).toBeGreaterThan(10);
+    const made = await empty();
+    await made.exec(schemaSql(version, dialects[dialect]!));
+    const present = await made.shape();
+    await made.remove();
+    const changed = [
+      ...shape.filter((each) => !present.includes(each)),
+      ...present.filter((each) => !shape.includes(each)),
+    ];
+    const advice = `add another step, or, if version ${version} was never released: npx node test/upgrade/write.ts ${version}`;
+    expect([...changed, ...(changed.length > 0 ? [advice] : [])]).toEqual([]);
+  });
+
+  test("becomes the newest, and whatever it held goes on", async () => {
+    await place.exec(kept(version, dialect, "schema"));
+    await place.exec(kept(version, dialect, "rows"));
+    await using pod = await startPod({ ...settings, store: place.url });
+
+    const runs = ["pending", "overdue", "retrying", "poison", "claimed", "orphaned"];
+    if (version >= 2) runs.push("traced");
+    const ends = runs.map((taskId) => pod.settled(taskId, { timeoutMs: 40_000 }));
+    expect(await Promise.all(ends)).toEqual(
+      runs.map((taskId) =>
+        expect.objectContaining({ taskId, status: "completed", result: { doubled: 2 } }),
+      ),
+    );
+    const ended = await pod.settled("cancelling", { timeoutMs: 40_000 });
+    expect(ended.status).toBe("cancelled");
+    expect(await pod.get("claimed")).toMatchObject({ deaths: 1 });
+    expect(await pod.get("waiting")).toMatchObject({ status: "pending" });
+    expect(await pod.get("completed")).toMatchObject({ result: { doubled: 2 }, progress: "half" });
+    expect(await pod.enqueue(double, 1, { key: "once" })).toEqual({
+      taskId: "completed",
+      created: false,
+    });
+
+    expect((await pod.events("failed")).map(({ type }) => type)).toEqual(["retry", "failed"]);
+    await pod.retry("failed");
+    expect(await pod.waitFor("failed")).toEqual({ doubled: 2 });
+    const { tasks } = await pod.list();
+    expect(tasks).toHaveLength(runs.length + 5);
+    expect((await pod.stats()).byStatus).toEqual({
+      pending: 1,
+      claimed: 0,
+      completed: runs.length + 2,
+      failed: 0,
+      cancelled: 2,
+    });
+  });
+
+  test("can be upgraded by a release that checks only, once somebody has migrated", async () => {
+    await place.exec(kept(version, dialect, "schema"));
+    const checked = await openStore(place.url, { migrate: "check" }).then(
+      (database) => database.close(),
+      (error: FlotillaError) => error.code,
+    );
+    expect(checked).toBe(version < newest ? "store_outdated" : undefined);
+    await (await openStore(place.url)).close();
+    const database = await openStore(place.url, { migrate: "check" });
+    expect(await schemaState(database)).toMatchObject({ version: newest, pending: [] });
+    await database.close();
+  });
+
+  test("is that of pods that work beside the newest, where the newest allows it", async () => {
+    const database = await openStore(place.url);
+    const { needs } = await schemaState(database);
+    const refused = await migrate(database, { migrations: migrations.slice(0, version) }).then(
+      () => undefined,
+      (error: FlotillaError) => error.code,
+    );
+    await database.close();
+    expect(refused).toBe(needs > version ? "store_newer" : undefined);
+    if (refused !== undefined) return;
+
+    await place.exec(kept(version, dialect, "rows"));
+    await place.exec(kept(version, dialect, "work"));
+    await using tasks = connect(place.url);
+    expect(await tasks.get("worked-1")).toMatchObject({
+      status: "completed",
+      result: { doubled: 2 },
+      progress: "half",
+    });
+    expect((await tasks.events("worked-1")).map(({ type }) => type)).toEqual(["noted"]);
+    // It was recovered, cancelled, retried, given back, finished, and then deleted.
+    expect(await tasks.get("worked-2")).toBeUndefined();
+    await until("the rows", async () => (await tasks.stats()).byStatus.claimed === 3);
+  });
+});

@@ -1,0 +1,94 @@
+import { beat, finishPass, leave, markDown } from "../../src/pods/statements.ts";
+import { cancelTask, retryTask } from "../../src/queue/statements/ask.ts";
+import {
+  claimOldest,
+  claimReserved,
+  claimTasks,
+  levelsInUse,
+  lookAhead,
+  releaseCall,
+  reserveAlone,
+  unparkDue,
+} from "../../src/queue/statements/claim.ts";
+import { insertTasks } from "../../src/queue/statements/enqueue.ts";
+import {
+  type Finish,
+  finishTasks,
+  lookAt,
+  noteFinishes,
+  saveProgress,
+} from "../../src/queue/statements/finish.ts";
+import {
+  claimsOf,
+  deleteFinished,
+  noteRecovery,
+  recoverTasks,
+} from "../../src/queue/statements/recover.ts";
+import type { Statement } from "../../src/store/sql.ts";
+
+const podId = "pod-of-this-version";
+const names = ["worked"];
+
+/** What a pod of the present version sends while it works, so that later versions can be tried with it. */
+export function workOf(): Statement[] {
+  const claim = (call: number) => ({ podId, call, names, limit: 1 });
+  const silent = { podId, birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
+  const orphans = [{ taskId: "worked-2", token: 1, pod: silent }];
+  const levels = [{ name: "worked", priority: 0 }];
+  return [
+    beat(podId, "{}", 0),
+    insertTasks([newTask("worked-1")]),
+    unparkDue(),
+    lookAhead(names),
+    claimTasks(claim(1)),
+    saveProgress([{ taskId: "worked-1", token: 1, value: '"half"' }]),
+    lookAt(["worked-1"]),
+    noteFinishes(podId, [finish("worked-1")]),
+    finishTasks([finish("worked-1")]),
+    insertTasks([newTask("worked-2")]),
+    levelsInUse(names),
+    claimOldest(claim(2), levels),
+    claimsOf([podId], 10),
+    noteRecovery(orphans),
+    recoverTasks(orphans),
+    ...cancelTask("worked-2"),
+    ...retryTask("worked-2"),
+    claimTasks(claim(3)),
+    ...releaseCall(podId, 3),
+    reserveAlone(podId, names),
+    claimReserved(claim(4), "worked-2"),
+    finishTasks([{ ...finish("worked-2"), token: 6 }]),
+    ...deleteFinished(["worked-2"], -1_000),
+    finishPass(podId),
+    markDown([silent]),
+    leave(podId),
+  ];
+}
+
+function newTask(taskId: string) {
+  return {
+    taskId,
+    tenant: "default",
+    name: "worked",
+    payload: "1",
+    priority: 0,
+    delayMs: 0,
+    maxAttempts: null,
+    key: null,
+    trace: null,
+  };
+}
+
+function finish(taskId: string): Finish {
+  return {
+    taskId,
+    token: 1,
+    status: "completed",
+    result: '{"doubled":2}',
+    error: null,
+    counted: 0,
+    delayMs: null,
+    wake: null,
+    event: { type: "noted", attempt: 1, detail: null },
+  };
+}
