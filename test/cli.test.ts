@@ -291,7 +291,7 @@ describe("serve", () => {
     expect(await flotilla.waitFor(taskId)).toBe("to web");
     const metrics = await (await fetch(`${url}/metrics`, { headers })).text();
     expect(metrics).toMatch(/^flotilla_slots 0$/m);
-    expect(metrics).toMatch(/^flotilla_tasks\{name="mail",status="completed"\} [1-9]/m);
+    expect(metrics).toMatch(/^flotilla_queue_depth\{name="mail",state="ready"\} \d+$/m);
     expect(metrics).toMatch(/^process_cpu_seconds_total/m);
     expect(await stop(server, "SIGTERM")).toMatchObject({ code: 0 });
   });

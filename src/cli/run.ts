@@ -49,7 +49,11 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   let stopping = false;
   let pod: Pod | undefined;
   let live: Live | undefined;
-  const metrics = createMetrics({ pod: () => pod, slots: work ? settings.slots : 0 });
+  const metrics = createMetrics({
+    pod: () => pod,
+    slots: work ? settings.slots : 0,
+    names: settings.use.map((handler) => handler.name),
+  });
   let giveUp: (error: Error) => void = () => {};
   const broken = new Promise<never>((_, reject) => (giveUp = reject));
   broken.catch(() => {});
@@ -59,7 +63,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
     if (event.type === "claim_failed" && event.code === "store_corrupt") giveUp(damaged(settings));
   };
   if (work) pod = await startPod({ ...settings, log }, { onEvent });
-  const flotilla = serve ? openFlotilla(settings, log) : undefined;
+  const flotilla = serve ? openFlotilla(settings, log, metrics) : undefined;
   let server: Listening | undefined;
   try {
     await flotilla?.ping();
@@ -90,9 +94,10 @@ function damaged({ store }: Settings): FlotillaError {
 }
 
 /** The server's own way to the store, which outlives the pod's while that is stopping. */
-function openFlotilla(settings: Settings, log: Logger): Flotilla {
+function openFlotilla(settings: Settings, log: Logger, metrics: Metrics): Flotilla {
   const { store, durability, migrate, maxPayloadBytes } = settings;
-  return connect(store, { durability, migrate, maxPayloadBytes, log });
+  const onEvent = metrics.observe;
+  return connect(store, { durability, migrate, maxPayloadBytes, log, onEvent });
 }
 
 type ServerParts = {

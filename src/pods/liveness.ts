@@ -28,7 +28,7 @@ export type LivenessLimits = {
   readonly gapMs: number;
 };
 
-type Watched = PodSeen & {
+export type Watched = PodSeen & {
   /** Counted time since the beat last changed. */
   readonly silentMs: number;
   /** Counted time since a pass was last finished. */
@@ -61,8 +61,19 @@ export function observe(before: Liveness, seen: Observation, limits: LivenessLim
 }
 
 /** The pods that must be taken for dead, with the beat they stopped at. */
-export function silentPods(liveness: Liveness, limits: LivenessLimits): PodSeen[] {
+export function silentPods(liveness: Liveness, limits: LivenessLimits): Watched[] {
   return [...liveness.pods.values()].filter((pod) => pod.silentMs >= limits.deadAfterMs);
+}
+
+/**
+ * How long a pod that led had been silent when it was seen to lead no more. Undefined where it still
+ * beats, so that nothing had to be detected.
+ */
+export function silenceOf(podId: string, before: Liveness, after: Liveness): number | undefined {
+  const known = before.pods.get(podId);
+  const seen = after.pods.get(podId);
+  if (seen?.status === "up") return seen.silentMs > 0 ? seen.silentMs : undefined;
+  return known && known.silentMs + (after.lastBeatMs ?? 0) - (before.lastBeatMs ?? 0);
 }
 
 /** The oldest pod, by birth then id, that isn't silent and has finished a recovery pass lately. */

@@ -8,7 +8,8 @@ export type Pace = {
   /** Whether the last claim failed. */
   readonly failing: boolean;
   succeeded(): void;
-  failed(): void;
+  /** Gives how long the next claim has to wait for it. */
+  failed(): number;
   foundNothing(): void;
 };
 
@@ -30,7 +31,9 @@ export function createPace({ clock, random }: { clock: Clock; random: Random }):
       failures = 0;
     },
     failed() {
-      notBeforeMs = clock.monotonic() + contentionMs(++failures, random);
+      const waitMs = contentionMs(++failures, random);
+      notBeforeMs = clock.monotonic() + waitMs;
+      return waitMs;
     },
     foundNothing() {
       const nowMs = clock.monotonic();

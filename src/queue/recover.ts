@@ -4,8 +4,8 @@ import {
   leaderOf,
   type Liveness,
   type LivenessLimits,
-  type PodSeen,
   silentPods,
+  type Watched,
 } from "../pods/liveness.ts";
 import { finishPass, markDown, prunePods } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
@@ -24,7 +24,8 @@ export type LeaderOptions = {
   limits: LivenessLimits;
   /** Finished tasks are deleted after this long. */
   retentionMs: number;
-  onRecovered?: (tasks: number) => void;
+  /** Told how many tasks were given back, and how long the pods of the first ones had been silent. */
+  onRecovered?: (tasks: number, silencesMs: readonly number[]) => void;
   log?: Logger;
 };
 
@@ -52,8 +53,9 @@ export function createLeader(options: LeaderOptions) {
   } = options;
   let sweptTo = beforeAll;
 
-  const recover = async (silent: readonly PodSeen[]): Promise<void> => {
+  const recover = async (silent: readonly Watched[]): Promise<void> => {
     const byId = new Map(silent.map((pod) => [pod.podId, pod]));
+    const told = new Set<string>();
     for (;;) {
       const claims = await database.read(claimsOf([...byId.keys()], recoverLimit));
       if (claims.length === 0) return;
@@ -77,7 +79,14 @@ export function createLeader(options: LeaderOptions) {
           "recovered a task whose pod fell silent",
         );
       }
-      onRecovered(recovered!.length);
+      const holders = new Map(orphans.map(({ taskId, pod }) => [taskId, pod.podId]));
+      const pods = new Set(recovered!.map((row) => holders.get(row["task_id"])!));
+      const news = [...pods].filter((each) => !told.has(each));
+      for (const each of news) told.add(each);
+      onRecovered(
+        recovered!.length,
+        news.map((each) => byId.get(each)!.silentMs),
+      );
       if (claims.length < recoverLimit || recovered!.length === 0) return;
     }
   };

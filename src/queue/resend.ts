@@ -59,7 +59,9 @@ export async function resend(
       // Once one send's outcome is unknown, a refusal of a later one says nothing about it.
       const again = unknown === undefined ? codes : [...codes, ...passing];
       if (!hasCode(error, ...again) || late || signal?.aborted) throw unknown ?? error;
-      await sleep(clock, contentionMs(tries + 1, random), signal);
+      const waitMs = contentionMs(tries + 1, random);
+      database.report?.({ type: "resent", waitMs });
+      await sleep(clock, waitMs, signal);
     }
   }
 }

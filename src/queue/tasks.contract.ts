@@ -1,6 +1,7 @@
 import type { StoreKind } from "../store/database.contract.ts";
 import { askContract } from "./ask.contract.ts";
 import { claimContract } from "./claim.contract.ts";
+import { depthContract } from "./depth.contract.ts";
 import { enqueueContract } from "./enqueue.contract.ts";
 import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
@@ -19,6 +20,7 @@ export function tasksContract(kind: StoreKind): void {
   finishContract(kind);
   recoverContract(kind);
   askContract(kind);
+  depthContract(kind);
   waitContract(kind);
   workerContract(kind);
   stopContract(kind);

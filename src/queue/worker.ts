@@ -30,7 +30,7 @@ import { endRunSpan } from "./trace.ts";
 /** What a worker tells those who count. */
 export type WorkerEvent =
   | { readonly type: "claimed"; readonly tasks: number; readonly tookMs: number }
-  | { readonly type: "claim_failed"; readonly code: string }
+  | { readonly type: "claim_failed"; readonly code: string; readonly waitMs: number }
   | {
       readonly type: "ended";
       readonly name: string;
@@ -180,9 +180,8 @@ export function startWorker(options: WorkerOptions): Worker {
       claiming = false;
       more = true;
       const code = error instanceof FlotillaError ? error.code : "internal";
-      onEvent({ type: "claim_failed", code });
+      onEvent({ type: "claim_failed", code, waitMs: pace.failed() });
       log.warn({ pod: podId, code, error: messageOf(error) }, "a claim failed; trying again");
-      pace.failed();
       claimSoon();
     }
     checkQuiet();

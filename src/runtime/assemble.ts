@@ -11,12 +11,14 @@ import {
   nobodySeen,
   type Observation,
   observe,
+  silenceOf,
 } from "../pods/liveness.ts";
 import { leave } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import { createLeader } from "../queue/recover.ts";
 import { startWorker, type Worker, type WorkerEvent } from "../queue/worker.ts";
 import type { Database } from "../store/database.ts";
+import type { StoreEvent } from "../store/events.ts";
 import { handlersByName, type Settings } from "./config.ts";
 
 /** Everything a pod touches of the outside. Production and simulation bring their own. */
@@ -41,9 +43,21 @@ export type HeartbeatHooks = Pick<
 
 export type PodEvent =
   | WorkerEvent
+  | StoreEvent
   | { readonly type: "beat"; readonly lagMs: number }
-  | { readonly type: "leading"; readonly podId: string | undefined }
-  | { readonly type: "recovered"; readonly tasks: number };
+  | { readonly type: "beat_failed" }
+  | {
+      readonly type: "leading";
+      readonly podId: string | undefined;
+      /** How long the leader before had been silent, if it fell silent. */
+      readonly silentMs?: number;
+    }
+  | {
+      readonly type: "recovered";
+      readonly tasks: number;
+      /** For each pod that held some: from its last beat until they were given back. */
+      readonly silencesMs: readonly number[];
+    };
 
 /** One running Flotilla process: it claims and runs tasks, and can be asked everything about them. */
 export type Pod = Tasks & {
@@ -85,8 +99,10 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     limits,
     retentionMs: settings.retentionMs,
     log,
-    onRecovered: (recovered) => {
-      onEvent({ type: "recovered", tasks: recovered });
+    onRecovered: (recovered, silences) => {
+      const passMs = clock.monotonic() - passStartedMs;
+      const silencesMs = silences.map((silentMs) => silentMs + passMs);
+      onEvent({ type: "recovered", tasks: recovered, silencesMs });
       worker?.wake();
     },
   });
@@ -95,6 +111,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   let liveness: Liveness = nobodySeen;
   let leader: string | undefined;
   let passing: Promise<unknown> | undefined;
+  let passStartedMs = 0;
   let stopped: Promise<void> | undefined;
   let firstBeat: (() => void) | undefined;
   let lastError = "no beat was committed";
@@ -103,19 +120,23 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   });
 
   const onBeat = (seen: Observation) => {
-    const previousMs = liveness.lastBeatMs;
-    liveness = observe(liveness, seen, limits);
+    const before = liveness;
+    const previousMs = before.lastBeatMs;
+    liveness = observe(before, seen, limits);
     firstBeat?.();
     const lagMs = previousMs === undefined ? 0 : seen.atMs - previousMs - heartbeatMs;
     onEvent({ type: "beat", lagMs: Math.max(0, lagMs) });
     const now = leaderOf(liveness, limits, podId);
     if (now !== leader) {
+      const silentMs = leader === undefined ? undefined : silenceOf(leader, before, liveness);
       leader = now;
       log.info({ pod: podId, leader }, leader === podId ? "this pod leads" : "another pod leads");
-      onEvent({ type: "leading", podId: leader });
+      onEvent({ type: "leading", podId: leader, ...(silentMs !== undefined && { silentMs }) });
     }
     if (stopped) return;
-    passing ??= lead.pass(liveness).finally(() => {
+    if (passing) return;
+    passStartedMs = clock.monotonic();
+    passing = lead.pass(liveness).finally(() => {
       passing = undefined;
     });
   };
@@ -133,6 +154,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     onBeat,
     onError(error) {
       lastError = error;
+      onEvent({ type: "beat_failed" });
       log.warn({ pod: podId, error }, "a heartbeat failed");
     },
   });

@@ -5,7 +5,9 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
+import { type Depth, readDepth } from "../queue/depth.ts";
 import type { Database } from "../store/database.ts";
+import { quiet } from "../store/events.ts";
 import {
   checkedStore,
   openStore,
@@ -33,6 +35,8 @@ export type PodInfo = {
 /** A producer: it enqueues and asks, but never claims, beats or runs anything. */
 export type Flotilla = Tasks & {
   pods(): Promise<PodInfo[]>;
+  /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
+  depth(): Promise<Depth>;
   /** Resolves once something was really written to the store. */
   ping(): Promise<void>;
   close(): Promise<void>;
@@ -41,7 +45,14 @@ export type Flotilla = Tasks & {
 
 /** Connects to a store. It is opened with the first call, so a web process may start without it. */
 export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
-  checkOptions("connect", options, ["durability", "migrate", "create", "log", "maxPayloadBytes"]);
+  checkOptions("connect", options, [
+    "durability",
+    "migrate",
+    "create",
+    "log",
+    "maxPayloadBytes",
+    "onEvent",
+  ]);
   checkedStore(store);
   const { durability, migrate, maxPayloadBytes } = options;
   if (durability !== undefined) checkChoice("durability", durability, ["full", "relaxed"]);
@@ -81,6 +92,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
       closed = true;
       await (await opening?.catch(() => undefined))?.close();
     },
+    ...(options.onEvent && { report: quiet(options.onEvent) }),
   };
   const tasks = createTasks({
     database,
@@ -105,6 +117,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
         metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
       }));
     },
+    depth: () => readDepth(database),
     async ping() {
       await database.write([writeProbe()]);
     },

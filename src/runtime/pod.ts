@@ -18,7 +18,11 @@ export type StartPodOptions = {
 export async function startPod(config: Config, { onEvent }: StartPodOptions = {}): Promise<Pod> {
   const settings = resolveConfig(config);
   const log = settings.log ?? defaultLogger();
-  const database = await openStore(settings.store, { ...settings, log });
+  const database = await openStore(settings.store, {
+    ...settings,
+    log,
+    ...(onEvent && { onEvent }),
+  });
   const ids = uuidv7(systemClock, systemRandom);
   const pulse = createPulse();
   try {

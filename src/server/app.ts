@@ -58,7 +58,7 @@ export function createApp(parts: AppParts): Hono {
 
   app.use("/metrics", access);
   app.get("/metrics", async (c) => {
-    const text = await metrics.collect({ stats: () => flotilla.stats(), clock, log });
+    const text = await metrics.collect({ depth: () => flotilla.depth(), clock, log });
     return c.body(text, 200, { "Content-Type": metrics.contentType });
   });
 

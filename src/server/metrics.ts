@@ -1,117 +1,111 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import type { Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
-import type { Logger } from "../base/log.ts";
-import type { Stats } from "../queue/client.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
 import type { Pod, PodEvent } from "../runtime/assemble.ts";
+import { createDepthGauges, type DepthParts } from "./metrics-depth.ts";
 
-/** What `/metrics` says, gathered from what a pod tells and what the store counts. */
+/** What `/metrics` says, gathered from what a pod and its store tell, and from a look at the queue. */
 export type Metrics = {
   readonly registry: Registry;
   readonly contentType: string;
-  /** For `startPod`'s `onEvent`. */
+  /** For the `onEvent` of `startPod` and of `connect`. */
   observe(event: PodEvent): void;
   /** The text of one scrape. */
-  collect(parts: { stats: () => Promise<Stats>; clock: Clock; log: Logger }): Promise<string>;
+  collect(parts: DepthParts): Promise<string>;
 };
 
 export type MetricsOptions = {
   /** The pod of this process, once it has started. */
   pod?: () => Pick<Pod, "podId" | "leader" | "running"> | undefined;
   slots?: number;
+  /** The tasks that this program knows: the only names that become labels. */
+  names?: readonly string[];
+  clock?: Clock;
 };
-
-// Counting walks the table, so a scrape may find a count that is this many times as old as it took.
-const countAgeFactor = 20;
-const countAgeMinMs = 2_000;
-// Names can come from callers, and every name is a series that the scraper keeps for long.
-const namesShown = 100;
-const otherNames = "(other)";
 
 const taskSeconds = [0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900];
 const claimSeconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5];
+const waitSeconds = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const lagSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 30];
+const silenceSeconds = [0.1, 0.25, 0.5, 1, 2, 4, 5, 6, 7, 8, 10, 15, 30, 60, 300];
 
-export function createMetrics({ pod = () => undefined, slots = 0 }: MetricsOptions = {}): Metrics {
+export function createMetrics(options: MetricsOptions = {}): Metrics {
+  const { pod = () => undefined, slots = 0, names = [], clock = systemClock } = options;
   const registry = new Registry();
-  const registers = [registry];
-  const ended = new Counter({
-    name: "flotilla_tasks_ended_total",
-    help: "Attempts that ended on this pod, by task and outcome",
-    labelNames: ["name", "outcome"],
-    registers,
-  });
-  const took = new Histogram({
-    name: "flotilla_task_duration_seconds",
-    help: "How long attempts took, from claim to stored ending",
-    labelNames: ["name"],
-    buckets: taskSeconds,
-    registers,
-  });
-  const claimed = new Counter({
-    name: "flotilla_tasks_claimed_total",
-    help: "Tasks that this pod has claimed",
-    registers,
-  });
-  const claims = new Histogram({
-    name: "flotilla_claim_duration_seconds",
-    help: "How long claim calls took",
-    buckets: claimSeconds,
-    registers,
-  });
-  const claimFailures = new Counter({
-    name: "flotilla_claim_failures_total",
-    help: "Claim calls that failed, by error code",
-    labelNames: ["code"],
-    registers,
-  });
-  const recovered = new Counter({
-    name: "flotilla_tasks_recovered_total",
-    help: "Tasks that this pod took back from silent pods",
-    registers,
-  });
-  const lag = new Histogram({
-    name: "flotilla_heartbeat_lag_seconds",
-    help: "How much later than planned heartbeats were committed",
-    buckets: lagSeconds,
-    registers,
-  });
-  const running = new Gauge({
-    name: "flotilla_tasks_running",
-    help: "Tasks that run on this pod now",
-    registers,
-  });
-  new Gauge({ name: "flotilla_slots", help: "Tasks that this pod could run", registers }).set(
-    slots,
+  const make = instrumentsOf(registry);
+  const attempts = make.counter(
+    "flotilla_attempts_total",
+    "Attempts that ended on this pod, by task and outcome",
+    ["name", "outcome"],
   );
-  const leads = new Gauge({
-    name: "flotilla_is_leader",
-    help: "1 on the pod that takes itself for the leader",
-    registers,
-  });
-  const depth = new Gauge({
-    name: "flotilla_tasks",
-    help: "Tasks in the store, by task and status",
-    labelNames: ["name", "status"],
-    registers,
-  });
-  let counting: Promise<void> | undefined;
-  let countAgainAtMs = -Infinity;
+  const took = make.histogram(
+    "flotilla_task_duration_seconds",
+    "How long attempts took, from claim to stored ending",
+    taskSeconds,
+    ["name"],
+  );
+  const claimed = make.counter("flotilla_tasks_claimed_total", "Tasks that this pod has claimed");
+  const claims = make.histogram(
+    "flotilla_claim_duration_seconds",
+    "How long claim calls took that were answered",
+    claimSeconds,
+  );
+  const claimFailures = make.counter(
+    "flotilla_claim_failures_total",
+    "Claim calls that failed, by error code",
+    ["code"],
+  );
+  const contention = make.counter(
+    "flotilla_contention_total",
+    "Reads and writes that others were in the way of, by cause: a lock that was held (busy), a transaction that the database undid (deadlock, serialization), two notes at once (race)",
+    ["cause"],
+  );
+  const backoff = make.histogram(
+    "flotilla_backoff_wait_seconds",
+    "How long something waited before it was tried again, once per retry: a claim after a failed one, a write that is sent again, the store itself while others were in the way",
+    waitSeconds,
+    ["what"],
+  );
+  const storeErrors = make.counter(
+    "flotilla_store_errors_total",
+    "Reads and writes that the store refused or whose outcome isn't known, by error code",
+    ["code"],
+  );
+  const lag = make.histogram(
+    "flotilla_heartbeat_lag_seconds",
+    "How much later than planned heartbeats of this pod were committed",
+    lagSeconds,
+  );
+  const beatFailures = make.counter(
+    "flotilla_heartbeat_failures_total",
+    "Heartbeats of this pod that couldn't be committed",
+  );
+  const beatAge = make.gauge(
+    "flotilla_heartbeat_age_seconds",
+    "How long ago this pod last committed a heartbeat, 0 before the first",
+  );
+  const detection = make.histogram(
+    "flotilla_leader_detection_seconds",
+    "From the last beat of a leader that fell silent or left until this pod saw that another leads",
+    silenceSeconds,
+  );
+  const recovery = make.histogram(
+    "flotilla_recovery_latency_seconds",
+    "From the last beat of a pod that died until this pod gave its tasks back, once per dead pod",
+    silenceSeconds,
+  );
+  const recovered = make.counter(
+    "flotilla_tasks_recovered_total",
+    "Tasks that this pod took back from pods that had fallen silent",
+  );
+  const running = make.gauge("flotilla_tasks_running", "Tasks that run on this pod now");
+  make.gauge("flotilla_slots", "Tasks that this pod could run at once").set(slots);
+  const leads = make.gauge("flotilla_is_leader", "1 on the pod that takes itself for the leader");
+  const depth = createDepthGauges(make, names);
+  let lastBeatMs: number | undefined;
 
-  const count = async ({ stats, clock, log }: Parameters<Metrics["collect"]>[0]): Promise<void> => {
-    const startedMs = clock.monotonic();
-    try {
-      const { byName } = await stats();
-      depth.reset();
-      for (const { name, status, tasks } of bounded(byName)) depth.set({ name, status }, tasks);
-    } catch (error) {
-      // A count that can't be had is missing, rather than wrong; the rest is still worth having.
-      depth.reset();
-      log.warn({ error: messageOf(error) }, "counting tasks for /metrics failed");
-    }
-    const nowMs = clock.monotonic();
-    countAgainAtMs = nowMs + Math.max(countAgeMinMs, (nowMs - startedMs) * countAgeFactor);
-  };
+  // A series that is missing until the first trouble can't be told from one that nobody scrapes.
+  for (const cause of ["busy", "deadlock", "serialization", "race"]) contention.inc({ cause }, 0);
+  for (const what of ["claim", "write", "store"]) backoff.zero({ what });
 
   return {
     registry,
@@ -119,7 +113,7 @@ export function createMetrics({ pod = () => undefined, slots = 0 }: MetricsOptio
     observe(event) {
       switch (event.type) {
         case "ended":
-          ended.inc({ name: event.name, outcome: event.outcome });
+          attempts.inc({ name: event.name, outcome: event.outcome });
           took.observe({ name: event.name }, event.tookMs / 1_000);
           break;
         case "claimed":
@@ -128,15 +122,34 @@ export function createMetrics({ pod = () => undefined, slots = 0 }: MetricsOptio
           break;
         case "claim_failed":
           claimFailures.inc({ code: event.code });
+          backoff.observe({ what: "claim" }, event.waitMs / 1_000);
+          break;
+        case "contended":
+          contention.inc({ cause: event.cause });
+          backoff.observe({ what: "store" }, event.waitMs / 1_000);
+          break;
+        case "resent":
+          backoff.observe({ what: "write" }, event.waitMs / 1_000);
+          break;
+        case "store_error":
+          storeErrors.inc({ code: event.code });
+          // It gave up waiting for somebody else's lock.
+          if (event.code === "store_busy") contention.inc({ cause: "busy" });
           break;
         case "recovered":
           recovered.inc(event.tasks);
+          for (const silentMs of event.silencesMs) recovery.observe(silentMs / 1_000);
           break;
         case "beat":
           lag.observe(event.lagMs / 1_000);
+          lastBeatMs = clock.monotonic();
+          break;
+        case "beat_failed":
+          beatFailures.inc();
           break;
         case "leading":
-          // Asked for at each scrape instead, since the first one comes before the pod is known.
+          // Who leads is asked for at each scrape, since the first one comes before the pod is known.
+          if (event.silentMs !== undefined) detection.observe(event.silentMs / 1_000);
           break;
       }
     },
@@ -144,32 +157,24 @@ export function createMetrics({ pod = () => undefined, slots = 0 }: MetricsOptio
       const current = pod();
       running.set(current?.running ?? 0);
       leads.set(current !== undefined && current.leader === current.podId ? 1 : 0);
-      if (parts.clock.monotonic() >= countAgainAtMs) {
-        await (counting ??= count(parts).finally(() => {
-          counting = undefined;
-        }));
-      }
+      beatAge.set(lastBeatMs === undefined ? 0 : (clock.monotonic() - lastBeatMs) / 1_000);
+      await depth.refresh(parts);
       return registry.metrics();
     },
   };
 }
 
-type Depth = { readonly name: string; readonly status: string; readonly tasks: number };
+/** The three kinds of instruments, registered as they are made. */
+export type Instruments = ReturnType<typeof instrumentsOf>;
 
-/** The names with the most tasks one by one, the others added up. */
-function bounded(byName: Stats["byName"]): Depth[] {
-  const names = Object.entries(byName).toSorted(([, a], [, b]) => total(b) - total(a));
-  const other = new Map<string, number>();
-  const shown: Depth[] = [];
-  names.forEach(([name, counts], at) => {
-    for (const [status, tasks] of Object.entries(counts)) {
-      if (at < namesShown) shown.push({ name, status, tasks });
-      else other.set(status, (other.get(status) ?? 0) + tasks);
-    }
-  });
-  return [...shown, ...[...other].map(([status, tasks]) => ({ name: otherNames, status, tasks }))];
-}
-
-function total(counts: Readonly<Record<string, number>>): number {
-  return Object.values(counts).reduce((sum, count) => sum + count, 0);
+function instrumentsOf(registry: Registry) {
+  const registers = [registry];
+  return {
+    counter: (name: string, help: string, labelNames: string[] = []) =>
+      new Counter({ name, help, labelNames, registers }),
+    gauge: (name: string, help: string, labelNames: string[] = []) =>
+      new Gauge({ name, help, labelNames, registers }),
+    histogram: (name: string, help: string, buckets: number[], labelNames: string[] = []) =>
+      new Histogram({ name, help, buckets, labelNames, registers }),
+  };
 }

@@ -1,3 +1,4 @@
+import type { StoreEvent } from "./events.ts";
 import type { Statement } from "./sql.ts";
 
 export type Row = Readonly<Record<string, any>>;
@@ -22,6 +23,8 @@ export type Database = {
   /** The same store in a transaction of the caller's, on a connection of the caller's. */
   within(handle: unknown): CallerTransaction;
   close(): Promise<void>;
+  /** For whoever sends a write again, to say so to those who count. */
+  report?(event: StoreEvent): void;
 };
 
 export type WriteOptions = {

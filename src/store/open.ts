@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { CallerTransaction, Database, Durability } from "./database.ts";
+import { observed, type OnStoreEvent, quiet } from "./events.ts";
 import { migrate, type MigrateOptions } from "./migrate.ts";
 import { forThread as postgresForThread, type SentStore } from "./postgres/apart.ts";
 import {
@@ -22,6 +23,8 @@ export type StoreOptions = {
   /** Whether a missing file is made. Default: where the schema may be brought up to date too. */
   create?: boolean;
   log?: Logger;
+  /** Told when the store refuses something, or has to wait for others; metrics are made of it. */
+  onEvent?: OnStoreEvent;
 };
 
 /** Opens a store, ready to use. */
@@ -34,19 +37,20 @@ export async function openStore(store: Store, options: StoreOptions = {}): Promi
     await database.close();
     throw error;
   }
-  return database;
+  return options.onEvent ? observed(database, quiet(options.onEvent)) : database;
 }
 
 async function openAsItIs(store: Store, options: StoreOptions): Promise<Database> {
   const { durability = "full", migrate: mode = "auto", log } = options;
   const { create = mode === "auto" } = options;
+  const telling = options.onEvent && { onEvent: quiet(options.onEvent) };
   const place = placeOf(store);
   if (place.kind === "sqlite") {
     const { openSqlite } = await import("./sqlite/sqlite.ts");
-    return openSqlite({ path: place.path, durability, create });
+    return openSqlite({ path: place.path, durability, create }, telling);
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
-  return openPostgres({ ...place.store, durability, ...(log && { log }) });
+  return openPostgres({ ...place.store, durability, ...(log && { log }), ...telling });
 }
 
 /** Refuses what can't be a store; where it is and whether it is there shows on opening. */

@@ -65,8 +65,12 @@ function onEvent(event: PodEvent): void {
       if (event.outcome !== "completed")
         say({ event: "ended", outcome: event.outcome, name: event.name });
       break;
+    case "beat_failed":
     case "claimed":
     case "claim_failed":
+    case "contended":
+    case "resent":
+    case "store_error":
       break;
   }
 }

@@ -9,6 +9,7 @@ import {
   reserveAlone,
   unparkDue,
 } from "./claim.ts";
+import { namesWaiting, otherDepths, readyDepth } from "./depth.ts";
 import { findKeys } from "./enqueue.ts";
 import { type Finish, finishTasks, lookAt, noteFinishes, saveProgress } from "./finish.ts";
 import { claimsOf, noteRecovery, recoverTasks, sweep } from "./recover.ts";
@@ -54,6 +55,9 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   lookAt: lookAt(["x"]),
   saveProgress: saveProgress([{ taskId: "x", token: 1, value: "1" }]),
   findKeys: findKeys([key]),
+  namesWaiting: namesWaiting(),
+  readyDepth: readyDepth([{ name: "a", priority: 3 }]),
+  otherDepths: otherDepths(),
   claimsOf: claimsOf(["pod"], 10),
   recoverTasks: recoverTasks(orphans),
   noteRecovery: noteRecovery(orphans),

@@ -54,6 +54,13 @@ export function wasUndone(error: unknown): boolean {
   return undone.includes(sqlState(error) ?? "") || isEventRace(error);
 }
 
+/** What made a transaction undo itself, for those who count. */
+export function undoneBy(error: unknown): "deadlock" | "serialization" | "race" {
+  const state = sqlState(error);
+  if (state === "40P01") return "deadlock";
+  return state === "40001" ? "serialization" : "race";
+}
+
 /** Two notes about one task that were made at the same time: the later gets the next number. */
 function isEventRace(error: unknown): boolean {
   const constraint = error instanceof Error && "constraint" in error ? error.constraint : undefined;

@@ -4,12 +4,13 @@ import { FlotillaError } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { Database, Durability } from "../database.ts";
+import type { OnStoreEvent } from "../events.ts";
 import { render, renderAll } from "../sql.ts";
 import { postgresTransaction } from "../transaction.ts";
 import { openConnections } from "./connections.ts";
 import { type Feature, postgresDialect } from "./dialect.ts";
 import { loadDriver } from "./driver.ts";
-import { wasUndone } from "./errors.ts";
+import { undoneBy, wasUndone } from "./errors.ts";
 import { channelOf, hintQuery, listenForHints } from "./listen.ts";
 import { checkStore, type PostgresStore } from "./options.ts";
 
@@ -18,13 +19,15 @@ export type PostgresOptions = PostgresStore & {
   /** What to do without, to stand in for a lesser database in tests. */
   without?: readonly Feature[];
   log?: Logger;
+  /** Told of transactions that were undone for another's sake and made again. */
+  onEvent?: OnStoreEvent;
 };
 
 const retriesOfUndone = 5;
 
 /** A Postgres database, shared by any number of pods. Needs no state in the session. */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
-  const { durability = "full", log = silentLogger, without = [], ...given } = options;
+  const { durability = "full", log = silentLogger, without = [], onEvent, ...given } = options;
   const store = checkStore(given);
   const { schema } = store;
   const driver = await loadDriver();
@@ -55,7 +58,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       guarded(async () => {
         const { queries, answerAt } = renderAll(statements, dialect);
         if (hint && notifies) queries.push(hintQuery(schema));
-        const tables = await patiently(() => connections.run("write", queries));
+        const tables = await patiently(() => connections.run("write", queries), onEvent);
         return answerAt.map((at) => tables[at]!);
       }),
     subscribe: notifies ? hints.subscribe : () => () => {},
@@ -73,14 +76,19 @@ function awake<Answer>(closing: Promise<Answer>): Promise<Answer> {
 }
 
 /** A transaction that was undone for another's sake is made again. */
-async function patiently<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+async function patiently<Answer>(
+  ask: () => Promise<Answer>,
+  onEvent: OnStoreEvent = () => {},
+): Promise<Answer> {
   for (let tries = 1; ; tries++) {
     try {
       return await ask();
     } catch (error) {
       const undone = error instanceof FlotillaError && wasUndone(error.cause);
       if (!undone || tries >= retriesOfUndone) throw error;
-      await sleep(systemClock, contentionMs(tries, systemRandom) / 10);
+      const waitMs = contentionMs(tries, systemRandom) / 10;
+      onEvent({ type: "contended", cause: undoneBy(error.cause), waitMs });
+      await sleep(systemClock, waitMs);
     }
   }
 }

@@ -21,6 +21,8 @@ export type Connection = {
   commit(requests: readonly (readonly Query[])[]): Outcome[];
   /** Makes those who watch the file look again, if anything was committed since the last time. */
   hint(): void;
+  /** How long it had to wait for others since this was last asked; undefined where it hadn't. */
+  contendedMs(): number | undefined;
   close(): void;
 };
 
@@ -53,6 +55,9 @@ export function openConnection(options: ConnectionOptions): Connection {
     throw storeError(error, path);
   }
   const statements = new Map<string, StatementSync>();
+  let waitedMs: number | undefined;
+  const patiently = <Result>(action: () => Result): Result =>
+    waitForOthers(action, (ms) => (waitedMs = (waitedMs ?? 0) + ms));
   // Integers that a number can't hold make a whole statement fail, and with it every claim that meets
   // such a row. Reading them is slower, so it begins with the first one that is met.
   let wide = false;
@@ -175,6 +180,11 @@ export function openConnection(options: ConnectionOptions): Connection {
         // Then they look a little later by themselves.
       }
     },
+    contendedMs() {
+      const sinceThen = waitedMs;
+      waitedMs = undefined;
+      return sinceThen;
+    },
     close() {
       statements.clear();
       db.close();
@@ -230,11 +240,14 @@ function hasJsonbEach(db: DatabaseSync): boolean {
 const pause = new Int32Array(new SharedArrayBuffer(4));
 
 /** Another process's lock is a reason to wait, not an error. The waits are short and spread by chance. */
-function patiently<Result>(action: () => Result): Result {
-  const deadline = performance.now() + busyLimitMs;
+function waitForOthers<Result>(action: () => Result, onWaited: (ms: number) => void): Result {
+  const startedMs = performance.now();
+  const deadline = startedMs + busyLimitMs;
   for (let tries = 0; ; tries++) {
     try {
-      return action();
+      const result = action();
+      if (tries > 0) onWaited(performance.now() - startedMs);
+      return result;
     } catch (error) {
       if (!isBusy(error) || performance.now() > deadline) throw error;
       const ceilingMs = Math.min(8, 0.25 * 2 ** Math.min(tries, 7));

@@ -1,5 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database, Row } from "../database.ts";
+import type { OnStoreEvent } from "../events.ts";
 import { render } from "../sql.ts";
 import { sqliteTransaction } from "../transaction.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
@@ -10,9 +11,14 @@ import { watchCommits } from "./watch.ts";
  * One SQLite file, shared by any number of processes: a thread that writes, a thread that reads, and
  * a watch on the write-ahead log that tells when any process has committed.
  */
-export async function openSqlite(options: ConnectionOptions): Promise<Database> {
-  const writer = await keepThread(options);
-  const reader = await keepThread({ ...options, create: false }).catch(async (error: unknown) => {
+export async function openSqlite(
+  options: ConnectionOptions,
+  { onEvent }: { onEvent?: OnStoreEvent } = {},
+): Promise<Database> {
+  const onContended = (waitMs: number) => onEvent?.({ type: "contended", cause: "busy", waitMs });
+  const writer = await keepThread(options, onContended);
+  const opening = keepThread({ ...options, create: false }, onContended);
+  const reader = await opening.catch(async (error: unknown) => {
     await writer.close();
     throw error;
   });

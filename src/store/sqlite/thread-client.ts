@@ -24,12 +24,15 @@ type Ask = ThreadRequest extends infer Each
   : never;
 
 /** A thread that is started anew when it has died. What it was doing then has an unknown outcome. */
-export async function keepThread(options: ConnectionOptions): Promise<KeptThread> {
-  let current = await startThread(options);
+export async function keepThread(
+  options: ConnectionOptions,
+  onContended: (waitMs: number) => void = () => {},
+): Promise<KeptThread> {
+  let current = await startThread(options, onContended);
   let starting: Promise<Thread> | undefined;
   let closed = false;
   const restarted = (): Promise<Thread> =>
-    (starting ??= startThread({ ...options, create: false })
+    (starting ??= startThread({ ...options, create: false }, onContended)
       .then((thread) => (current = thread))
       .finally(() => (starting = undefined)));
   return {
@@ -45,7 +48,10 @@ export async function keepThread(options: ConnectionOptions): Promise<KeptThread
   };
 }
 
-async function startThread(options: ConnectionOptions): Promise<Thread> {
+async function startThread(
+  options: ConnectionOptions,
+  onContended: (waitMs: number) => void,
+): Promise<Thread> {
   const file = import.meta.url.endsWith(".ts") ? "./thread.ts" : "./thread.js";
   const worker = new Worker(new URL(file, import.meta.url), {
     workerData: options,
@@ -78,6 +84,7 @@ async function startThread(options: ConnectionOptions): Promise<Thread> {
     for (const reply of replies) {
       const asked = waiting.get(reply.id);
       waiting.delete(reply.id);
+      if (reply.contendedMs !== undefined) onContended(reply.contendedMs);
       if (reply.error) {
         const { code, message, options: rest } = reply.error;
         asked?.reject(new FlotillaError(code, message, rest));

@@ -22,6 +22,8 @@ export type ThreadReply = {
   id: number;
   tables?: Table[];
   error?: { code: FlotillaError["code"]; message: string; options: FlotillaErrorOptions };
+  /** How long the connection had to wait for others, on one reply of those that waited together. */
+  contendedMs?: number;
 };
 
 export type ThreadHello =
@@ -80,6 +82,8 @@ function answer(connection: Connection, requests: ThreadRequest[]): ThreadReply[
       );
     });
   }
+  const contendedMs = connection.contendedMs();
+  if (contendedMs !== undefined) replies[0]!.contendedMs = contendedMs;
   return replies;
 }
 

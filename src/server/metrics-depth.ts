@@ -1,0 +1,71 @@
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Depth } from "../queue/depth.ts";
+import type { Instruments } from "./metrics.ts";
+
+export type DepthParts = { depth: () => Promise<Depth>; clock: Clock; log: Logger };
+
+// However often somebody scrapes, the store is asked for no more than a twentieth of the time.
+const ageFactor = 20;
+const ageMinMs = 2_000;
+// Names come from callers too, and every name is a series that the scraper keeps for long.
+const otherNames = "other";
+const states = ["ready", "delayed", "alone", "running", "failed"] as const;
+
+/** What the queue looks like, asked of the store when somebody scrapes. */
+export function createDepthGauges(make: Instruments, names: readonly string[]) {
+  const depth = make.gauge(
+    "flotilla_queue_depth",
+    "Tasks in the store by task and state: ready to be claimed, delayed until their time, waiting to run alone, running, failed. Counted up to 10,000 per task and state and no further, at most every 2 seconds; tasks that this program doesn't know are `other`",
+    ["name", "state"],
+  );
+  const oldest = make.gauge(
+    "flotilla_queue_oldest_seconds",
+    "How long the task that has been due for longest has waited, by task, judged by the 100 oldest of each priority; 0 where none is due",
+    ["name"],
+  );
+  const known = new Set(names);
+  let asking: Promise<void> | undefined;
+  let askAgainAtMs = -Infinity;
+
+  const show = (found: Depth): void => {
+    depth.reset();
+    oldest.reset();
+    for (const name of [...known, otherNames]) {
+      for (const state of states) depth.set({ name, state }, 0);
+      oldest.set({ name }, 0);
+    }
+    let oldestOtherMs = 0;
+    for (const [given, of] of found) {
+      const name = known.has(given) ? given : otherNames;
+      for (const state of states) depth.inc({ name, state }, of[state]);
+      if (name === given) oldest.set({ name }, of.oldestMs / 1_000);
+      else oldestOtherMs = Math.max(oldestOtherMs, of.oldestMs);
+    }
+    if (oldestOtherMs > 0) oldest.set({ name: otherNames }, oldestOtherMs / 1_000);
+  };
+
+  const ask = async ({ depth: look, clock, log }: DepthParts): Promise<void> => {
+    const startedMs = clock.monotonic();
+    try {
+      show(await look());
+    } catch (error) {
+      // What can't be had is missing, rather than wrong; the rest is still worth having.
+      depth.reset();
+      oldest.reset();
+      log.warn({ error: messageOf(error) }, "looking at the queue for /metrics failed");
+    }
+    const nowMs = clock.monotonic();
+    askAgainAtMs = nowMs + Math.max(ageMinMs, (nowMs - startedMs) * ageFactor);
+  };
+
+  return {
+    async refresh(parts: DepthParts): Promise<void> {
+      if (parts.clock.monotonic() < askAgainAtMs) return;
+      await (asking ??= ask(parts).finally(() => {
+        asking = undefined;
+      }));
+    },
+  };
+}
