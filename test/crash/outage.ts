@@ -21,24 +21,29 @@ export async function stopWrites(fleet: Fleet, { last }: { last: PodProcess }): 
       endForAll: async () => last.resume(),
     };
   }
-  // Here the server goes on with what a paused process has sent, so its row is kept from it. Tables
-  // come first: a claim that waits for its pod's row would hold them.
-  const others = await lockedBy(fleet, [
-    "lock table flotilla.step_tracker, flotilla.step_event in exclusive mode",
-    `select 1 from flotilla.pod_health where pod_id <> '${last.podId}' for update`,
+  const client = await connectedTo(fleet);
+  // A server goes on with what a paused process has sent, so it is paused before it can send anything.
+  await last.pause();
+  const end = await hold(client, [
+    "lock table flotilla.step_tracker, flotilla.step_event, flotilla.pod_health in exclusive mode",
   ]);
-  const row = await lockedBy(fleet, [
-    `select 1 from flotilla.pod_health where pod_id = '${last.podId}' for update`,
-  ]);
-  return { end: others, endForAll: row };
+  return { end, endForAll: async () => last.resume() };
 }
 
 /** Begins a transaction that holds its locks until the returned function is called. */
 export async function lockedBy(fleet: Fleet, statements: string[]): Promise<() => Promise<void>> {
+  return hold(await connectedTo(fleet), statements);
+}
+
+async function hold(client: pg.Client, statements: string[]): Promise<() => Promise<void>> {
+  for (const statement of ["begin", ...statements]) await client.query(statement);
+  return () => client.end();
+}
+
+async function connectedTo(fleet: Fleet): Promise<pg.Client> {
   const client = new pg.Client(fleet.store);
   // The database may be dropped under it when a test has failed.
   client.on("error", () => {});
   await client.connect();
-  for (const statement of ["begin", ...statements]) await client.query(statement);
-  return () => client.end();
+  return client;
 }
