@@ -59,6 +59,11 @@ export function markDown(pods: readonly PodSeen[]): Statement {
       ${takeRows})`;
 }
 
+/** Whether a pod waits for work. Those who bring some call out only if one does. */
+export function announceWaiting(podId: string, waiting: boolean): Statement {
+  return sql`update ${podHealth} set waiting = ${waiting ? 1 : 0} where pod_id = ${podId}`;
+}
+
 /** A pod that leaves says so itself. */
 export function leave(podId: string): Statement {
   return sql`update ${podHealth} set status = 'down', last_heartbeat = ${now} where pod_id = ${podId}`;

@@ -4,6 +4,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { fraction, type Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
+import { createAnnouncing } from "./announce.ts";
 import { type Capacity, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
 import { type Conclusion, createConcluding } from "./conclude.ts";
@@ -132,6 +133,7 @@ export function startWorker(options: WorkerOptions): Worker {
     more = true;
     claimSoon();
   };
+  const announcing = createAnnouncing({ ...options, onWaiting: wake });
   const wakeIn = (delayMs: number) => {
     cancelWake?.();
     // A claim that was under way when the pod was stopped mustn't keep its process alive.
@@ -139,11 +141,13 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   const claimSoon = () => {
-    if (stopping || claiming || !more || runsAlone || names.length === 0) return;
+    if (stopping || claiming || names.length === 0) return;
+    const limit = reserved === undefined ? claimLimit(capacity, running.size) : 1;
+    announcing.set(!more && limit > 0 && !runsAlone);
+    if (!more || runsAlone) return;
     const tooEarlyMs = pace.waitMs();
     if (tooEarlyMs > 0) return wakeIn(tooEarlyMs);
     if (reserved !== undefined && unsettled.size > 0) return;
-    const limit = reserved === undefined ? claimLimit(capacity, running.size) : 1;
     if (limit > 0) void claim(limit);
   };
 
@@ -305,6 +309,7 @@ export function startWorker(options: WorkerOptions): Worker {
     async stop({ waitMs }) {
       stopping = true;
       unsubscribe();
+      announcing.stop();
       cancelPoll();
       cancelWake?.();
       const quiet = () =>

@@ -20,6 +20,8 @@ export type Database = {
    * It says `own` only where nobody but this object can have committed since the last hint.
    */
   subscribe(listener: (whose?: "own") => void): () => void;
+  /** True where hints cost those who send them, so that those who wait for one must say so. */
+  readonly announces?: boolean;
   /** The same store in a transaction of the caller's, on a connection of the caller's. */
   within(handle: unknown): CallerTransaction;
   close(): Promise<void>;

@@ -79,13 +79,14 @@ const firstTables: Migration = {
   ],
 };
 
-const traces: Migration = {
-  name: "traces",
+const tracesAndWaiting: Migration = {
+  name: "traces, and pods that wait",
   needs: 1,
   statements: [
     // The W3C trace context that a task was enqueued in, so that its runs belong to the same trace.
     sql`alter table ${table("step_tracker")} add column trace text`,
+    sql`alter table ${table("pod_health")} add column waiting integer not null default 0`,
   ],
 };
 
-export const migrations: readonly Migration[] = [firstTables, traces];
+export const migrations: readonly Migration[] = [firstTables, tracesAndWaiting];

@@ -7,9 +7,14 @@ import type { Query } from "../sql.ts";
 
 export const channelOf = (schema: string) => `${schema}_hint`;
 
-/** Tells those who listen, once the transaction that it is sent in has committed. */
+/**
+ * Tells those who listen, once the transaction that it is sent in has committed, if any of them waits:
+ * transactions that tell something commit one after the other, in all databases of the server.
+ */
 export function hintQuery(schema: string): Query {
-  return { text: "select pg_notify($1, '')", values: [channelOf(schema)] };
+  const text = `select pg_notify($1, '')
+    where exists (select 1 from ${schema}.pod_health where waiting = 1 and status = 'up')`;
+  return { text, values: [channelOf(schema)] };
 }
 
 // A dead socket says nothing; asking now and then shows it. Polling makes up for what is missed.

@@ -61,6 +61,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         const tables = await patiently(() => connections.run("write", queries), onEvent);
         return answerAt.map((at) => tables[at]!);
       }),
+    announces: notifies,
     subscribe: notifies ? hints.subscribe : () => () => {},
     within: (handle) => postgresTransaction(handle, { schema, without }),
     async close() {
