@@ -94,18 +94,18 @@ export async function openForHeartbeat(
   });
 }
 
-const shortestBeatMs = 1_000;
+// On a machine that is short of breath, giving up too soon would only make more work.
+const beatAnswerMs = 2_000;
+const beatConnectMs = 5_000;
 
-/** The server gives up first where it can, because its word is better than silence. */
+/** The server gives up a lock before we do, because its word is better than silence. */
 function timeoutsOfBeats(store: CheckedStore, heartbeatMs: number): PostgresTimeouts {
-  const mostMs = Math.max(shortestBeatMs, 2 * heartbeatMs);
-  const within = (ms = mostMs) => Math.min(ms, mostMs);
-  const sooner = (ms?: number) => Math.ceil(within(ms) * 0.75);
+  const within = (mostMs: number, ms = mostMs) => Math.min(ms, mostMs);
+  const answerMs = Math.max(beatAnswerMs, 3 * heartbeatMs);
   return {
-    connectTimeoutMs: within(store.connectTimeoutMs),
-    answerTimeoutMs: within(store.answerTimeoutMs),
-    statementTimeoutMs: sooner(store.statementTimeoutMs),
-    lockTimeoutMs: sooner(store.lockTimeoutMs),
+    connectTimeoutMs: within(Math.max(beatConnectMs, answerMs), store.connectTimeoutMs),
+    answerTimeoutMs: within(answerMs, store.answerTimeoutMs),
+    lockTimeoutMs: within(Math.ceil(0.75 * answerMs), store.lockTimeoutMs),
   };
 }
 
