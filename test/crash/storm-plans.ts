@@ -22,4 +22,4 @@ export const postgresPlan: Plan = {
 };
 
 /** Few enough connections that they can be used up. */
-export const serverSettings = { max_connections: 150 };
+export const serverSettings = { max_connections: 110 };
