@@ -7,6 +7,7 @@ import {
   type Observation,
   observe,
   type PodSeen,
+  silenceOf,
   silentPods,
 } from "./liveness.ts";
 
@@ -248,6 +249,26 @@ describe("the leader", () => {
         ).toBe(true);
       }),
     );
+  });
+});
+
+describe("how long a leader had been silent when another was seen to lead", () => {
+  const seen = (atMs: number, ...pods: PodSeen[]): Observation => ({ atMs, pods });
+  const told = (before: Observation[], last: Observation) =>
+    silenceOf("b", observed(before), observed([...before, last]));
+
+  test("is the time since its beat last moved", () => {
+    expect(told(seconds([1, 2, 2, 2, 2, 2, 2]), seen(7_000, pod("b", 2)))).toBe(6_000);
+  });
+
+  test("counts to the look at which it was gone or down", () => {
+    expect(told(seconds([1, 2, 2]), seen(3_000))).toBe(2_000);
+    expect(told(seconds([1, 2]), seen(2_000, pod("b", 3, { status: "down" })))).toBe(1_000);
+  });
+
+  test("is nothing where it still beats, so that nothing had to be noticed", () => {
+    expect(told(seconds([1, 2]), seen(2_000, pod("b", 3)))).toBeUndefined();
+    expect(told([seen(0)], seen(1_000))).toBeUndefined();
   });
 });
 

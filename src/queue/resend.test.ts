@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { type ErrorCode, FlotillaError } from "../base/errors.ts";
 import { movableClock } from "../base/movable-clock.contract.ts";
 import type { Database } from "../store/database.ts";
+import type { StoreEvent } from "../store/events.ts";
 import { sql } from "../store/sql.ts";
 import { passing, resend, untilKnown } from "./resend.ts";
 
@@ -27,6 +28,22 @@ describe("sending until the outcome is known", () => {
     const { database } = shaky([]);
     const answer = await resend(database, statements, { clock: movableClock(), random });
     expect(answer).toEqual({ tables: [[{ ok: 1 }]], repeated: false });
+  });
+
+  test("tells those who count of every wait", async () => {
+    const clock = movableClock();
+    const { database } = shaky(["store_busy", "unknown_outcome"]);
+    const told: StoreEvent[] = [];
+    const answer = resend({ ...database, report: (event) => told.push(event) }, statements, {
+      clock,
+      random,
+    });
+    await clock.advance(60_000);
+    await answer;
+    expect(told).toEqual([
+      { type: "resent", waitMs: 100 },
+      { type: "resent", waitMs: 200 },
+    ]);
   });
 
   test.each([...passing])(

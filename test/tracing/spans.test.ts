@@ -9,6 +9,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { createApp } from "../../src/server/app.ts";
 import { createMetrics } from "../../src/server/metrics.ts";
 import { temporaryFile } from "../../src/store/kinds.contract.ts";
+import { run } from "../command.ts";
 import { registerSdk, type Told } from "./sdk.ts";
 
 const parent = {
@@ -83,6 +84,14 @@ describe("without an SDK", () => {
       expect(stored(taskId)).toBeNull();
     },
   );
+
+  test("a command takes over the context of whoever runs it", async () => {
+    const { stdout } = await run(["enqueue", "mail", "--store", `sqlite:${place.path}`], {
+      cwd: place.folder,
+      env: { TRACEPARENT: parent.traceparent, TRACESTATE: parent.tracestate },
+    });
+    expect(stored(stdout.trim())).toBe(carried);
+  });
 });
 
 describe("an enqueue", () => {
@@ -230,17 +239,16 @@ describe("a run", () => {
     expect(await spanOf("run mail")).toMatchObject({ parentId: undefined });
   });
 
-  test("isn't part of the request that happened to wake the pod", async () => {
+  test("isn't part of whatever trace its pod was started in", async () => {
     register();
-    await work();
-    db.prepare("insert into flotilla_step_tracker (name) values ('broken')").run();
-    await trace.getTracer("the program").startActiveSpan("request", async (span) => {
-      await pod!.enqueue(mail, null);
+    await trace.getTracer("the program").startActiveSpan("start", async (span) => {
+      await work();
       span.end();
     });
-    const run = await spanOf("run broken");
+    db.prepare("insert into flotilla_step_tracker (name) values ('mail')").run();
+    const run = await spanOf("run mail");
     expect(run.parentId).toBeUndefined();
-    expect(run.traceId).not.toBe((await spanOf("request")).traceId);
+    expect(run.traceId).not.toBe((await spanOf("start")).traceId);
   });
 
   test("isn't recorded where its enqueue was left out by sampling, wherever it runs", async () => {
