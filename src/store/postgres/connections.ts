@@ -153,6 +153,8 @@ function openPools({ driver, store, durability, log }: Parts, how: "session" | "
     });
     // Without listeners, a connection that breaks would end the process, idle or not.
     made.on("error", (error) => log.warn({ error: error.message }, "a database connection broke"));
+    // Its end may come in the same piece as its beginning, before anybody has got to use it.
+    made.on("connect", (client) => client.on("error", () => {}));
     return made;
   };
   return { read: open(), write: open() };
