@@ -3,7 +3,9 @@ export type { Backoff } from "./base/backoff.ts";
 export type { Json, Jsonify } from "./base/jsonify.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
+export type { TraceHeaders } from "./base/trace-context.ts";
 export type { ListOptions, Stats, TaskEvent, TaskPage, Tasks } from "./queue/client.ts";
+export type { Depth, DepthState, NameDepth } from "./queue/depth.ts";
 export type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./queue/enqueue.ts";
 export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
 export {
@@ -22,3 +24,4 @@ export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./run
 export type { Store } from "./store/open.ts";
 export type { PostgresPool, PostgresStore } from "./store/postgres/options.ts";
 export { startPod, type StartPodOptions } from "./runtime/pod.ts";
+export type { ContentionCause, StoreEvent } from "./store/events.ts";
