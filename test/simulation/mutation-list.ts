@@ -127,7 +127,13 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "worker: others beside one that must run alone",
-    edits: [{ file: "src/queue/worker.ts", find: "!more || runsAlone ||", put: "!more ||" }],
+    edits: [
+      {
+        file: "src/queue/worker.ts",
+        find: "if (!more || runsAlone) return;",
+        put: "if (!more) return;",
+      },
+    ],
   },
   {
     name: "liveness: silence counted over gaps",
