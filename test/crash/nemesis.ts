@@ -116,7 +116,7 @@ export async function torment(parts: Torment): Promise<string[]> {
   await shared;
   await Promise.all(mending.values());
   if (failures.length > 0) throw failures[0];
-  // A task that kills its process, or a blocked event loop, may have taken a pod that nobody harmed.
+  // One that ended by itself is a violation; the others' tasks still have to end.
   for (const [at, pod] of pods.entries()) {
     if (!pod.alive) pods[at] = await restarted(fleet, places[at]!);
   }

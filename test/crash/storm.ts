@@ -64,7 +64,7 @@ export async function runStorm(fleet: Fleet, plan: StormPlan): Promise<Storm> {
     "block an event loop": (random) =>
       block(fleet.flotilla, history, between(random, deadAfterMs, 3 * deadAfterMs)),
   };
-  const busy = keepBusy(fleet.flotilla, history);
+  const busy = keepBusy(fleet.flotilla, history, plan);
   await beginSchedule(fleet.flotilla, { everyMs: 200, forMs: stormMs });
   const common = { ...blocked, ...plan.common };
   const [harm] = await Promise.all([
@@ -103,6 +103,7 @@ export async function runStorm(fleet: Fleet, plan: StormPlan): Promise<Storm> {
   };
   const wrong = [...violations(evidence), ...producerViolations(evidence)];
   if (!agreed) wrong.push("L2: the pods don't agree on the oldest as their leader");
+  for (const podId of diedUnasked(fleet)) wrong.push(`R2: ${podId} ended, and nobody had ended it`);
   if (doubled > excused) wrong.push(`T8: ${doubled} tasks ran twice while nothing went wrong`);
 
   const count = tally(evidence.ledger);
@@ -130,6 +131,14 @@ export async function runStorm(fleet: Fleet, plan: StormPlan): Promise<Storm> {
     evidence,
     counts: { quietMs, harm: harm.length, refused, dues, ...count },
   };
+}
+
+/** Nothing in a storm makes a pod end by itself: no task does, and no fault of the store may. */
+function diedUnasked({ faults }: Fleet): string[] {
+  const asked = new Set(
+    faults.flatMap(({ kind, podId }) => (kind === "kill" || kind === "terminate" ? [podId] : [])),
+  );
+  return faults.flatMap(({ kind, podId }) => (kind === "exit" && !asked.has(podId) ? [podId] : []));
 }
 
 /** Tasks by the thousand while nothing goes wrong. */

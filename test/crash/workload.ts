@@ -53,12 +53,12 @@ export async function produce(
 }
 
 /** Sees to it that pods have something in hand for as long as they are tormented. */
-export function keepBusy(flotilla: Flotilla, history: History) {
+export function keepBusy(flotilla: Flotilla, history: History, { pods }: { pods: number }) {
   let stopped = false;
   const work = async (): Promise<void> => {
     while (!stopped) {
       await place(flotilla, history, { name: "work", input: { ms: 400 }, options: {} });
-      await pauseFor(40);
+      await pauseFor(160 / pods);
     }
   };
   const working = work();
