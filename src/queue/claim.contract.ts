@@ -44,6 +44,31 @@ export function claimContract(kind: StoreKind): void {
       { minLength: 1, maxLength: 6 },
     );
 
+    test("goes on from a place in the order, and leaves what is before it", async () => {
+      const at = (taskId: string, priority: number, createdAtMs: number, name = "a") => ({
+        taskId,
+        name,
+        priority,
+        createdAtMs,
+      });
+      await insert([
+        at("before", 0, 4),
+        at("there", 0, 5),
+        at("behind", 0, 6, "b"),
+        at("higher", 1, 9),
+        at("lower", -1, 1),
+      ]);
+      const from = { priority: 0, createdAt: 5 };
+      const claimed = await queue.claim("pod-1", ["a", "b"], 10, { from });
+      expect(claimed.map((claim) => claim.taskId).toSorted()).toEqual([
+        "behind",
+        "higher",
+        "there",
+      ]);
+      const rest = await queue.claim("pod-1", ["a", "b"], 10);
+      expect(rest.map((claim) => claim.taskId).toSorted()).toEqual(["before", "lower"]);
+    });
+
     test("takes by priority, then age, then id, or oldest first where that is asked: as a sort would", async () => {
       await fc.assert(
         fc.asyncProperty(backlog, calls, async (given, made) => {

@@ -9,6 +9,8 @@ import {
   claimOldest,
   claimReserved,
   claimTasks,
+  type Frontier,
+  frontierOf,
   type Level,
   levelsInUse,
   lookAhead,
@@ -55,6 +57,8 @@ export function createClaiming(parts: ClaimingParts): Claiming {
   /** When something that waits for its time is due, as far as the last look has shown. */
   let dueMs = -Infinity;
   let anyAlone = true;
+  /** Where the last claim ended, while there is more to claim than anybody takes at once. */
+  let from: Frontier | undefined;
 
   // Whether the claim landed isn't known: whatever it took, or may still take, is given back.
   const giveUp = async (call: number): Promise<void> => {
@@ -78,12 +82,14 @@ export function createClaiming(parts: ClaimingParts): Claiming {
     async claim(limit, reserved, held) {
       const call = { podId, call: ++lastCall, names, limit, held };
       const levels = call.call % oldestEvery === 0 ? await levelsOf(reserved) : [];
+      const inOrder = reserved === undefined && levels.length === 0;
+      const goesOn = inOrder && from !== undefined;
       const taking =
         reserved !== undefined
           ? claimReserved(call, reserved)
           : levels.length > 0
             ? claimOldest(call, levels)
-            : claimTasks(call);
+            : claimTasks({ ...call, ...(from && { from }) });
       const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
       const reserving = anyAlone && reserved === undefined ? [reserveAlone(podId, names)] : [];
       try {
@@ -92,8 +98,10 @@ export function createClaiming(parts: ClaimingParts): Claiming {
         const [claimed, ahead, marked] = tables.slice(unparking.length);
         const { wait_ms: waitMs, alone } = ahead![0]!;
         const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
-        // Whether anything must run alone is known only now, so that the next claim sees to it.
-        const again = !anyAlone && Boolean(alone);
+        const cameShort = claimed!.length < limit;
+        if (inOrder) from = cameShort ? undefined : frontierOf(claimed!);
+        // What must run alone, or came back before the place that this claim began at, is for the next.
+        const again = (!anyAlone && Boolean(alone)) || (goesOn && cameShort);
         dueMs = clock.monotonic() + (nextDueMs ?? Infinity);
         anyAlone = Boolean(alone);
         return {

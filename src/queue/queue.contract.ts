@@ -8,7 +8,13 @@ import { migrate } from "../store/migrate.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
 import { createTasks } from "./client.ts";
 import { type Claim, type Task, toClaim } from "./row.ts";
-import { claimOldest, claimTasks, type Level, levelsInUse } from "./statements/claim.ts";
+import {
+  claimOldest,
+  claimTasks,
+  type Frontier,
+  type Level,
+  levelsInUse,
+} from "./statements/claim.ts";
 import { recoverTasks } from "./statements/recover.ts";
 import type { TaskHandler } from "./task.ts";
 import { startWorker, type Worker, type WorkerEvent, type WorkerOptions } from "./worker.ts";
@@ -17,6 +23,8 @@ import { startWorker, type Worker, type WorkerEvent, type WorkerOptions } from "
 export type QueueUnderTest = Awaited<ReturnType<typeof openQueue>>;
 
 export const rowsOf = table("step_tracker");
+
+type ClaimManner = { oldestFirst?: boolean; call?: number; from?: Frontier };
 
 const waitLimitMs = 30_000;
 
@@ -133,9 +141,9 @@ export async function openQueue(kind: StoreKind) {
       podId: string,
       names: readonly string[],
       limit = 1,
-      { oldestFirst = false, call = ++lastCall } = {},
+      { oldestFirst = false, call = ++lastCall, from }: ClaimManner = {},
     ): Promise<Claim[]> {
-      const claim = { podId, call, names, limit };
+      const claim = { podId, call, names, limit, ...(from && { from }) };
       const levels = (await database.read(levelsInUse(names))) as unknown as Level[];
       const [claimed] = await database.write([
         oldestFirst && levels.length > 0 ? claimOldest(claim, levels) : claimTasks(claim),

@@ -1,3 +1,4 @@
+import type { Row } from "../../store/database.ts";
 import {
   holdPod,
   isAmong,
@@ -27,9 +28,14 @@ export type ClaimCall = {
   readonly call: number;
   readonly names: readonly string[];
   readonly limit: number;
+  /** Where the last claim ended, if this one is to go on from there. */
+  readonly from?: Frontier;
   /** Tasks that this pod still runs, though recovery may have given them back while it was silent. */
   readonly held?: readonly string[];
 };
+
+/** A place in the order of claiming. */
+export type Frontier = { readonly priority: number; readonly createdAt: number };
 
 /** Makes due what was waiting for its time, so that claims never wade through what isn't. */
 export function unparkDue(): Statement {
@@ -60,17 +66,44 @@ export function lookAhead(names: readonly string[]): Statement {
  * backlog of one that isn't asked for costs nothing.
  */
 export function claimTasks(claim: ClaimCall): Statement {
-  const perName = claim.names.map(
-    (name) => sql`select * from (
+  const perName = claim.names.flatMap((name) =>
+    partsFrom(claim.from).map(
+      (part) => sql`select * from (
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}
-        ${notHeld(claim)}
+        ${part} ${notHeld(claim)}
       order by priority desc, created_at, task_id ${limit(claim.limit)} ${takeRows}) of_name`,
+    ),
   );
   const first = sql`
     select address from (${join(perName, " union all ")}) ready
     order by priority desc, created_at, task_id ${limit(claim.limit)}`;
   return take(claim, sql`${isAmong(first)}`);
+}
+
+/**
+ * What isn't before a place in the order, in parts that an index can begin at. An index keeps what was
+ * claimed until it is cleaned up, so a claim that began at its head would step over all of that.
+ */
+function partsFrom(from: Frontier | undefined): Statement[] {
+  if (from === undefined) return [sql``];
+  const { priority, createdAt } = from;
+  return [
+    sql`and priority > ${priority}`,
+    sql`and priority = ${priority} and created_at >= ${createdAt}`,
+  ];
+}
+
+/** Where a claim that took all it was asked to take has ended. */
+export function frontierOf(claimed: readonly Row[]): Frontier {
+  const places = claimed.map((row) => ({
+    priority: Number(row["priority"]),
+    createdAt: Number(row["created_at"]),
+  }));
+  return places.reduce((last, place) => {
+    if (place.priority !== last.priority) return place.priority < last.priority ? place : last;
+    return place.createdAt > last.createdAt ? place : last;
+  });
 }
 
 /** A name and a priority that tasks are waiting with. */
@@ -152,7 +185,8 @@ function take(claim: ClaimCall, which: Statement): Statement {
     })}`;
 }
 
-const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths, trace`;
+const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths,
+  trace, priority, created_at`;
 
 /**
  * Marks one task that must run alone as meant for this pod, which then finishes what it has before

@@ -43,6 +43,7 @@ const key = {
 /** What runs for every task, or for every beat, and so must never read the whole table. */
 export const hotStatements: Record<string, Statement | Statement[]> = {
   claimTasks: claimTasks(call),
+  "claimTasks, going on": claimTasks({ ...call, from: { priority: 0, createdAt: 1 } }),
   claimOldest: claimOldest(call, [{ name: "a", priority: 3 }]),
   levelsInUse: levelsInUse(["a", "b"]),
   claimReserved: claimReserved(call, "x"),
