@@ -72,9 +72,9 @@ describe("a transaction that idles", () => {
   test("over a live pod's row, for longer than the dead limit, loses and doubles nothing", async () => {
     const fleet = await createFleet({ on: "postgres" });
     const silenced = await fleet.start({ names, config, store: impatient(fleet) });
-    const other = await fleet.start({ names, config });
     const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
     await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
+    const other = await fleet.start({ names, config });
     const holder = await idleOver(fleet, "pod_health", "pod_id", silenced.podId);
     await until("it was taken for dead", async () => {
       return (await fleet.flotilla.get(taskId))!.deaths === 1;
