@@ -33,6 +33,9 @@ const recoverLimit = 500;
 // A pass visits ten thousand tasks. If it could delete only as many as one write should, a store that
 // is busier than that would grow for ever.
 const sweepLimit = 10_000;
+// Between two walks it rests: what is kept for hours needn't be looked for every second.
+const restPasses = 60;
+const restPerMs = 60_000;
 const deleteLimit = 500;
 const downPodsKeptMs = 24 * 60 * 60_000;
 // Ids sort by age, so a page a pass walks the whole table again and again at little cost.
@@ -52,6 +55,8 @@ export function createLeader(options: LeaderOptions) {
     log = silentLogger,
   } = options;
   let sweptTo = beforeAll;
+  /** Passes until the next walk begins. */
+  let resting = 0;
 
   const recover = async (silent: readonly Watched[]): Promise<void> => {
     const byId = new Map(silent.map((pod) => [pod.podId, pod]));
@@ -93,6 +98,10 @@ export function createLeader(options: LeaderOptions) {
 
   /** Deletes what is old among the next tasks of the walk. */
   const prune = async (): Promise<void> => {
+    if (resting > 0) {
+      resting--;
+      return;
+    }
     const rows = await database.read(sweep(sweptTo, sweepLimit, retentionMs));
     const old = rows.filter((row) => row["old"] === 1).map((row) => row["task_id"] as string);
     for (let at = 0; at < old.length; at += deleteLimit) {
@@ -100,7 +109,9 @@ export function createLeader(options: LeaderOptions) {
     }
     const last = rows.find((row) => row["old"] === 0);
     sweptTo = last?.["task_id"] ?? beforeAll;
-    if (!last) await database.write([prunePods(downPodsKeptMs)]);
+    if (last) return;
+    resting = Math.min(restPasses, Math.floor(retentionMs / restPerMs));
+    await database.write([prunePods(downPodsKeptMs)]);
   };
 
   return {

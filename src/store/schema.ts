@@ -1,4 +1,13 @@
-import { index, keyText, newId, sql, startingNow, type Statement, table } from "./sql.ts";
+import {
+  index,
+  keyText,
+  leaveRoom,
+  newId,
+  sql,
+  startingNow,
+  type Statement,
+  table,
+} from "./sql.ts";
 
 /** One step of the schema. Steps are numbered from 1, applied in order, never changed, never undone. */
 export type Migration = {
@@ -86,6 +95,8 @@ const tracesAndWaiting: Migration = {
     // The W3C trace context that a task was enqueued in, so that its runs belong to the same trace.
     sql`alter table ${table("step_tracker")} add column trace text`,
     sql`alter table ${table("pod_health")} add column waiting integer not null default 0`,
+    sql`${leaveRoom("step_tracker")}`,
+    sql`${leaveRoom("pod_health")}`,
   ],
 };
 

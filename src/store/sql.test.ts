@@ -33,6 +33,7 @@ const numbered: Dialect = {
   table: (name) => `app.${name}`,
   index: (name) => `app_${name}`,
   placeholder: (position) => `$${position}`,
+  leaveRoom: (table) => `make room in ${table}`,
   among: (addresses) => `row in (${addresses})`,
   rows: (values, columns, bind) =>
     `rows(${bind(JSON.stringify(values))}: ${Object.keys(columns).join(",")})`,

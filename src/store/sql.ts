@@ -38,6 +38,7 @@ type Word = { readonly [ours]: true } & (
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
   | { readonly returning: Statement; readonly companion: Companion }
   | { readonly addresses: Statement }
+  | { readonly roomy: TableName }
 );
 
 /** A query in the same transaction whose rows are those that the statement it goes with has changed. */
@@ -97,6 +98,11 @@ export function table(name: TableName): Word {
   return { [ours]: true, table: name };
 }
 
+/** Leaves room beside the rows of a table, for their next versions. A statement of its own. */
+export function leaveRoom(name: TableName): Word {
+  return { [ours]: true, roomy: name };
+}
+
 /** An index by its plain name, prefixed like a table. */
 export function index(name: string): Word {
   return { [ours]: true, index: name };
@@ -145,6 +151,7 @@ export type Dialect = {
   readonly placeholder: (position: number) => string;
   /** A condition on where a row lies, given the text of a query that finds addresses. */
   readonly among: (addresses: string) => string;
+  readonly leaveRoom: (table: string) => string;
   /** A derived table made of bound values. */
   readonly rows: (values: RowValues, columns: Columns, bind: (value: Value) => string) => string;
 };
@@ -174,6 +181,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
     if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
     if ("addresses" in part) return dialect.among(write(part.addresses));
+    if ("roomy" in part) return dialect.leaveRoom(dialect.table(part.roomy));
     return dialect.words[part.word];
   };
   return { text: write(statement), values };

@@ -91,7 +91,7 @@ function withGate(store: Database, gate: Gate, onReached: (gate: Gate) => void):
     async write(statements, options) {
       const texts = statements.map(textOf);
       const claims = texts.some((text) => text.includes("set status = 'claimed'"));
-      const finishes = texts.some((text) => text.includes("set status = done.status"));
+      const finishes = texts.some((text) => /set\s+status = (done\.status|'completed')/.test(text));
       const releases = texts.some((text) => text.includes("claim_floor = excluded.claim_floor"));
       if (finishes && gate === "finish not sent") return stopHere();
       if (claims && gate === "claim comes late") {

@@ -49,7 +49,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "finish: without the wake",
-    edits: [finish("\n      and (done.wake is null or ${tasks}.wake = done.wake)")],
+    edits: [finish("and (done.wake is null or ${task}.wake = done.wake)")],
   },
   {
     name: "progress: without the token",

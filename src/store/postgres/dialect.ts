@@ -38,6 +38,8 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
     table: (name) => `${schema}.${name}`,
     index: (name) => name,
     placeholder: (position) => `$${position}`,
+    // A task has three versions in its life. Side by side they take fewer pages than far apart.
+    leaveRoom: (table) => `alter table ${table} set (fillfactor = 50)`,
     // An array leaves the planner no choice: a join might go through the whole table.
     among: (addresses) => `ctid = any(array(${addresses}))`,
     rows: (values, columns, bind) => {

@@ -34,6 +34,8 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     table: (name) => `flotilla_${name}`,
     index: (name) => `flotilla_${name}`,
     placeholder: () => "?",
+    // Rows are changed where they are.
+    leaveRoom: () => "select 1",
     among: (addresses) => `rowid in (${addresses})`,
     rows: (values, columns, bind) => {
       const picks = Object.keys(columns).map((name, at) => `value ->> ${at} as ${name}`);
