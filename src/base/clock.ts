@@ -22,6 +22,13 @@ export const systemClock: Clock = {
   },
 };
 
+/** The same on the system's clock, but a process that has nothing else to do ends without it. */
+export function afterUnlessOver(delayMs: number, callback: () => void): () => void {
+  const timer = setTimeout(callback, delayMs);
+  timer.unref();
+  return () => clearTimeout(timer);
+}
+
 /** Waits, or rejects with `cancelled` when the signal fires first. */
 export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

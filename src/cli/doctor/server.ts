@@ -1,3 +1,4 @@
+import { systemClock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Durability } from "../../store/database.ts";
 import { schemaState } from "../../store/migrate.ts";
@@ -132,9 +133,9 @@ async function clockCheck({ ask }: PlainConnection): Promise<Check> {
   let best = { apartMs: 0, unsureMs: Infinity };
   // The shortest of a few round trips says it best.
   for (let tries = 0; tries < 3; tries++) {
-    const before = Date.now();
+    const before = systemClock.now();
     const [row] = await ask("select extract(epoch from clock_timestamp())::float8 * 1000 as ms");
-    const after = Date.now();
+    const after = systemClock.now();
     const unsureMs = (after - before) / 2;
     if (unsureMs < best.unsureMs) best = { apartMs: row!["ms"] - (before + after) / 2, unsureMs };
   }

@@ -1,7 +1,7 @@
 import type pg from "pg";
 import type { Logger } from "../../base/log.ts";
 import { contentionMs } from "../../base/backoff.ts";
-import { systemClock } from "../../base/clock.ts";
+import { afterUnlessOver, systemClock } from "../../base/clock.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { Query } from "../sql.ts";
 
@@ -88,23 +88,19 @@ export function listenForHints({ channel, open, log }: HintParts) {
 
   const check = (asked: pg.Client) => {
     cancel();
-    const timer = setTimeout(() => {
+    cancel = afterUnlessOver(checkMs, () => {
       asked.query("select 1").then(
         () => state === "listening" && client === asked && listeners.size > 0 && check(asked),
         () => again(asked),
       );
-    }, checkMs);
-    timer.unref();
-    cancel = () => clearTimeout(timer);
+    });
   };
 
   /** Nobody subscribes: the process may end now, and the connection is closed before long. */
   const linger = () => {
     cancel();
     refer(client, false);
-    const timer = setTimeout(() => void leave(), lingerMs);
-    timer.unref();
-    cancel = () => clearTimeout(timer);
+    cancel = afterUnlessOver(lingerMs, () => void leave());
   };
 
   const leave = async (): Promise<void> => {
