@@ -83,19 +83,28 @@ describe("waiting for tasks", () => {
     expect(await Promise.all(results)).toEqual([1, 1, 1]);
   });
 
-  test("polls where no hint comes, also after a look that failed", async () => {
+  test("polls where no hint comes, less and less often, also after a look that failed", async () => {
     const clock = movableClock();
     let looks = 0;
     const database = {
       read: async () => {
-        if (++looks < 4) throw new Error("away");
+        if (++looks < 8) throw new Error("away");
         return [completed("a")];
       },
       subscribe: () => () => {},
     } as unknown as Database;
     const result = createWaiting({ database, clock }).result("a", {});
-    await clock.advance(1_000);
-    expect(looks).toBe(3);
+    // At 0, 20, 60, 140, 300, 620 and then every 500 ms.
+    for (const [passMs, expected] of [
+      [60, 3],
+      [80, 4],
+      [480, 6],
+      [499, 6],
+      [1, 7],
+    ] as const) {
+      await clock.advance(passMs);
+      expect(looks).toBe(expected);
+    }
     await clock.advance(500);
     expect(await result).toBe(1);
   });

@@ -18,7 +18,9 @@ type Waiter = {
   reject: (error: unknown) => void;
 };
 
-// A hint of the store shortens the wait; this is how long a lost hint costs.
+// A hint of the store shortens the wait, but one may get lost, and some stores give none of what has
+// ended. So it looks again soon at first, then less and less often.
+const firstPollMs = 20;
 const pollMs = 500;
 const lookGapMs = 5;
 
@@ -31,6 +33,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
   /** Something was asked or hinted while a look was under way, which may have come too early for it. */
   let missed = false;
   let dueMs = Infinity;
+  let nextPollMs = firstPollMs;
   let closed = false;
 
   const arm = (delayMs: number) => {
@@ -75,7 +78,10 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
     if (waiters.size === 0) {
       stopHints?.();
       stopHints = undefined;
-    } else arm(missed ? lookGapMs : pollMs);
+      return;
+    }
+    arm(missed ? lookGapMs : nextPollMs);
+    nextPollMs = Math.min(pollMs, nextPollMs * 2);
   };
 
   const note = (taskId: string, exists: boolean): void => {
@@ -113,6 +119,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
       signal?.addEventListener("abort", onAbort, { once: true });
       waiters.set(taskId, (waiters.get(taskId) ?? new Set()).add(waiter));
       stopHints ??= database.subscribe(() => arm(lookGapMs));
+      nextPollMs = firstPollMs;
       arm(0);
     });
 
