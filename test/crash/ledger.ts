@@ -10,6 +10,8 @@ export type Entry = { readonly atMs: number; readonly pod: string } & (
   | { readonly event: "hello"; readonly pid: number; readonly names: readonly string[] }
   | ({ readonly event: "start" | "abort" } & Attempt)
   | ({ readonly event: "end"; readonly ok: boolean } & Attempt)
+  /** How far the handler's own transaction is, in which it completes its task. */
+  | ({ readonly event: "written" | "committed" } & Attempt)
   /** Two beats of its own were this far apart. */
   | { readonly event: "gap"; readonly gapMs: number }
   | { readonly event: "leading"; readonly leader: string | null }

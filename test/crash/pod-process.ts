@@ -3,8 +3,9 @@ import { openSync, writeSync } from "node:fs";
 import process from "node:process";
 import { type Config, type Logger, type Pod, type PodEvent, startPod } from "flotilla";
 import { type Gate, startGatedPod } from "./gated-pod.ts";
-import { handlersFor } from "./handlers.ts";
+import { handlersFor, type Surroundings } from "./handlers.ts";
 import { type NewEntry, openLedger } from "./ledger.ts";
+import { handlerWithin } from "./own-transaction.ts";
 
 export type PodSpec = {
   store: string;
@@ -29,7 +30,7 @@ let say: (entry: NewEntry) => void = () => {};
 const open = new Map<string, boolean>();
 const waiting = new Map<string, (() => void)[]>();
 
-const handlers = handlersFor({
+const surroundings: Surroundings = {
   podId: () => podId,
   say: (entry) => say(entry),
   opened: (gate, signal) =>
@@ -40,7 +41,8 @@ const handlers = handlersFor({
       signal.addEventListener("abort", () => reject(signal.reason as Error));
     }),
   enqueue: (name, input, options) => pod.enqueue(name, input, options),
-});
+};
+const handlers = [...handlersFor(surroundings), handlerWithin(spec.store, surroundings)];
 
 const limits = { heartbeatMs: 100, deadAfterMs: 500, ...spec.config };
 const config: Config = {
