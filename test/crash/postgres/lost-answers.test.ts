@@ -6,7 +6,7 @@ import { createScene } from "./scene.ts";
 
 // A statement's text is sent when it is first prepared on a connection, and these are such firsts.
 const isClaim = (sent: string) => sent.includes("set status = 'claimed'");
-const isFinish = (sent: string) => sent.includes("done.status");
+const isFinish = (sent: string) => sent.includes("done.task_id");
 const isEnqueue = (sent: string) => /insert into \S+step_tracker/.test(sent);
 
 test("a claim whose answer was lost after its commit is given back, and its task runs once", async () => {
