@@ -25,17 +25,19 @@ export type Effect = {
   readonly mishap?: Mishap;
   /** Where the task's first holder stops for good. */
   readonly stopsWhen?: "written" | "committed";
+  /** The gate that its first holder waits at before its transaction, whatever its signal says. */
+  readonly gate?: string;
 };
 
 /** Has its effect in a transaction on a connection of its own, and completes its task in there. */
 export function handlerWithin(
   store: string,
-  { podId, say }: Pick<Surroundings, "podId" | "say">,
+  { podId, say, opened }: Pick<Surroundings, "podId" | "say" | "opened">,
 ): TaskHandler {
   const name = "within";
   return task(name, { backoff: { baseMs: 20, maxMs: 200, jitter: 0 } }, async (context) => {
     const { taskId, token, attempt, complete } = context;
-    const { ms, withinMs, mishap, stopsWhen } = context.input as Effect;
+    const { ms, withinMs, mishap, stopsWhen, gate } = context.input as Effect;
     const goesWrong = (how: Mishap) => attempt === 1 && mishap === how;
     const run = { task: taskId, name, token, attempt };
     const reach = async (event: "written" | "committed") => {
@@ -44,6 +46,7 @@ export function handlerWithin(
     };
     say({ event: "start", ...run });
     await pauseFor(ms);
+    if (gate !== undefined && token === 1) await opened(gate, new AbortController().signal);
     const transaction = await begin(store);
     const commit = async () => {
       await pauseFor(withinMs);

@@ -36,6 +36,26 @@ describe.each(storeKinds)("on %s, a handler that completes within its transactio
     expect(await otherViolations(fleet)).toEqual([]);
   });
 
+  test("and finds that another pod has its task by then has no effect", async () => {
+    const fleet = await fleetWithEffects(on);
+    const effect: Effect = { ms: 0, withinMs: 0, gate: "door" };
+    const { taskId } = await fleet.flotilla.enqueue("within", effect);
+    // It hardly ever looks at what it holds, so it hasn't heard of it when it completes.
+    const config = { ...knowing.config, pollMs: 60_000 };
+    const first = await fleet.start({ ...knowing, config, gate: "none" });
+    await until("it waits", () => startsIn(fleet.ledger(), taskId).length === 1);
+    await first.stopHeart();
+    const second = await fleet.start(knowing);
+    expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: second.podId, token: 2 });
+
+    first.open("door");
+    const refused = await until("the first one's end", () =>
+      fleet.ledger().find(({ event, pod }) => event === "end" && pod === first.podId),
+    );
+    expect(refused).toMatchObject({ ok: false, task: taskId, token: 1 });
+    expect(await effectsOf(fleet, taskId)).toEqual([{ pod: second.podId, token: 2 }]);
+  });
+
   test("has its effect exactly once, through kills, pauses and sessions that are ended", async () => {
     console.log(`FLOTILLA_CRASH_SEED=${seed}`);
     const fleet = await fleetWithEffects(on);
@@ -58,7 +78,7 @@ describe.each(storeKinds)("on %s, a handler that completes within its transactio
     await until("every task has ended", async () => (await openTasks(fleet)) === 0);
 
     // At every look, and in the end: the task is completed if and only if its effect is there, once.
-    expect(torn).toEqual([]);
+    expect(torn.slice(0, 5)).toEqual([]);
     expect(await halfDone(fleet)).toEqual([]);
     const { byStatus } = await fleet.flotilla.stats();
     console.log({ seed, ...tally(fleet), byStatus });
