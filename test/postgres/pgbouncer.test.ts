@@ -8,8 +8,9 @@ import { until } from "../../src/base/movable-clock.contract.ts";
 import { databaseContract } from "../../src/store/database.contract.ts";
 import { temporaryDatabase } from "../../src/store/kinds.contract.ts";
 import { migrateContract } from "../../src/store/migrate.contract.ts";
+import { openStore } from "../../src/store/open.ts";
 import { openPostgres } from "../../src/store/postgres/postgres.ts";
-import { sql } from "../../src/store/sql.ts";
+import { sql, table } from "../../src/store/sql.ts";
 import { type PgBouncer, startPgBouncer } from "./pgbouncer.ts";
 
 // Three connections to the server for dozens from us, which also never keep theirs for two
@@ -118,7 +119,9 @@ describe("through PgBouncer in session mode", () => {
       settings: { pool_mode: "session", default_pool_size: 50 },
     });
     const url = `${keeping.through(place.url)}?pooler=session`;
-    const database = await openPostgres({ url });
+    const database = await openStore(url);
+    const pods = table("pod_health");
+    await database.write([sql`insert into ${pods} (pod_id, waiting) values ('pod', 1)`]);
     let hints = 0;
     const stop = database.subscribe(() => hints++);
     await until("listening to begin", () => hints > 0);

@@ -50,7 +50,7 @@ export function openConnections(parts: Parts): Connections {
   let pools = begin === undefined ? openPools(parts, "session") : openPools(parts, "plain");
   const retired: Pools[] = [];
 
-  const manner = (): Manner => ({ begin, prepared, types, answerTimeoutMs });
+  const manner = (): Manner => ({ driver, begin, prepared, types, answerTimeoutMs });
 
   const take = async (kind: "read" | "write"): Promise<pg.PoolClient> => {
     try {
@@ -148,7 +148,6 @@ function openPools({ driver, store, durability, log }: Parts, how: "session" | "
       ...(how === "session" && startUpConfig(store, durability)),
       Client: clientClass(driver, store) as never,
       max: store.connections ?? 4,
-      pipeline: true,
       allowExitOnIdle: true,
     });
     // Without listeners, a connection that breaks would end the process, idle or not.

@@ -80,7 +80,7 @@ export function startUpConfig(store: PostgresTimeouts, durability: Durability): 
 }
 
 /** Begins a transaction with the same settings, where the session doesn't have them. */
-export function beginWithSettings(store: PostgresTimeouts, durability: Durability): string {
+export function beginWithSettings(store: PostgresTimeouts, durability: Durability): string[] {
   const { statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs } = timeoutsOf(store);
   return [
     "begin isolation level read committed",
@@ -89,7 +89,7 @@ export function beginWithSettings(store: PostgresTimeouts, durability: Durabilit
     `set local idle_in_transaction_session_timeout = ${idleInTransactionTimeoutMs}`,
     `set local synchronous_commit = ${synchronousCommit(durability)}`,
     "set local plan_cache_mode = force_generic_plan",
-  ].join("; ");
+  ];
 }
 
 function synchronousCommit(durability: Durability): "on" | "off" {

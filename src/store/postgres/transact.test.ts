@@ -47,31 +47,56 @@ describe("a transaction on Postgres", () => {
     link.close();
   });
 
-  test("that didn't begin has an unknown outcome where its statements were sent along", async () => {
-    const pool = new pg.Pool({ connectionString: url, pipeline: true });
-    await expect(withoutBegin(pool)).rejects.toMatchObject({ code: "unknown_outcome" });
-    expect(await rows()).toEqual([{ id: 1 }, { id: 2 }]);
+  test.each([false, true])("that doesn't begin does nothing, pipeline: %s", async (pipeline) => {
+    const pool = new pg.Pool({ connectionString: url, pipeline, max: 1 } as pg.PoolConfig);
+    const insert = { text: "insert into scratch values (1)", values: [] };
+    const send = async (begin: string[]) =>
+      transact(await pool.connect(), [insert, insert], { ...manner, begin });
+    await expect(send(["nonsense"])).rejects.toMatchObject({ code: "internal" });
+    await expect(send(["begin", "set local nonsense = 1"])).rejects.toMatchObject({
+      code: "internal",
+    });
+    expect(await rows()).toEqual([]);
+    // The connection is as good as before, and in no transaction.
+    await send(["begin"]);
+    expect(await rows()).toEqual([{ id: 1 }, { id: 1 }]);
     await pool.end();
   });
 
-  test("that didn't begin did nothing where its statements were not", async () => {
-    const pool = new pg.Pool({ connectionString: url });
-    await expect(withoutBegin(pool)).rejects.toMatchObject({ code: "internal" });
-    expect(await rows()).toEqual([]);
+  test("of which one statement is refused has done nothing, and the next is no worse for it", async () => {
+    const pool = new pg.Pool({ connectionString: url, max: 1 });
+    const insert = (id: string) => ({ text: "insert into scratch values ($1)", values: [id] });
+    const send = async (...ids: string[]) =>
+      transact(await pool.connect(), ids.map(insert), manner);
+    await send("1", "2");
+    await expect(send("3", "four", "5")).rejects.toMatchObject({ code: "internal" });
+    await send("6");
+    expect(await rows()).toEqual([{ id: 1 }, { id: 2 }, { id: 6 }]);
+    expect(pool.totalCount).toBe(1);
+    await pool.end();
+  });
+
+  test("keeps a plan under its name only where the server has really taken it", async () => {
+    const pool = new pg.Pool({ connectionString: url, max: 1 });
+    const send = async (text: string) =>
+      transact(await pool.connect(), [{ text, values: [] }], manner);
+    const select = "select id from later";
+    await expect(send(select)).rejects.toMatchObject({ code: "store_outdated" });
+    await other.query("create table later (id integer)");
+    expect(await send(select)).toEqual([[]]);
+    const { rows: plans } = await pool.query("select name from pg_prepared_statements");
+    expect(plans).toHaveLength(1);
     await pool.end();
   });
 });
 
-async function withoutBegin(pool: pg.Pool): Promise<unknown> {
-  const manner: Manner = {
-    begin: "nonsense",
-    prepared: 0,
-    types: plainNumbers(pg),
-    answerTimeoutMs: 30_000,
-  };
-  const inserts = [1, 2].map((id) => ({ text: `insert into scratch values (${id})`, values: [] }));
-  return transact(await pool.connect(), inserts, manner);
-}
+const manner: Manner = {
+  driver: pg,
+  begin: undefined,
+  prepared: 0,
+  types: plainNumbers(pg),
+  answerTimeoutMs: 30_000,
+};
 
 /** A way to the server on which answers can be held back. */
 async function heldLink(target: string) {

@@ -1,0 +1,84 @@
+import type pg from "pg";
+
+/** One statement of a batch. With a name, the server keeps its plan on the connection. */
+export type Step = {
+  readonly text: string;
+  readonly values: readonly (string | number | null)[];
+  readonly name?: string;
+};
+
+export type BatchOptions = { types: pg.CustomTypesConfig; answerTimeoutMs: number };
+
+/** What the driver's connection understands, as far as it is used here. */
+type Wire = {
+  stream: { cork(): void; uncork(): void };
+  parse(message: { text: string; name: string }): void;
+  bind(message: {
+    statement: string;
+    values: readonly unknown[];
+    valueMapper: typeof asText;
+  }): void;
+  describe(message: { type: "P"; name: string }): void;
+  execute(message: { portal: string }): void;
+  sync(): void;
+  on(event: "parseComplete", listener: () => void): void;
+  off(event: "parseComplete", listener: () => void): void;
+};
+
+const asText = (value: string | number | null) => (value === null ? null : String(value));
+
+/** Which statements each connection has kept. */
+const kept = new WeakMap<Wire, Set<string>>();
+
+export type BatchOutcome =
+  | { readonly results: readonly pg.QueryResult[] }
+  | { readonly error: unknown };
+
+/**
+ * Sends statements with one end mark behind the last of them, and gives their results. The server
+ * takes what comes before an end mark for one transaction, which it commits when it gets there and
+ * undoes if any of it fails. So a transaction takes one round trip, without `begin` and `commit`.
+ */
+export function sendBatch(
+  driver: typeof pg,
+  client: pg.ClientBase,
+  steps: readonly Step[],
+  { types, answerTimeoutMs }: BatchOptions,
+): Promise<BatchOutcome> {
+  return new Promise((resolve) => {
+    let wire: Wire | undefined;
+    let names = new Set<string>();
+    /** The names of what is to be parsed, of which the server takes one after the other. */
+    const parsing: string[] = [];
+    const onParsed = () => void names.add(parsing.shift()!);
+    const submit = (given: Wire): void => {
+      wire = given;
+      names = kept.get(wire) ?? names;
+      kept.set(wire, names);
+      wire.stream.cork();
+      for (const { text, values, name = "" } of steps) {
+        if (name === "" || !(names.has(name) || parsing.includes(name))) {
+          wire.parse({ text, name });
+          parsing.push(name);
+        }
+        wire.bind({ statement: name, values, valueMapper: asText });
+        wire.describe({ type: "P", name: "" });
+        wire.execute({ portal: "" });
+      }
+      wire.sync();
+      wire.stream.uncork();
+      if (parsing.length > 0) wire.on("parseComplete", onParsed);
+    };
+    // The driver's own query collects the results of many statements already.
+    const query = new driver.Query({ text: "", types } as pg.QueryConfig);
+    Object.assign(query, {
+      submit,
+      query_timeout: answerTimeoutMs,
+      callback(error: unknown, results: pg.QueryResult | pg.QueryResult[]) {
+        wire?.off("parseComplete", onParsed);
+        resolve(error ? { error } : { results: [results].flat() });
+      },
+    });
+    client.query(query);
+  });
+}
