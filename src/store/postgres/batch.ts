@@ -1,4 +1,6 @@
 import type pg from "pg";
+import { systemClock } from "../../base/clock.ts";
+import { isSpoken } from "./errors.ts";
 
 /** One statement of a batch. With a name, the server keeps its plan on the connection. */
 export type Step = {
@@ -21,9 +23,10 @@ type Wire = {
   describe(message: { type: "P"; name: string }): void;
   execute(message: { portal: string }): void;
   sync(): void;
-  on(event: "parseComplete", listener: () => void): void;
-  off(event: "parseComplete", listener: () => void): void;
+  on(event: WireEvent, listener: () => void): void;
+  off(event: WireEvent, listener: () => void): void;
 };
+type WireEvent = "parseComplete" | "readyForQuery" | "end";
 
 const asText = (value: string | number | null) => (value === null ? null : String(value));
 
@@ -32,7 +35,8 @@ const kept = new WeakMap<Wire, Set<string>>();
 
 export type BatchOutcome =
   | { readonly results: readonly pg.QueryResult[] }
-  | { readonly error: unknown };
+  /** It was refused if the server goes on after the error. Otherwise it may have been done. */
+  | { readonly error: unknown; readonly refused: boolean };
 
 /**
  * Sends statements with one end mark behind the last of them, and gives their results. The server
@@ -76,9 +80,33 @@ export function sendBatch(
       query_timeout: answerTimeoutMs,
       callback(error: unknown, results: pg.QueryResult | pg.QueryResult[]) {
         wire?.off("parseComplete", onParsed);
-        resolve(error ? { error } : { results: [results].flat() });
+        if (!error) return resolve({ results: [results].flat() });
+        if (!wire || !isSpoken(error)) return resolve({ error, refused: false });
+        const settle = (refused: boolean) => resolve({ error, refused });
+        void goesOn(wire, answerTimeoutMs).then(settle);
       },
     });
     client.query(query);
+  });
+}
+
+/**
+ * Whether the server is ready for more after it has spoken of an error, which it is only where it has
+ * undone everything up to the end mark. Its words don't say that: they may be of any language, and
+ * some poolers call it an error, too, when they have lost the server and hang up.
+ */
+function goesOn(wire: Wire, limitMs: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const settle = (ready: boolean) => {
+      cancel();
+      wire.off("readyForQuery", onReady);
+      wire.off("end", onEnd);
+      resolve(ready);
+    };
+    const onReady = () => settle(true);
+    const onEnd = () => settle(false);
+    const cancel = systemClock.after(limitMs, onEnd);
+    wire.on("readyForQuery", onReady);
+    wire.on("end", onEnd);
   });
 }

@@ -10,6 +10,8 @@ const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = 
     advice: "that database doesn't exist: create it, or check the URL",
   },
   "3F000": { code: "store_outdated", advice: "its schema is missing: run `flotilla migrate`" },
+  "40001": { code: "store_busy", advice: "others kept coming in between" },
+  "40P01": { code: "store_busy", advice: "it and others kept waiting for each other" },
   "42501": {
     code: "store_read_only",
     advice:
@@ -74,7 +76,13 @@ export function preparedElsewhere(error: unknown): boolean {
 
 /** The tables were changed under a prepared statement. */
 export function isStalePlan(error: unknown): boolean {
-  return sqlState(error) === "0A000" && /cached plan/.test(messageOf(error));
+  const routine = error instanceof Error && "routine" in error ? error.routine : undefined;
+  return sqlState(error) === "0A000" && routine === "RevalidateCachedQuery";
+}
+
+/** The server, or this connection to it, takes no writes. */
+export function isReadOnly(error: unknown): boolean {
+  return sqlState(error) === "25006";
 }
 
 /** What answered knows none of the settings that a session may begin with: a pooler. */
@@ -82,20 +90,22 @@ export function refusesSettings(error: unknown): boolean {
   return sqlState(error) === "08P01" && /startup parameter/.test(messageOf(error));
 }
 
-/** The server spoke, and didn't hang up with it. */
-export function isAnswer(error: unknown): boolean {
-  const severity = error instanceof Error && "severity" in error ? error.severity : undefined;
-  return severity === "ERROR";
+/** Something that the server said, and not what became of the connection to it. */
+export function isSpoken(error: unknown): boolean {
+  return error instanceof Error && "severity" in error && error.severity !== undefined;
 }
 
 /**
- * The driver's error in our words. `sent` says whether the server may have got the statement: an
- * ERROR in answer to it is definite, everything else leaves the outcome unknown.
+ * The driver's error in our words. `sent` says whether the server may have got the statement: then
+ * it is definite where the server has `refused` it, and everything else leaves the outcome unknown.
  */
-export function storeError(error: unknown, { sent }: { sent: boolean }): FlotillaError {
+export function storeError(
+  error: unknown,
+  { sent, refused = isSpoken(error) }: { sent: boolean; refused?: boolean },
+): FlotillaError {
   if (error instanceof FlotillaError) return error;
   const known = definite[sqlState(error) ?? ""];
-  if (sent && !isAnswer(error)) {
+  if (sent && !refused) {
     return new FlotillaError(
       "unknown_outcome",
       `the database connection broke: ${messageOf(error)}`,
@@ -108,7 +118,7 @@ export function storeError(error: unknown, { sent }: { sent: boolean }): Flotill
     const message = `the database: ${known.advice} (${messageOf(error)})`;
     return new FlotillaError(known.code, message, { cause: error });
   }
-  if (isAnswer(error)) {
+  if (sent) {
     return new FlotillaError("internal", `the database: ${messageOf(error)}`, { cause: error });
   }
   const why = whyUnreachable(error);

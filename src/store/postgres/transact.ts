@@ -3,7 +3,7 @@ import type pg from "pg";
 import type { Row } from "../database.ts";
 import type { Query } from "../sql.ts";
 import { type BatchOptions, sendBatch, type Step } from "./batch.ts";
-import { storeError } from "./errors.ts";
+import { isReadOnly, storeError } from "./errors.ts";
 
 export type Manner = BatchOptions & {
   readonly driver: typeof pg;
@@ -34,8 +34,9 @@ export async function transact(
     const tables = outcome.results.map((result) => result.rows as Row[]);
     return tables.slice(before.length, before.length + queries.length);
   }
-  const failure = storeError(outcome.error, { sent: true });
-  let usable = failure.code !== "unknown_outcome";
+  const failure = storeError(outcome.error, { sent: true, refused: outcome.refused });
+  // One that takes no writes may lead to a server that was the primary once.
+  let usable = outcome.refused && !isReadOnly(outcome.error);
   // What we have begun ourselves is open yet, though nothing of it can be stored any more.
   if (usable && begin.length > 0) {
     usable = "results" in (await sendBatch(driver, client, [rollback], manner));
