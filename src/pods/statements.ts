@@ -17,15 +17,26 @@ export function beat(podId: string, metadata: string, claimFloor: number, count 
     set beat = ${podHealth}.beat + 1, last_heartbeat = ${now}, status = 'up'`;
 }
 
-/** Every pod that is up or still holds claims, also those whose row is gone. */
+/**
+ * Every pod that is up or still holds claims, also those whose row is gone. Who holds some is found by
+ * stepping along the index from one pod to the next: a planner that takes everything for claimed would
+ * read the table else, with every beat. Backwards, because a pod's last claims come last, and what it
+ * claimed before is in the way until it is cleaned up.
+ */
 export function seePods(): Statement {
+  const tasks = table("step_tracker");
   return sql`
-    select pod_id, birth_timestamp, status, beat, passes from ${podHealth} pod
-    where status = 'up' or exists (
-      select 1 from ${table("step_tracker")} where status = 'claimed' and claimed_by = pod.pod_id)
+    with recursive holder (pod_id) as (
+      select (select max(claimed_by) from ${tasks} where status = 'claimed')
+      union all
+      select (select max(task.claimed_by) from ${tasks} task
+        where task.status = 'claimed' and task.claimed_by < holder.pod_id)
+      from holder where holder.pod_id is not null)
+    select pod_id, birth_timestamp, status, beat, passes from ${podHealth}
+    where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
     union all
-    select distinct claimed_by, 0, 'down', cast(${unknownBeat} as bigint), 0 from ${table("step_tracker")}
-    where status = 'claimed' and claimed_by not in (select pod_id from ${podHealth})`;
+    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0 from holder
+    where pod_id is not null and pod_id not in (select pod_id from ${podHealth})`;
 }
 
 // No pod has this beat, so one that comes back is seen to have moved.

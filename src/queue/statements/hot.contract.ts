@@ -1,3 +1,4 @@
+import { seePods } from "../../pods/statements.ts";
 import type { Statement } from "../../store/sql.ts";
 import {
   claimOldest,
@@ -59,6 +60,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   namesWaiting: namesWaiting(),
   readyDepth: readyDepth([{ name: "a", priority: 3 }]),
   otherDepths: otherDepths(),
+  seePods: seePods(),
   claimsOf: claimsOf(["pod"], 10),
   recoverTasks: recoverTasks(orphans),
   noteRecovery: noteRecovery(orphans),

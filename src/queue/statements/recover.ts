@@ -18,16 +18,22 @@ const tasks = table("step_tracker");
 const events = table("step_event");
 const pods = table("pod_health");
 
-/** The claims of pods that were seen silent, with the tokens to recover them by. */
+/**
+ * The claims of pods that were seen silent, with the tokens to recover them by. They are picked in the
+ * order of the index of claims: to pick them in order of their ids, a planner that takes everything
+ * for claimed would go through all tasks.
+ */
 export function claimsOf(podIds: readonly string[], count: number): Statement {
   const silent = rows(
     { pod_id: "text" },
     podIds.map((podId) => [podId]),
   );
   return sql`
-    select task_id, claim_token, claimed_by from ${tasks}
-    where status = 'claimed' and claimed_by in (select pod_id from ${silent} silent)
-    order by task_id ${limit(count)}`;
+    select task_id, claim_token, claimed_by from (
+      select task_id, claim_token, claimed_by from ${tasks}
+      where status = 'claimed' and claimed_by in (select pod_id from ${silent} silent)
+      order by claimed_by, claim_call ${limit(count)}) held
+    order by task_id`;
 }
 
 export type Orphan = { readonly taskId: string; readonly token: number; readonly pod: PodSeen };
