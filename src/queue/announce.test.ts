@@ -57,6 +57,24 @@ describe("a pod that waits for work", () => {
     expect(await callsOut()).toBe(true);
   });
 
+  test("looks again although its first look keeps it busy for a moment", async () => {
+    announcing.stop();
+    announcing = createAnnouncing({
+      podId: "pod",
+      database,
+      clock,
+      onWaiting() {
+        looks++;
+        announcing.set(false);
+        announcing.set(true);
+      },
+    });
+    announcing.set(true);
+    await until("another look", () => looks === 1);
+    await clock.advance(100);
+    expect(looks).toBe(2);
+  });
+
   test("says that it is busy only after it has been for a while", async () => {
     announcing.set(true);
     await until("another look", () => looks === 1);

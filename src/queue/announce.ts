@@ -30,6 +30,7 @@ export function createAnnouncing(parts: {
   let writing = false;
   let stopped = false;
   let cancel: (() => void) | undefined;
+  let cancelLook: (() => void) | undefined;
 
   const later = (delayMs: number, act: () => void) => {
     cancel?.();
@@ -50,7 +51,9 @@ export function createAnnouncing(parts: {
     if (stopped) return;
     if (wanted !== stored) return later(busyForMs, () => void write(wanted));
     if (!waiting) return;
-    later(lookAgainMs, onWaiting);
+    // On a timer of its own: the first look makes the pod busy, which sets the other.
+    cancelLook?.();
+    cancelLook = clock.after(lookAgainMs, onWaiting);
     onWaiting();
   };
 
@@ -65,6 +68,7 @@ export function createAnnouncing(parts: {
     stop() {
       stopped = true;
       cancel?.();
+      cancelLook?.();
     },
   };
 }
