@@ -2,6 +2,7 @@ import { createServer, connect as dial, type Server, type Socket } from "node:ne
 import { once } from "node:events";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { until } from "../../base/movable-clock.contract.ts";
 import type { Database } from "../database.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
 import { sql } from "../sql.ts";
@@ -75,6 +76,17 @@ describe("a Postgres connection", () => {
       code: "unknown_outcome",
     });
     expect(await database.read(sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    await link.close();
+  });
+
+  test("that falls silent doesn't keep the store from being closed", async () => {
+    const link = await silentLink(url);
+    const database = await openPostgres({ url: link.url });
+    let hints = 0;
+    database.subscribe(() => hints++);
+    await until("listening to begin", () => hints > 0);
+    link.silence();
+    await database.close();
     await link.close();
   });
 

@@ -21,6 +21,8 @@ export function hintQuery(schema: string): Query {
 const checkMs = 30_000;
 // Whoever waits for one task after the other shouldn't connect for each.
 const lingerMs = 2_000;
+// A server that is out of reach says no goodbye, and nobody should wait for it.
+const goodbyeMs = 1_000;
 
 export type HintParts = {
   channel: string;
@@ -108,7 +110,7 @@ export function listenForHints({ channel, open, log }: HintParts) {
     const left = client;
     client = undefined;
     if (state !== "closed") state = "idle";
-    await left?.end().catch(() => {});
+    if (left) await parted(left);
   };
 
   return {
@@ -132,6 +134,19 @@ export function listenForHints({ channel, open, log }: HintParts) {
       await leave();
     },
   };
+}
+
+/** Ends a connection, and waits for that only so long. */
+function parted(client: pg.Client): Promise<void> {
+  refer(client, false);
+  return new Promise((resolve) => {
+    const cancel = afterUnlessOver(goodbyeMs, resolve);
+    const done = () => {
+      cancel();
+      resolve();
+    };
+    client.end().then(done, done);
+  });
 }
 
 /** Whether a connection keeps the process from ending. The driver's types don't know of this. */
