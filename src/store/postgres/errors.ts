@@ -27,6 +27,12 @@ const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = 
   "57014": { code: "store_busy", advice: "the statement took too long and was cancelled" },
 };
 
+/** The same for whole classes of answers, by their first two digits: troubles that pass or are mended. */
+const definiteByClass: typeof definite = {
+  "53": { code: "store_unavailable", advice: "it is short of something that it needs" },
+  "58": { code: "store_unavailable", advice: "the machine that it runs on is in trouble" },
+};
+
 const unknownAuthority =
   "nobody we trust has signed its certificate: name the authority with `sslrootcert=<file>` in the URL or `ssl: { ca }`";
 
@@ -104,7 +110,8 @@ export function storeError(
   { sent, refused = isSpoken(error) }: { sent: boolean; refused?: boolean },
 ): FlotillaError {
   if (error instanceof FlotillaError) return error;
-  const known = definite[sqlState(error) ?? ""];
+  const state = sqlState(error) ?? "";
+  const known = definite[state] ?? definiteByClass[state.slice(0, 2)];
   if (sent && !refused) {
     return new FlotillaError(
       "unknown_outcome",

@@ -89,6 +89,30 @@ describe("pods on Postgres", () => {
   });
 });
 
+describe("how a task ended on Postgres", () => {
+  test.each([
+    ["40001", "as often as it is tried at once", 6],
+    ["53200", "for want of memory", 2],
+    ["58030", "because its disk fails", 2],
+  ])("is stored in the end, though the server refuses it with %s, %s", async (state, _, times) => {
+    await using pod = await startPod({ ...settings, store: url });
+    await withClient(async (client) => {
+      // What is taken from a sequence stays taken when the rest is undone.
+      await client.query(`create sequence flotilla.refusals`);
+      await client.query(`create function flotilla.refuse() returns trigger language plpgsql as $$
+        begin
+          if nextval('flotilla.refusals') <= ${times} then
+            raise exception 'not now' using errcode = '${state}';
+          end if;
+          return new;
+        end $$`);
+      await client.query(`create trigger refuse before update on flotilla.step_tracker
+        for each row when (new.status = 'completed') execute function flotilla.refuse()`);
+    });
+    expect(await pod.waitFor(await pod.enqueue(double, 3))).toBe(6);
+  });
+});
+
 const waitingForLocks = `select 1 from pg_stat_activity
   where wait_event_type = 'Lock' and datname = current_database()`;
 
