@@ -28,7 +28,7 @@ export function insertTasks(news: readonly NewTask[]): Statement {
       unique_key: "text",
       trace: "text",
     },
-    news.map((each) => [
+    inOrder(news).map((each) => [
       each.taskId,
       each.tenant,
       each.name,
@@ -51,6 +51,18 @@ export function insertTasks(news: readonly NewTask[]): Statement {
       // The ids were made for these tasks, so whatever has one of them was stored by us.
       after: sql`select task_id from ${tasks} where task_id in (select task_id from ${fresh} fresh)`,
     })}`;
+}
+
+/**
+ * Whoever stores a key waits for others who are storing the same, so all store theirs in one order.
+ * Without keys nobody waits.
+ */
+function inOrder(news: readonly NewTask[]): readonly NewTask[] {
+  if (news.every(({ key }) => key === null)) return news;
+  return news.toSorted((one, other) => {
+    const [mine, theirs] = [one.key ?? "", other.key ?? ""];
+    return mine === theirs ? 0 : mine < theirs ? -1 : 1;
+  });
 }
 
 /** The tasks that hold these keys. */

@@ -28,7 +28,8 @@ export type Finish = {
  * Finishes tasks, unless another pod has claimed them since. What gives a claim back raises the token.
  * Where all of them have simply completed, as they do nearly always, much less has to be sent and set.
  */
-export function finishTasks(finishes: readonly Finish[]): Statement {
+export function finishTasks(given: readonly Finish[]): Statement {
+  const finishes = inOrder(given);
   const { done, changes, unwoken } = finishes.every(({ status }) => status === "completed")
     ? completions(finishes)
     : endings(finishes);
@@ -50,6 +51,11 @@ export function finishTasks(finishes: readonly Finish[]): Statement {
           ${unwoken(sql`task`)}
         ${holdTask}`,
     })}`;
+}
+
+/** Writes that share rows touch them in the same order, or each could wait for what the other has. */
+function inOrder<Each extends { readonly taskId: string }>(all: readonly Each[]): Each[] {
+  return all.toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1));
 }
 
 /** A completion asks for no wake: whatever happened to the task meanwhile, it is done. */
@@ -106,7 +112,7 @@ export function noteFinishes(podId: string, finishes: readonly Finish[]): Statem
       attempt: "integer",
       detail: "text",
     },
-    finishes
+    inOrder(finishes)
       .filter((each) => each.event !== null)
       .map((each) => [
         each.taskId,

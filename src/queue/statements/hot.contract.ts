@@ -13,7 +13,7 @@ import {
 import { namesWaiting, otherDepths, readyDepth } from "./depth.ts";
 import { findKeys } from "./enqueue.ts";
 import { type Finish, finishTasks, lookAt, noteFinishes, saveProgress } from "./finish.ts";
-import { claimsOf, noteRecovery, recoverTasks, sweep } from "./recover.ts";
+import { claimsOf, deleteFinished, noteRecovery, recoverTasks, sweep } from "./recover.ts";
 
 const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
 const pod = { podId: "pod", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
@@ -65,4 +65,5 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   recoverTasks: recoverTasks(orphans),
   noteRecovery: noteRecovery(orphans),
   sweep: sweep("x", 10, 1_000),
+  deleteFinished: deleteFinished(["x"], 1_000),
 };

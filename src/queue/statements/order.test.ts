@@ -1,0 +1,98 @@
+import pg from "pg";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { until } from "../../base/movable-clock.contract.ts";
+import type { Database } from "../../store/database.ts";
+import { temporaryDatabase } from "../../store/kinds.contract.ts";
+import { openStore } from "../../store/open.ts";
+import { sql, type Statement, table } from "../../store/sql.ts";
+import { insertTasks, type NewTask } from "./enqueue.ts";
+import { type Finish, finishTasks, noteFinishes } from "./finish.ts";
+
+let database: Database;
+let holder: pg.Client;
+let other: pg.Client;
+let remove: () => Promise<void>;
+
+beforeEach(async () => {
+  const place = await temporaryDatabase();
+  ({ remove } = place);
+  database = await openStore(place.url);
+  [holder, other] = [new pg.Client(place.url), new pg.Client(place.url)];
+  await Promise.all([holder.connect(), other.connect()]);
+});
+afterEach(async () => {
+  await Promise.all([holder.end(), other.end(), database.close()]);
+  await remove();
+});
+
+const isWaiting = async () => {
+  const { rowCount } = await other.query(
+    "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+  );
+  return rowCount === 1;
+};
+
+const finish = (taskId: string, status: "completed" | "failed"): Finish => ({
+  taskId,
+  token: 1,
+  status,
+  result: null,
+  error: null,
+  counted: 0,
+  delayMs: null,
+  wake: null,
+  event: status === "failed" ? { type: "failed", attempt: 1, detail: null } : null,
+});
+const backwards = ["b", "a"];
+const statements: Record<string, Statement> = {
+  completions: finishTasks(backwards.map((taskId) => finish(taskId, "completed"))),
+  "other endings": finishTasks(backwards.map((taskId) => finish(taskId, "failed"))),
+  "notes about endings": noteFinishes(
+    "pod",
+    backwards.map((taskId) => finish(taskId, "failed")),
+  ),
+};
+
+describe("on Postgres, a write of many rows that waits for one holds none that comes after it", () => {
+  test.each(Object.entries(statements))("where it stores %s", async (_, statement) => {
+    await database.write([
+      sql`insert into ${table("step_tracker")} (task_id, name, status, claimed_by, claim_token)
+        values ('a', 'x', 'claimed', 'pod', 1), ('b', 'x', 'claimed', 'pod', 1)`,
+      // With so few, the whole table would be read, and in the order in which it lies there.
+      sql`insert into ${table("step_tracker")} (name, status)
+        select 'x', 'completed' from generate_series(1, 5000)`,
+    ]);
+    await other.query("analyze flotilla.step_tracker");
+    await holder.query("begin");
+    await holder.query("select 1 from flotilla.step_tracker where task_id = 'a' for update");
+    const writing = database.write([statement]);
+    await until("the write to wait", isWaiting);
+    const later = "select 1 from flotilla.step_tracker where task_id = 'b' for update nowait";
+    expect((await other.query(later)).rowCount).toBe(1);
+    await holder.query("commit");
+    await writing;
+  });
+
+  test("where it stores tasks with keys", async () => {
+    const keyed = (taskId: string, key: string): NewTask => ({
+      taskId,
+      tenant: "default",
+      name: "x",
+      payload: "1",
+      priority: 0,
+      delayMs: 0,
+      maxAttempts: null,
+      key,
+      trace: null,
+    });
+    const insert = "insert into flotilla.step_tracker (name, unique_key) values ('x', $1)";
+    await holder.query("begin");
+    await holder.query(insert, ["a"]);
+    const writing = database.write([insertTasks([keyed("1", "b"), keyed("2", "a")])]);
+    await until("the write to wait", isWaiting);
+    await other.query("set lock_timeout = '5s'");
+    await other.query(insert, ["b"]);
+    await holder.query("commit");
+    expect(await writing).toEqual([[]]);
+  });
+});
