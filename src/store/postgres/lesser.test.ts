@@ -1,7 +1,7 @@
 import pg from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
-import { beat } from "../../pods/statements.ts";
+import { announceWaiting, beat } from "../../pods/statements.ts";
 import { claimTasks } from "../../queue/statements/claim.ts";
 import { type Finish, finishTasks } from "../../queue/statements/finish.ts";
 import type { Database, Row } from "../database.ts";
@@ -9,6 +9,7 @@ import { temporaryDatabase } from "../kinds.contract.ts";
 import { migrate } from "../migrate.ts";
 import { type Query, renderAll, sql, type Statement, table } from "../sql.ts";
 import { lesserDialect, openLesser } from "./lesser.contract.ts";
+import { openPostgres } from "./postgres.ts";
 
 let url: string;
 let remove: () => Promise<void>;
@@ -131,16 +132,28 @@ test("a finish says which tasks it has stored, and never one that another took m
   ]);
 });
 
-test("nobody is told of a commit", async () => {
-  const other = await openLesser(url);
-  let hints = 0;
-  other.subscribe(() => hints++);
-  await database.write([sql`insert into ${tasks} (name) values ('a')`], { hint: true });
-  const listening = await database.read(
-    sql`select 1 as one from pg_stat_activity
-      where application_name = 'flotilla hints' and datname = current_database()`,
-  );
-  expect(listening).toEqual([]);
-  expect(hints).toBe(0);
-  await other.close();
+test("nobody listens, and nobody is told of a commit", async () => {
+  await database.write([announceWaiting("first", true)]);
+  const witness = new pg.Client(url);
+  let told = 0;
+  witness.on("notification", () => told++);
+  await witness.connect();
+  await witness.query("listen flotilla_hint");
+  const bring = (to: Database) =>
+    to.write([sql`insert into ${tasks} (name) values ('a')`], { hint: true });
+
+  const stop = database.subscribe(() => {});
+  await bring(database);
+  // What was told before this question comes before its answer.
+  const { rows } = await witness.query(`select application_name from pg_stat_activity
+    where datname = current_database() and query like 'listen %' and pid <> pg_backend_pid()`);
+  expect({ rows, told }).toEqual({ rows: [], told: 0 });
+  stop();
+
+  // With everything that Postgres has, it would have been told.
+  const whole = await openPostgres({ url });
+  await bring(whole);
+  await until("the witness to be told", () => told === 1);
+  await whole.close();
+  await witness.end();
 });
