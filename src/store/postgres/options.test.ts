@@ -30,12 +30,19 @@ describe("a Postgres store", () => {
     expect(store).toEqual({ url: `${url}?application_name=x`, schema: "work", ssl: { ca: "…" } });
   });
 
+  test("by URL may name what is the driver's", () => {
+    const driver =
+      "host=/run&connect_timeout=10&statement_timeout=5&options=-c%20a.b=c&keepalives=1";
+    expect(checkStore(`${url}?${driver}`).url).toBe(`${url}?${driver}`);
+  });
+
   test.each<[unknown, RegExp]>([
     [{}, /an object with `url: "postgres:…"` or a `pool`/],
     [{ url: "sqlite:flotilla.db" }, /an object with `url/],
     [{ url, conections: 4 }, /unknown option `conections`, did you mean `connections`/],
     [{ url, connections: 0 }, /store.connections must be a whole number from 1/],
     [{ url: `${url}?connections=many` }, /store.connections must be a whole number.*"many"/],
+    [{ url: `${url}?conections=4` }, /unknown parameter `conections`.*did you mean `connections`/],
     [{ url, statementTimeoutMs: "30s" }, /store.statementTimeoutMs must be a whole number/],
     [{ url, pooler: "statement" }, /store.pooler must be one of none, session, transaction/],
     [{ url, ssl: "require" }, /store.ssl must be true, false or an object/],

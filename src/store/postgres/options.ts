@@ -1,6 +1,12 @@
 import type { ConnectionOptions } from "node:tls";
 import { FlotillaError } from "../../base/errors.ts";
-import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../../base/options.ts";
+import {
+  checkChoice,
+  checkNumber,
+  checkOptions,
+  nearest,
+  type NumberRange,
+} from "../../base/options.ts";
 
 /** A Postgres store by options, where a URL can't say it all. */
 export type PostgresStore = PostgresTimeouts & {
@@ -111,9 +117,21 @@ function fromUrl(url = ""): Record<string, string | number> {
   for (const [name, value] of parametersOf(url)) {
     if (words.includes(name)) found[name] = value;
     // What is no number stays a text, which is refused with the rest.
-    if (name in numbers) found[name] = /^\d+$/.test(value) ? Number(value) : value;
+    else if (name in numbers) found[name] = /^\d+$/.test(value) ? Number(value) : value;
+    else refuseSlip(name);
   }
   return found;
+}
+
+/** What isn't ours is the driver's, which takes no notice of what it doesn't know. */
+function refuseSlip(name: string): void {
+  // Its own that resemble ours are written like this_one.
+  const meant = name.includes("_") ? undefined : nearest(name, ours);
+  if (meant === undefined) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `store: unknown parameter \`${name}\` in the URL, did you mean \`${meant}\`?`,
+  );
 }
 
 /** The URL without what is ours, which the driver wouldn't know. */
@@ -152,6 +170,6 @@ export function checkSchema(schema: string): void {
   if (typeof schema === "string" && schemaPattern.test(schema)) return;
   throw new FlotillaError(
     "invalid_option",
-    `schema must be a lower-case name of letters, digits and _, not ${JSON.stringify(schema)}`,
+    `store.schema must be a lower-case name of letters, digits and _, not ${JSON.stringify(schema)}`,
   );
 }
