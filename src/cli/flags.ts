@@ -21,7 +21,7 @@ export function withStore(command: Command): Command {
     .addOption(
       new Option(
         "--store <url>",
-        "the store, such as sqlite:flotilla.db (default: what the config says, then DATABASE_URL)",
+        "the store, such as sqlite:flotilla.db or postgres://user@host/app (default: what the config says, then DATABASE_URL)",
       ).env("FLOTILLA_STORE"),
     );
 }

@@ -25,7 +25,7 @@ Exit codes:
   1  it failed
   2  wrong usage: an unknown command or option, or a value that makes no sense
   3  the store is missing, damaged, read-only, full, busy or of another release
-  4  there is no such task, or it isn't in a state for that
+  4  there is no such task, it isn't in a state for that, or the port is taken
 `;
 
 /** The whole command line. Parsing it runs the command. */

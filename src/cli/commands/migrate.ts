@@ -10,7 +10,9 @@ export function migrateCommand(program: Command): void {
     withStore(
       program
         .command("migrate")
-        .description("bring the store's schema up to date, making the file if there is none"),
+        .description(
+          "bring the store's schema up to date, making the file or the tables if there are none",
+        ),
     ),
   )
     .option("--dry-run", "print the SQL, and change nothing")
@@ -19,7 +21,8 @@ export function migrateCommand(program: Command): void {
       `
 Examples:
   $ flotilla migrate --dry-run
-  $ flotilla migrate --store sqlite:/var/lib/app/flotilla.db`,
+  $ flotilla migrate --store sqlite:/var/lib/app/flotilla.db
+  $ flotilla migrate --store postgres://flotilla_owner@host/app`,
     )
     .action(migrate);
 }
