@@ -166,7 +166,7 @@ describe("flotilla doctor on Postgres", () => {
     await expect(broken).rejects.toThrow(/could not create unique index/);
     expect(await check("indexes")).toMatchObject({
       verdict: "fail",
-      message: "invalid, so not used: reindex index flotilla.twice",
+      message: "invalid, so not used: reindex index concurrently flotilla.twice",
     });
   });
 
