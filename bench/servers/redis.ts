@@ -1,9 +1,10 @@
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
+import { needPackage } from "../../test/postgres/need-package.ts";
 import { freePort } from "../../test/postgres/server.ts";
 import { diskFolder } from "../folder.ts";
 import type { Server } from "./server.ts";
@@ -57,24 +58,9 @@ export async function startBenchRedis(keeps: RedisKeeps): Promise<Server> {
 }
 
 function redisProgram(): string {
-  const find = () =>
-    ["/usr/bin", "/usr/local/bin", ...(process.env["PATH"] ?? "").split(":")]
-      .map((folder) => join(folder, "redis-server"))
-      .find((path) => existsSync(path));
-  const found = find();
-  if (found) return found;
-  if (process.getuid?.() === 0 && existsSync("/usr/bin/apt-get")) {
-    const quiet = {
-      stdio: "ignore" as const,
-      env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-    };
-    spawnSync("apt-get", ["update"], quiet);
-    spawnSync("apt-get", ["install", "-y", "--no-install-recommends", "redis-server"], quiet);
-    const installed = find();
-    if (installed) return installed;
-  }
-  throw new Error(
-    "BullMQ needs a Redis server: install one (Debian: apt-get install redis-server), or leave BullMQ out with --systems",
+  const places = ["/usr/bin", "/usr/local/bin", ...(process.env["PATH"] ?? "").split(":")];
+  return needPackage("redis-server", () =>
+    places.map((place) => join(place, "redis-server")).find((path) => existsSync(path)),
   );
 }
 

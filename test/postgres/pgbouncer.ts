@@ -1,10 +1,11 @@
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
+import { needPackage } from "./need-package.ts";
 import { freePort } from "./server.ts";
 import { unprivileged } from "./user.ts";
 
@@ -91,24 +92,9 @@ async function answering(port: number, died: () => string | undefined): Promise<
   }
 }
 
-/** An installed PgBouncer; Debian's is installed where that is allowed. */
 function pgBouncerProgram(): string {
   const places = [...(process.env["PATH"] ?? "").split(":"), "/usr/sbin", "/usr/local/sbin"];
-  const find = () =>
-    places.map((place) => join(place, "pgbouncer")).find((path) => existsSync(path));
-  const found = find();
-  if (found) return found;
-  if (process.getuid?.() === 0 && existsSync("/usr/bin/apt-get")) {
-    const quiet = {
-      stdio: "ignore" as const,
-      env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-    };
-    spawnSync("apt-get", ["update"], quiet);
-    spawnSync("apt-get", ["install", "-y", "--no-install-recommends", "pgbouncer"], quiet);
-    const installed = find();
-    if (installed) return installed;
-  }
-  throw new Error(
-    "these tests need PgBouncer: install it (Debian: apt-get install pgbouncer) or put it on the PATH",
+  return needPackage("pgbouncer", () =>
+    places.map((place) => join(place, "pgbouncer")).find((path) => existsSync(path)),
   );
 }

@@ -10,7 +10,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { needPackage } from "./debian.ts";
+import { needPackage } from "../../postgres/need-package.ts";
 
 export type FakeTime = {
   /** What a process is started with to live by this clock. */
