@@ -39,7 +39,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
   [cancelTask("")[1]!.strings, "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
-  [deleteFinished([], 0)[1]!.strings, "delete"],
+  [deleteFinished([], 0)[0]!.strings, "delete"],
   [insertTasks([]).strings, "enqueue"],
   [finishTasks([]).strings, "finish"],
   [leave("").strings, "leave"],

@@ -116,19 +116,19 @@ export function sweep(after: string, count: number, olderThanMs: number): Statem
     select max(task_id), 0 from page having count(*) = ${count}`;
 }
 
-/** Deletes finished tasks that are older than the limit, and their events. */
+/** Deletes finished tasks that are older than the limit, and then the events of those that are gone. */
 export function deleteFinished(taskIds: readonly string[], olderThanMs: number): Statement[] {
-  const old = () =>
-    rows(
-      { task_id: "text" },
-      taskIds.map((taskId) => [taskId]),
-    );
-  const taken = () => sql`
-    select task_id from ${tasks}
-    where task_id in (select task_id from ${old()} old)
-      and ${finished} and last_update < ${now} - ${olderThanMs} ${takeRows}`;
+  const old = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
   return [
-    sql`delete from ${events} where task_id in (${taken()})`,
-    sql`delete from ${tasks} where task_id in (${taken()})`,
+    sql`delete from ${tasks} where task_id in (
+      select task_id from ${tasks}
+      where task_id in (select task_id from ${old} old)
+        and ${finished} and last_update < ${now} - ${olderThanMs} ${takeRows})`,
+    sql`delete from ${events} where task_id in (
+      select task_id from ${old} old
+      where not exists (select 1 from ${tasks} task where task.task_id = old.task_id))`,
   ];
 }

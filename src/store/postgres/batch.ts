@@ -13,7 +13,7 @@ export type BatchOptions = { types: pg.CustomTypesConfig; answerTimeoutMs: numbe
 
 /** What the driver's connection understands, as far as it is used here. */
 type Wire = {
-  stream: { cork(): void; uncork(): void };
+  stream: { cork?(): void; uncork?(): void };
   parse(message: { text: string; name: string }): void;
   bind(message: {
     statement: string;
@@ -59,7 +59,7 @@ export function sendBatch(
       wire = given;
       names = kept.get(wire) ?? names;
       kept.set(wire, names);
-      wire.stream.cork();
+      wire.stream.cork?.();
       for (const { text, values, name = "" } of steps) {
         if (name === "" || !(names.has(name) || parsing.includes(name))) {
           wire.parse({ text, name });
@@ -70,7 +70,7 @@ export function sendBatch(
         wire.execute({ portal: "" });
       }
       wire.sync();
-      wire.stream.uncork();
+      wire.stream.uncork?.();
       if (parsing.length > 0) wire.on("parseComplete", onParsed);
     };
     // The driver's own query collects the results of many statements already.

@@ -87,6 +87,7 @@ describe("a Postgres connection", () => {
     await until("listening to begin", () => hints > 0);
     link.silence();
     await database.close();
+    await expect(database.read(sql`select 1`)).rejects.toMatchObject({ code: "closed" });
     await link.close();
   });
 

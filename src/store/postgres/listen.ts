@@ -139,14 +139,12 @@ export function listenForHints({ channel, open, log }: HintParts) {
 /** Ends a connection, and waits for that only so long. */
 function parted(client: pg.Client): Promise<void> {
   refer(client, false);
-  return new Promise((resolve) => {
-    const cancel = afterUnlessOver(goodbyeMs, resolve);
-    const done = () => {
-      cancel();
-      resolve();
-    };
-    client.end().then(done, done);
+  let cancel = () => {};
+  const longEnough = new Promise<void>((resolve) => {
+    cancel = afterUnlessOver(goodbyeMs, resolve);
   });
+  const ended = client.end().catch(() => {});
+  return Promise.race([ended, longEnough]).finally(cancel);
 }
 
 /** Whether a connection keeps the process from ending. The driver's types don't know of this. */
