@@ -36,8 +36,8 @@ test("thirty-two pods on an empty queue ask the database a few times a second ea
   // Otherwise nothing would have been counted.
   expect(after.beats - before.beats).toBeGreaterThan(count);
   expect(after.statements - before.statements).toBeGreaterThan(after.beats - before.beats);
-  // A beat is four with its begin and commit, and a look that finds nothing four or five.
-  expect(perPod).toBeLessThan(12);
+  // A beat is two, and a look that finds nothing two or three.
+  expect(perPod).toBeLessThan(8);
 });
 
 test("the leader's statements don't grow with the number of tasks that pods hold", async () => {
