@@ -1,5 +1,7 @@
+import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Finished, Finishing } from "./finishing.ts";
+import { untilMended } from "./resend.ts";
 import type { Running } from "./run.ts";
 import { completion, type Ending, settle } from "./settle.ts";
 import type { Finish } from "./statements/finish.ts";
@@ -22,6 +24,21 @@ export function createConcluding({ finishing, random }: { finishing: Finishing; 
     }
   };
 
+  /**
+   * A result that the store refuses for good, as it may what its encoding doesn't have, would leave the
+   * task with this pod for ever. It has failed then, and says so.
+   */
+  const storeOrFail = async (run: Running, ending: Ending): Promise<Conclusion> => {
+    try {
+      return await storeAs(run, ending);
+    } catch (error) {
+      if (ending.type !== "returned" || hasCode(error, "closed", ...untilMended)) throw error;
+      const message = `the store refused the result of "${run.claim.name}": ${messageOf(error)}`;
+      const thrown = new FlotillaError("payload_not_storable", message, { cause: error });
+      return storeAs(run, { type: "threw", thrown });
+    }
+  };
+
   /** Where the handler's own transaction has completed the task, that is how it ended. */
   const committed = async ({ claim }: Running): Promise<Conclusion | undefined> => {
     const row = (await finishing.look([claim.taskId])).get(claim.taskId);
@@ -30,7 +47,7 @@ export function createConcluding({ finishing, random }: { finishing: Finishing; 
   };
 
   return async (run: Running, ending: Ending): Promise<Conclusion> => {
-    if (!run.completing) return storeAs(run, ending);
+    if (!run.completing) return storeOrFail(run, ending);
     const seen = await committed(run);
     if (seen) return seen;
     // It was rolled back, or is open yet; then this write waits for it, and is refused if it commits.

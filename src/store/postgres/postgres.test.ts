@@ -78,6 +78,21 @@ describe("pods on Postgres", () => {
     expect(await pod.waitFor(taskId)).toBe(10);
   });
 
+  test("fail a task whose result the store refuses for good, and no other", async () => {
+    await using pod = await startPod({ ...settings, store: url });
+    await withClient(async (client) => {
+      await client.query(
+        "alter table flotilla.step_tracker add constraint fussy check (result <> '26')",
+      );
+    });
+    const [refused, taken] = await pod.enqueueMany(double, [13, 14]);
+    await expect(pod.waitFor(refused!.taskId)).rejects.toMatchObject({
+      code: "task_failed",
+      details: { code: "payload_not_storable" },
+    });
+    expect(await pod.waitFor(taken!.taskId)).toBe(28);
+  });
+
   test("go on after the server has cut every connection", async () => {
     await using pod = await startPod({ ...settings, store: url });
     await withClient(async (client) => {
