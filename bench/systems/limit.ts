@@ -3,6 +3,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
 import { beat } from "../../src/pods/statements.ts";
+import { completion } from "../../src/queue/settle.ts";
 import { claimTasks, lookAhead } from "../../src/queue/statements/claim.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks } from "../../src/queue/statements/finish.ts";
@@ -78,17 +79,9 @@ async function claimLoop(url: string, run: Run) {
     if (claimed!.length === 0) return false;
     const waits = claimed!.map((row) => run(JSON.parse(row["payload"]) as Payload));
     await Promise.all(waits.filter((wait) => wait !== undefined));
-    const finishes = claimed!.map((row) => ({
-      taskId: row["task_id"] as string,
-      token: Number(row["claim_token"]),
-      status: "completed" as const,
-      result: "null",
-      error: null,
-      counted: 0 as const,
-      delayMs: null,
-      wake: null,
-      event: null,
-    }));
+    const finishes = claimed!.map((row) =>
+      completion({ taskId: row["task_id"], token: Number(row["claim_token"]) }, "null"),
+    );
     await bare.commit([finishTasks(finishes)]);
     return claimed!.length === batch;
   };

@@ -4,6 +4,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
 import { beat } from "../../src/pods/statements.ts";
+import { completion } from "../../src/queue/settle.ts";
 import { claimTasks, lookAhead } from "../../src/queue/statements/claim.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks } from "../../src/queue/statements/finish.ts";
@@ -115,17 +116,9 @@ function drain(bare: Bare, { batch, tasks, cutMs }: LimitPhase & { work: "drain"
     const taking = claimTasks({ podId, call, names, limit: batch });
     const [claimed] = bare.commit([taking, lookAhead(names)]);
     if (claimed!.length === 0) throw new Error(`the backlog ended after ${done} of ${tasks} tasks`);
-    const finishes = claimed!.map(([taskId, , , token]) => ({
-      taskId: taskId as string,
-      token: token as number,
-      status: "completed" as const,
-      result: "null",
-      error: null,
-      counted: 0 as const,
-      delayMs: null,
-      wake: null,
-      event: null,
-    }));
+    const finishes = claimed!.map(([taskId, , , token]) =>
+      completion({ taskId: taskId as string, token: token as number }, "null"),
+    );
     const [finished] = bare.commit([finishTasks(finishes)]);
     done += finished!.length;
   }

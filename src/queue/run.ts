@@ -8,7 +8,7 @@ import type { Claim } from "./row.ts";
 import type { Ending } from "./settle.ts";
 import type { TaskContext, TaskHandler } from "./task.ts";
 import { inSpan, type RunSpan, startRunSpan, traceIdOf } from "./trace.ts";
-import { completeWithin } from "./within.ts";
+import { completeWithin, resultText } from "./within.ts";
 
 /** Why a running attempt was told to stop. */
 export type StopReason = "timeout" | "cancel" | "shutdown" | "claim_lost";
@@ -96,15 +96,8 @@ export async function runHandler(running: Running, parts: RunParts): Promise<End
     const returned: unknown = await (span
       ? inSpan(span, () => handler.run(context))
       : handler.run(context));
-    const output = check(
-      handler.output,
-      returned,
-      `the result of "${claim.name}"`,
-      "invalid_output",
-    );
-    const value: unknown = output instanceof Promise ? await output : output;
-    const limits = { maxBytes: parts.maxResultBytes };
-    return { type: "returned", result: encodeJson(`the result of "${claim.name}"`, value, limits) };
+    const text = resultText(running, returned, parts.maxResultBytes);
+    return { type: "returned", result: text instanceof Promise ? await text : text };
   } catch (thrown) {
     return endingOf(running, thrown);
   }

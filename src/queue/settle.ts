@@ -79,7 +79,11 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
   }
 }
 
-export function completion({ taskId, token }: Claim, result: string): Finish {
+/** What a completed task is stored with. */
+export function completion(
+  { taskId, token }: Pick<Claim, "taskId" | "token">,
+  result: string,
+): Finish {
   return {
     taskId,
     token,

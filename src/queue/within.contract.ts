@@ -5,26 +5,27 @@ import { task, type TaskContext } from "./task.ts";
 
 /** What a handler is promised that completes its task in a transaction of its own. */
 export function withinContract(kind: StoreKind): void {
+  if (!kind.callers) return;
   describe(`completing within the handler's transaction on ${kind.name}`, () => {
     let queue: QueueUnderTest;
-    let caller: CallerConnection | undefined;
+    let caller: CallerConnection;
 
     beforeEach(async () => {
       queue = await openQueue(kind);
-      caller = await queue.store.caller?.();
-      await caller?.exec("create table if not exists effects (body text)");
-      await caller?.exec("delete from effects");
+      caller = await queue.store.caller!();
+      await caller.exec("create table if not exists effects (body text)");
+      await caller.exec("delete from effects");
     });
     afterEach(async () => {
-      await caller?.close();
+      await caller.close();
       await queue.close();
     });
 
-    const effects = async () => (await caller!.all("select body from effects")).length;
+    const effects = async () => (await caller.all("select body from effects")).length;
     type Handler = (context: TaskContext<string>, connection: CallerConnection) => Promise<unknown>;
     /** Runs one task by this handler, and gives how it ended. */
     const runOne = async (handler: Handler, { attempts = 1 } = {}) => {
-      const run = (context: TaskContext<string>) => handler(context, caller!);
+      const run = (context: TaskContext<string>) => handler(context, caller);
       await queue.work("pod-1", [
         task("pay", { attempts, backoff: { baseMs: 1, jitter: 0 } }, run),
       ]);
@@ -38,7 +39,6 @@ export function withinContract(kind: StoreKind): void {
     };
 
     test("commits its writes and the completion together", async () => {
-      if (!caller) return;
       const ended = await runOne(async (context, connection) => {
         const result = await pay(connection, context);
         expect(await queue.get(context.taskId)).toMatchObject({ status: "claimed" });
@@ -50,7 +50,6 @@ export function withinContract(kind: StoreKind): void {
     });
 
     test("rolls both back, and the attempt has failed though the handler returned", async () => {
-      if (!caller) return;
       const ended = await runOne(async (context, connection) => {
         await pay(connection, context);
         await connection.exec("rollback");
@@ -60,7 +59,6 @@ export function withinContract(kind: StoreKind): void {
     });
 
     test("is over once committed, whatever the handler does then", async () => {
-      if (!caller) return;
       const ended = await runOne(
         async (context, connection) => {
           await pay(connection, context);
@@ -74,18 +72,17 @@ export function withinContract(kind: StoreKind): void {
     });
 
     test("is waited for where the handler returns before it commits", async () => {
-      if (!caller) return;
       const { database } = queue;
       let returned = false;
       // The worker has looked and found nothing committed, and sends its own ending: only now commit.
       const write: typeof database.write = async (statements, options) => {
         const written = database.write(statements, options);
-        if (returned) await caller!.exec("commit");
+        if (returned) await caller.exec("commit");
         returned = false;
         return written;
       };
       const run = async (context: TaskContext<string>) => {
-        const result = await pay(caller!, context);
+        const result = await pay(caller, context);
         returned = true;
         return result;
       };
@@ -98,7 +95,6 @@ export function withinContract(kind: StoreKind): void {
     });
 
     test("may be tried again by the handler itself", async () => {
-      if (!caller) return;
       const ended = await runOne(async (context, connection) => {
         await pay(connection, context);
         await connection.exec("rollback");
@@ -110,14 +106,13 @@ export function withinContract(kind: StoreKind): void {
     });
 
     test("is refused to an attempt whose task another pod has claimed since", async () => {
-      if (!caller) return;
       let refusal: unknown;
       await queue.beat("pod-2");
       const run = async (context: TaskContext<string>) => {
         await queue.recover("pod-1", [context]);
         expect(await queue.claim("pod-2", ["pay"])).toHaveLength(1);
-        refusal = await pay(caller!, context).catch((error: unknown) => error);
-        await caller!.exec("rollback");
+        refusal = await pay(caller, context).catch((error: unknown) => error);
+        await caller.exec("rollback");
       };
       await queue.work("pod-1", [task("pay", {}, run)]);
       const { taskId } = await queue.enqueue("pay", "order");

@@ -16,17 +16,26 @@ export async function completeWithin<Result>(
   result: Result,
   { database, maxResultBytes }: { database: Database; maxResultBytes: number },
 ): Promise<Result> {
-  const { claim, handler } = running;
-  const what = `the result of "${claim.name}"`;
+  const { claim } = running;
   const transaction = database.within(tx);
-  const checked = check(handler.output, result, what, "invalid_output");
-  const value: unknown = checked instanceof Promise ? await checked : checked;
-  const stored = encodeJson(what, value, { maxBytes: maxResultBytes });
+  const stored = await resultText(running, result, maxResultBytes);
   if (running.ended) throw claimLost(claim.taskId);
   running.completing = true;
   const [changed] = await transaction.write([finishTasks([completion(claim, stored)])]);
   if (changed!.length === 0) throw claimLost(claim.taskId);
   return result;
+}
+
+/** A result as it is stored, once it has been checked. Synchronous unless the schema isn't. */
+export function resultText(
+  { claim, handler }: Running,
+  result: unknown,
+  maxBytes: number,
+): string | Promise<string> {
+  const what = `the result of "${claim.name}"`;
+  const encode = (value: unknown) => encodeJson(what, value, { maxBytes });
+  const checked = check(handler.output, result, what, "invalid_output");
+  return checked instanceof Promise ? checked.then(encode) : encode(checked);
 }
 
 export function notCommitted(name: string): FlotillaError {

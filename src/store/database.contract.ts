@@ -8,6 +8,8 @@ import { now, returning, rows, sql, type Statement, table } from "./sql.ts";
 /** A kind of store, for the suites that every kind passes. */
 export type StoreKind = {
   readonly name: string;
+  /** Whether a caller can have a connection of its own to it. */
+  readonly callers?: true;
   /** A new, empty store. */
   open(): Promise<OpenStore>;
 };

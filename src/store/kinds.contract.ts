@@ -23,6 +23,7 @@ export const storeKinds: readonly StoreKind[] = [
   },
   {
     name: "a SQLite file",
+    callers: true,
     async open() {
       const { path, remove } = temporaryFile();
       return {
@@ -36,6 +37,7 @@ export const storeKinds: readonly StoreKind[] = [
   },
   {
     name: "Postgres",
+    callers: true,
     async open() {
       const { url, remove } = await temporaryDatabase();
       const open = () => openPostgres({ url });
@@ -49,6 +51,7 @@ export const storeKinds: readonly StoreKind[] = [
   },
   {
     name: "Postgres without skip locked, returning and notify",
+    callers: true,
     async open() {
       const { url, remove } = await temporaryDatabase();
       const open = () => openLesser(url);

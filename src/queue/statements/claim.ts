@@ -22,6 +22,9 @@ const pods = table("pod_health");
 // what waits for a time.
 const isDue = sql`(run_at <= ${now} or run_at <= last_update)`;
 
+/** What the index of tasks to claim is made of. */
+export const isReady = sql`status = 'pending' and parked = 0 and deaths < 2`;
+
 export type ClaimCall = {
   readonly podId: string;
   /** Rises with every call of this pod, so that a call that was given up can be undone by its number. */
@@ -96,14 +99,14 @@ function partsFrom(from: Frontier | undefined): Statement[] {
 
 /** Where a claim that took all it was asked to take has ended. */
 export function frontierOf(claimed: readonly Row[]): Frontier {
-  const places = claimed.map((row) => ({
-    priority: Number(row["priority"]),
-    createdAt: Number(row["created_at"]),
-  }));
-  return places.reduce((last, place) => {
-    if (place.priority !== last.priority) return place.priority < last.priority ? place : last;
-    return place.createdAt > last.createdAt ? place : last;
-  });
+  let last: Frontier = { priority: Infinity, createdAt: 0 };
+  for (const row of claimed) {
+    const priority = Number(row["priority"]);
+    const createdAt = Number(row["created_at"]);
+    const isLater = priority === last.priority && createdAt > last.createdAt;
+    if (priority < last.priority || isLater) last = { priority, createdAt };
+  }
+  return last;
 }
 
 /** A name and a priority that tasks are waiting with. */
@@ -114,7 +117,6 @@ export type Level = { readonly name: string; readonly priority: number };
  * would take for ever.
  */
 export function levelsInUse(names: readonly string[]): Statement {
-  const waiting = sql`status = 'pending' and parked = 0 and deaths < 2`;
   const wanted = rows(
     { name: "text" },
     names.map((name) => [name]),
@@ -122,11 +124,11 @@ export function levelsInUse(names: readonly string[]): Statement {
   return sql`
     with recursive level (name, priority) as (
       select wanted.name, (select max(priority) from ${tasks} task
-        where task.name = wanted.name and ${waiting})
+        where task.name = wanted.name and ${isReady})
       from ${wanted} wanted
       union all
       select level.name, (select max(priority) from ${tasks} task
-        where task.name = level.name and ${waiting} and task.priority < level.priority)
+        where task.name = level.name and ${isReady} and task.priority < level.priority)
       from level where level.priority is not null)
     select name, priority from level where priority is not null
     order by priority, name ${limit(levelLimit)}`;

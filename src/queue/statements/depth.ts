@@ -1,5 +1,5 @@
 import { limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
-import type { Level } from "./claim.ts";
+import { isReady, type Level } from "./claim.ts";
 
 const tasks = table("step_tracker");
 
@@ -9,13 +9,11 @@ const namesLimit = 200;
 // A retry keeps its place by age but has waited since it was due, so the oldest few are looked at.
 const oldestLimit = 100;
 
-const waiting = sql`status = 'pending' and parked = 0 and deaths < 2`;
-
 /** The names of tasks that can be claimed, found by stepping along the index. */
 export function namesWaiting(): Statement {
   return sql`
     with recursive step (name) as (
-      select (select min(name) from ${tasks} where ${waiting})
+      select (select min(name) from ${tasks} where ${isReady})
       union all
       select (select min(task.name) from ${tasks} task
         where task.name > step.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2)
