@@ -44,9 +44,10 @@ export type Frontier = { readonly priority: number; readonly createdAt: number }
 export function unparkDue(): Statement {
   return sql`
     update ${tasks} set parked = 0, last_update = ${now}
-    where task_id in (
-      select task_id from ${tasks}
-      where status = 'pending' and parked = 1 and run_at <= ${now} order by run_at ${limit(unparkLimit)} ${takeRows})`;
+    where ${isAmong(sql`
+      select ${rowAddress} from ${tasks}
+      where status = 'pending' and parked = 1 and run_at <= ${now}
+      order by run_at ${limit(unparkLimit)} ${takeRows}`)}`;
 }
 
 const unparkLimit = 500;
@@ -198,14 +199,14 @@ const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count,
 export function reserveAlone(podId: string, names: readonly string[]): Statement {
   return sql`
     update ${tasks} set claimed_by = ${podId}
-    where status = 'pending' and task_id in (
-      select task_id from ${tasks}
+    where status = 'pending' and ${isAmong(sql`
+      select ${rowAddress} from ${tasks}
       where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2
         and ${isDue}
         and (claimed_by is null or claimed_by = ${podId}
           or claimed_by not in (select pod_id from ${pods} where status = 'up')
           or ${holdsNothing(podId)})
-      order by created_at, task_id limit 1 ${takeRows})
+      order by created_at, task_id limit 1 ${takeRows}`)}
     ${returning(sql`task_id`, {
       // A mark of an earlier call is as good: that task is meant for this pod as well.
       after: sql`select task_id from ${tasks}

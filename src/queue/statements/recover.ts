@@ -1,9 +1,11 @@
 import type { PodSeen } from "../../pods/liveness.ts";
 import {
   holdTask,
+  isAmong,
   limit,
   now,
   returning,
+  rowAddress,
   rows,
   sql,
   type Statement,
@@ -71,9 +73,9 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
       claim_token = ${token},
       deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = ${now}
     from ${silent} orphan
-    where ${isOrphan(tasks)} and ${tasks}.task_id in (
-      select task_id from ${tasks}
-      where task_id in (select task_id from ${orphanRows(orphans)} wanted) ${takeRows})
+    where ${isOrphan(tasks)} and ${isAmong(sql`
+      select ${rowAddress} from ${tasks}
+      where task_id in (select task_id from ${orphanRows(orphans)} wanted) ${takeRows}`)}
     ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
       before: sql`
         select task.task_id, task.name, ${status} as status, ${token} as claim_token
@@ -123,10 +125,10 @@ export function deleteFinished(taskIds: readonly string[], olderThanMs: number):
     taskIds.map((taskId) => [taskId]),
   );
   return [
-    sql`delete from ${tasks} where task_id in (
-      select task_id from ${tasks}
+    sql`delete from ${tasks} where ${isAmong(sql`
+      select ${rowAddress} from ${tasks}
       where task_id in (select task_id from ${old} old)
-        and ${finished} and last_update < ${now} - ${olderThanMs} ${takeRows})`,
+        and ${finished} and last_update < ${now} - ${olderThanMs} ${takeRows}`)}`,
     sql`delete from ${events} where task_id in (
       select task_id from ${old} old
       where not exists (select 1 from ${tasks} task where task.task_id = old.task_id))`,

@@ -2,12 +2,11 @@ import { createServer, connect as dial, type Server, type Socket } from "node:ne
 import { once } from "node:events";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/movable-clock.contract.ts";
 import type { Database } from "../database.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
 import { sql } from "../sql.ts";
-import type { PostgresStore } from "./options.ts";
-import { openPostgres } from "./postgres.ts";
+import { openPostgres, type PostgresOptions } from "./postgres.ts";
 
 let url: string;
 let remove: () => Promise<void>;
@@ -21,7 +20,7 @@ afterEach(async () => {
   await remove();
 });
 
-async function open(store: PostgresStore): Promise<Database> {
+async function open(store: PostgresOptions): Promise<Database> {
   const database = await openPostgres(store);
   opened.push(database);
   return database;
@@ -46,6 +45,27 @@ describe("a Postgres connection", () => {
     expect(await read()).toEqual([{ seven: 7 }]);
     await database.read(sql`deallocate all`);
     expect(await read()).toEqual([{ seven: 7 }]);
+  });
+
+  test("doesn't keep the plans that it made for an empty table", async () => {
+    const clock = movableClock();
+    const database = await open({ url, connections: 1, clock });
+    await database.write([
+      sql`create table scratch (id integer primary key) with (autovacuum_enabled = off)`,
+      sql`analyze scratch`,
+    ]);
+    const lookUps = async () => {
+      const [, [counted]] = await database.write([
+        sql`select id from scratch where id = ${7}`,
+        sql`select idx_scan from pg_stat_xact_user_tables where relname = 'scratch'`,
+      ]);
+      return counted?.["idx_scan"];
+    };
+    expect(await lookUps()).toBe(0);
+    await database.write([sql`insert into scratch select generate_series(1, 5000)`]);
+    expect(await lookUps()).toBe(0);
+    clock.jump(2_000);
+    expect(await lookUps()).toBe(1);
   });
 
   test("isn't kept by a statement that takes longer than statementTimeoutMs", async () => {

@@ -1,4 +1,5 @@
 import type pg from "pg";
+import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Durability, Row } from "../database.ts";
@@ -26,11 +27,22 @@ export type Connections = {
   end(): Promise<void>;
 };
 
-type Parts = { driver: typeof pg; store: PostgresStore; durability: Durability; log: Logger };
+type Parts = {
+  driver: typeof pg;
+  store: PostgresStore;
+  durability: Durability;
+  clock: Clock;
+  log: Logger;
+};
 type Pools = Readonly<Record<"read" | "write", pg.Pool>>;
 
 // Each time something is learnt that makes the next try different.
 const triesMost = 4;
+
+// What was planned for an empty table is a disaster for a full one, and a queue may go from the one to
+// the other in a second, long before the server looks at it again. To plan all our statements anew
+// takes a few milliseconds.
+const plansKeptMs = 2_000;
 
 /**
  * A direct connection has its settings and prepared statements in the session. A pooler that deals
@@ -39,7 +51,7 @@ const triesMost = 4;
  * keep track of them. Which it is shows with the first connection, and in what is refused later.
  */
 export function openConnections(parts: Parts): Connections {
-  const { driver, store, durability, log } = parts;
+  const { driver, store, durability, clock, log } = parts;
   const { answerTimeoutMs } = timeoutsOf(store);
   const types = plainNumbers(driver);
   const perTransaction = beginWithSettings(store, durability);
@@ -50,7 +62,19 @@ export function openConnections(parts: Parts): Connections {
   let pools = begin === undefined ? openPools(parts, "session") : openPools(parts, "plain");
   const retired: Pools[] = [];
 
+  const plannedMs = new WeakMap<pg.PoolClient, number>();
+
   const manner = (): Manner => ({ driver, begin, prepared, types, answerTimeoutMs });
+
+  /** Whether what this connection has planned is too old. */
+  const isStale = (client: pg.PoolClient): boolean => {
+    if (prepared === undefined) return false;
+    const nowMs = clock.monotonic();
+    const sinceMs = plannedMs.get(client) ?? -Infinity;
+    const stale = nowMs - sinceMs >= plansKeptMs;
+    if (stale) plannedMs.set(client, nowMs);
+    return stale;
+  };
 
   const take = async (kind: "read" | "write"): Promise<pg.PoolClient> => {
     try {
@@ -118,7 +142,7 @@ export function openConnections(parts: Parts): Connections {
       for (let tries = 1; ; tries++) {
         const client = await take(kind);
         try {
-          return await transact(client, queries, manner());
+          return await transact(client, queries, { ...manner(), replan: isStale(client) });
         } catch (error) {
           if (tries >= triesMost || !learn(error)) throw error;
         }

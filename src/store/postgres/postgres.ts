@@ -1,5 +1,5 @@
 import { contentionMs } from "../../base/backoff.ts";
-import { sleep, systemClock } from "../../base/clock.ts";
+import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { systemRandom } from "../../base/random.ts";
@@ -18,6 +18,7 @@ export type PostgresOptions = PostgresStore & {
   durability?: Durability;
   /** What to do without, to stand in for a lesser database in tests. */
   without?: readonly Feature[];
+  clock?: Clock;
   log?: Logger;
   /** Told of transactions that were undone for another's sake and made again. */
   onEvent?: OnStoreEvent;
@@ -27,13 +28,14 @@ const retriesOfUndone = 5;
 
 /** A Postgres database, shared by any number of pods. Needs no state in the session. */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
-  const { durability = "full", log = silentLogger, without = [], onEvent, ...given } = options;
+  const { durability = "full", log = silentLogger, clock = systemClock, ...rest } = options;
+  const { without = [], onEvent, ...given } = rest;
   const store = checkStore(given);
   const { schema } = store;
   const driver = await loadDriver();
   const dialect = postgresDialect({ schema, without });
   const notifies = !without.includes("notify");
-  const connections = openConnections({ driver, store, durability, log });
+  const connections = openConnections({ driver, store, durability, clock, log });
   const hints = listenForHints({ channel: channelOf(schema), open: connections.listener, log });
   let closing: Promise<unknown> | undefined;
   const underWay = new Set<Promise<unknown>>();

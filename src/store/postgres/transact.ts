@@ -11,6 +11,8 @@ export type Manner = BatchOptions & {
   readonly begin: readonly string[] | undefined;
   /** Part of the names of prepared statements; undefined where they can't have any. */
   readonly prepared: number | undefined;
+  /** Whether the connection is to forget how it has planned its statements. */
+  readonly replan?: boolean;
 };
 
 const ignored = () => {};
@@ -21,9 +23,10 @@ export async function transact(
   queries: readonly Query[],
   manner: Manner,
 ): Promise<Row[][]> {
-  const { driver, begin = [], prepared } = manner;
-  const before = begin.map((text): Step => ({ text, values: [] }));
-  const after: Step[] = before.length > 0 ? [{ text: "commit", values: [] }] : [];
+  const { driver, begin = [], prepared, replan = false } = manner;
+  const preface = replan ? [...begin, "discard plans"] : begin;
+  const before = preface.map((text): Step => ({ text, values: [] }));
+  const after: Step[] = begin.length > 0 ? [{ text: "commit", values: [] }] : [];
   const asked = queries.map((query) => stepOf(query, prepared));
   // Without a listener, a connection that breaks would end the process.
   client.on("error", ignored);
