@@ -91,6 +91,7 @@ async function postgresCaller(url: string): Promise<CallerConnection> {
 }
 
 let databases = 0;
+const looksMost = 100;
 
 /** A database of its own on the server that this run has started. */
 export async function temporaryDatabase() {
@@ -99,13 +100,26 @@ export async function temporaryDatabase() {
   const ask = async (text: string) => {
     const client = new pg.Client(server);
     await client.connect();
-    await client.query(text);
+    const { rows } = await client.query(text);
     await client.end();
+    return rows;
+  };
+  const others = async () => {
+    const [row] = await ask(
+      `select count(*)::integer as left from pg_stat_activity where datname = '${name}'`,
+    );
+    return row.left as number;
   };
   await ask(`create database ${name}`);
   return {
     url: server.replace(/postgres$/, name),
-    remove: () => ask(`drop database ${name} with (force)`),
+    /** A pool's end doesn't wait for its connections, and one that is cut off meanwhile complains. */
+    async remove() {
+      for (let looks = 0; looks < looksMost && (await others()) > 0; looks++) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      await ask(`drop database ${name} with (force)`);
+    },
   };
 }
 

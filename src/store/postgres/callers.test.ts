@@ -16,8 +16,6 @@ let pool: pg.Pool;
 beforeEach(async () => {
   ({ url, remove } = await temporaryDatabase());
   pool = new pg.Pool({ connectionString: url });
-  // A connection may hear that its database was dropped while it is being closed.
-  pool.on("connect", (client) => client.on("error", () => {}));
   await pool.query("create table orders (id integer)");
 });
 afterEach(async () => {

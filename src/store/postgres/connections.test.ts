@@ -55,11 +55,11 @@ describe("a Postgres connection", () => {
       sql`analyze scratch`,
     ]);
     const lookUps = async () => {
-      const [, [counted]] = await database.write([
+      const [, counted] = await database.write([
         sql`select id from scratch where id = ${7}`,
         sql`select idx_scan from pg_stat_xact_user_tables where relname = 'scratch'`,
       ]);
-      return counted?.["idx_scan"];
+      return counted?.[0]?.["idx_scan"];
     };
     expect(await lookUps()).toBe(0);
     await database.write([sql`insert into scratch select generate_series(1, 5000)`]);
