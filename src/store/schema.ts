@@ -100,4 +100,86 @@ const tracesAndWaiting: Migration = {
   ],
 };
 
-export const migrations: readonly Migration[] = [firstTables, tracesAndWaiting];
+const gatesWaitsAndSchedules: Migration = {
+  name: "gates, tasks that wait for others, schedules, redrives",
+  // An older pod would wake nobody who waits for its tasks, nor keep to a limit.
+  needs: 3,
+  statements: [
+    // 1 where a limit is to be kept: by a key (`group_key` names it) or by whose task it is.
+    sql`alter table ${table("step_tracker")} add column gated integer not null default 0`,
+    // The limit that it was found to be held up by.
+    sql`alter table ${table("step_tracker")} add column blocked_by ${keyText}`,
+    // Whether it waits for others: 1 until all have completed, 2 until all have ended.
+    sql`alter table ${table("step_tracker")} add column waits integer not null default 0`,
+    sql`alter table ${table("step_tracker")} add column redrive_id ${keyText}`,
+    sql`create index ${index("step_gated")}
+      on ${table("step_tracker")} (name, tenant, priority desc, created_at, task_id)
+      where status = 'pending' and parked = 4 and deaths < 2`,
+    sql`create index ${index("step_blocked")}
+      on ${table("step_tracker")} (blocked_by, priority desc, created_at, task_id)
+      where status = 'pending' and parked = 3`,
+    sql`create index ${index("step_held_group")} on ${table("step_tracker")} (group_key)
+      where status = 'claimed' and group_key is not null`,
+    sql`create index ${index("step_held_tenant")} on ${table("step_tracker")} (tenant)
+      where status = 'claimed' and gated = 1`,
+    sql`create index ${index("step_failed_at")} on ${table("step_tracker")} (last_update, task_id)
+      where status = 'failed'`,
+    sql`create index ${index("step_redriven")} on ${table("step_tracker")} (redrive_id)
+      where redrive_id is not null`,
+    sql`create table ${table("step_wait")} (
+      awaited_id ${keyText} not null,
+      waiter_id ${keyText} not null,
+      primary key (awaited_id, waiter_id)
+    )`,
+    sql`create index ${index("step_waiter")} on ${table("step_wait")} (waiter_id)`,
+    // How many may run at once of what a scope names: `key/<name>/<key>` or `tenant/<tenant>`.
+    sql`create table ${table("step_limit")} (
+      scope ${keyText} primary key not null,
+      max_running integer not null
+    )`,
+    sql`create table ${table("step_pause")} (
+      name ${keyText} primary key not null,
+      at bigint not null default (${startingNow}),
+      reason text
+    )`,
+    sql`create table ${table("schedule")} (
+      schedule_id ${keyText} primary key not null,
+      name ${keyText} not null,
+      pattern text not null,
+      zone text not null default 'UTC',
+      payload text not null default 'null',
+      options text not null default '{}',
+      missed text not null default 'once' check (missed in ('skip', 'once', 'all')),
+      paused integer not null default 0,
+      revision bigint not null default 1,
+      next_at bigint,
+      last_at bigint,
+      last_task_id ${keyText},
+      error text,
+      created_at bigint not null default (${startingNow}),
+      last_update bigint not null default (${startingNow})
+    )`,
+    sql`create index ${index("schedule_due")} on ${table("schedule")} (next_at) where paused = 0`,
+    sql`create table ${table("redrive")} (
+      redrive_id ${keyText} primary key not null,
+      filter text not null default '{}',
+      state text not null default 'running'
+        check (state in ('running', 'done', 'stopped', 'cancelled')),
+      revision bigint not null default 1,
+      step_size integer not null default 1,
+      taken integer not null default 0,
+      succeeded integer not null default 0,
+      failed integer not null default 0,
+      cursor text,
+      reason text,
+      created_at bigint not null default (${startingNow}),
+      last_update bigint not null default (${startingNow})
+    )`,
+  ],
+};
+
+export const migrations: readonly Migration[] = [
+  firstTables,
+  tracesAndWaiting,
+  gatesWaitsAndSchedules,
+];

@@ -6,7 +6,17 @@ import { FlotillaError } from "../base/errors.ts";
  */
 export type Value = string | number | null;
 
-export type TableName = "migration" | "pod_health" | "probe" | "step_event" | "step_tracker";
+export type TableName =
+  | "migration"
+  | "pod_health"
+  | "probe"
+  | "redrive"
+  | "schedule"
+  | "step_event"
+  | "step_limit"
+  | "step_pause"
+  | "step_tracker"
+  | "step_wait";
 
 export type Columns = Readonly<Record<string, ColumnType>>;
 

@@ -10,6 +10,7 @@ import {
   table,
 } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
+import { ungated } from "./parked.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -42,7 +43,7 @@ export function retryTask(taskId: string): Statement[] {
       where ${ended} ${holdTask}`,
     sql`
       update ${tasks}
-      set status = 'pending', retry_count = 0, deaths = 0, parked = 0, cancel_requested = 0,
+      set status = 'pending', retry_count = 0, deaths = 0, parked = ${ungated}, cancel_requested = 0,
         claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
         error = null, progress = null
       where ${ended}

@@ -14,6 +14,7 @@ import {
   table,
   takeRows,
 } from "../../store/sql.ts";
+import { ungated } from "./parked.ts";
 
 const tasks = table("step_tracker");
 const pods = table("pod_health");
@@ -43,7 +44,7 @@ export type Frontier = { readonly priority: number; readonly createdAt: number }
 /** Makes due what was waiting for its time, so that claims never wade through what isn't. */
 export function unparkDue(): Statement {
   return sql`
-    update ${tasks} set parked = 0, last_update = ${now}
+    update ${tasks} set parked = ${ungated}, last_update = ${now}
     where ${isAmong(sql`
       select ${rowAddress} from ${tasks}
       where status = 'pending' and parked = 1 and run_at <= ${now}

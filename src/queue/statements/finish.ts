@@ -1,5 +1,6 @@
 import { holdTask, now, returning, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
+import { ungated } from "./parked.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -96,7 +97,7 @@ function endings(finishes: readonly Finish[]) {
     claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
     claimed_by = case when done.status = 'pending' then null else claimed_by end,
     run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,
-    parked = case when done.delay_ms > 0 then 1 else 0 end`;
+    parked = case when done.delay_ms > 0 then 1 else ${ungated} end`;
   const unwoken = (task: Statement) => sql`and (done.wake is null or ${task}.wake = done.wake)`;
   return { done, changes, unwoken };
 }
