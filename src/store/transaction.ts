@@ -1,4 +1,4 @@
-import { FlotillaError, messageOf } from "../base/errors.ts";
+import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { CallerTransaction, Row } from "./database.ts";
 import { postgresDialect, type PostgresDialectOptions } from "./postgres/dialect.ts";
 import { hintQuery } from "./postgres/listen.ts";
@@ -39,6 +39,7 @@ function callerTransaction(
       try {
         for (const query of queries) tables.push((await send(query)) as Row[]);
       } catch (error) {
+        if (hasCode(error, "invalid_option")) throw error;
         const message = `\`tx\` refused the write: ${reasonOf(error)}`;
         throw new FlotillaError("store_unavailable", message, { cause: error });
       }
@@ -79,7 +80,15 @@ function pgSender(handle: Handle<"query">): Send {
   if (has(handle, "connect") && "totalCount" in handle) {
     throw notATransaction("the pool of pg", "the client that you began the transaction on");
   }
-  return async ({ text, values }) => rowsOf(await handle.query(text, values));
+  const isIdle = () => has(handle, "getTransactionStatus") && handle.getTransactionStatus() === "I";
+  return async ({ text, values }) => {
+    // A `begin` may be on its way yet; once something that was sent after it is answered, it isn't.
+    if (isIdle()) await handle.query("");
+    if (isIdle()) {
+      throw notATransaction("a client of pg without a transaction", "it after you sent `begin`");
+    }
+    return rowsOf(await handle.query(text, values));
+  };
 }
 
 /** A transaction of Kysely, without the plugins that would rename what comes back. */

@@ -141,7 +141,7 @@ describe("flotilla doctor on Postgres", () => {
     });
   });
 
-  test("names a schema that is behind", async () => {
+  test("names a schema that isn't there yet", async () => {
     expect(await check("schema", `${url}?schema=elsewhere`)).toMatchObject({
       verdict: "warn",
       message: expect.stringContaining("flotilla migrate"),

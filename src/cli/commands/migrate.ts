@@ -34,7 +34,7 @@ async function migrate(flags: StoreFlags & { json?: true; dryRun?: true }): Prom
     if (flags.json) return printJson({ version, known, statements });
     if (statements.length === 0) return print(`-- schema ${version} is up to date`);
     print(`-- from schema ${version} to ${known}`);
-    return print(statements.join("\n\n"));
+    return print(["begin;", ...statements, "commit;"].join("\n\n"));
   }
   await (await openStore(store)).close();
   const after = Math.max(version, known);

@@ -6,6 +6,12 @@ import { type Check, fail, ok, warn } from "./check.ts";
 export async function schemaCheck(database: Database): Promise<Check> {
   const state = await schemaState(database);
   refuseNewer(state);
+  if (state.version === 0) {
+    return warn(
+      "schema",
+      "there are no tables yet: the first pod makes them, or `flotilla migrate` does",
+    );
+  }
   if (state.pending.length > 0) {
     return warn(
       "schema",
@@ -28,5 +34,5 @@ export async function attempt(name: string, check: () => Promise<Check>): Promis
 
 /** Whether there may be nothing yet to look at. */
 export function isBehind(schema: Check): boolean {
-  return schema.verdict === "fail" || schema.message.includes("older");
+  return schema.verdict === "fail" || /older|no tables/.test(schema.message);
 }

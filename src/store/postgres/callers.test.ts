@@ -101,6 +101,25 @@ describe.each(libraries)("a transaction of %s", (_, transact) => {
   });
 });
 
+test("a client of pg is taken as tx once it has begun, and not before", async () => {
+  await using flotilla = connect(url);
+  const client = await pool.connect();
+  try {
+    await flotilla.stats();
+    await expect(flotilla.enqueue("ship", 1, { tx: client })).rejects.toMatchObject({
+      code: "invalid_option",
+    });
+    // Nobody has to wait for the answer to a `begin`.
+    const begun = client.query("begin");
+    await flotilla.enqueue("ship", 1, { tx: client });
+    await begun;
+    await client.query("commit");
+    expect((await flotilla.stats()).byStatus.pending).toBe(1);
+  } finally {
+    client.release();
+  }
+});
+
 describe("what isn't a transaction", () => {
   test.each([
     ["the pool of pg", () => pool],
