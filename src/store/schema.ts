@@ -111,7 +111,9 @@ const gatesWaitsAndSchedules: Migration = {
     sql`alter table ${table("step_tracker")} add column blocked_by ${keyText}`,
     // Whether it waits for others: 1 until all have completed, 2 until all have ended.
     sql`alter table ${table("step_tracker")} add column waits integer not null default 0`,
+    // The redrive that has started it over last, and in which of its steps.
     sql`alter table ${table("step_tracker")} add column redrive_id ${keyText}`,
+    sql`alter table ${table("step_tracker")} add column redrive_step integer`,
     sql`create index ${index("step_gated")}
       on ${table("step_tracker")} (name, tenant, priority desc, created_at, task_id)
       where status = 'pending' and parked = 4 and deaths < 2`,
@@ -124,7 +126,7 @@ const gatesWaitsAndSchedules: Migration = {
       where status = 'claimed' and gated = 1`,
     sql`create index ${index("step_failed_at")} on ${table("step_tracker")} (last_update, task_id)
       where status = 'failed'`,
-    sql`create index ${index("step_redriven")} on ${table("step_tracker")} (redrive_id)
+    sql`create index ${index("step_redriven")} on ${table("step_tracker")} (redrive_id, redrive_step)
       where redrive_id is not null`,
     sql`create table ${table("step_wait")} (
       awaited_id ${keyText} not null,
@@ -160,21 +162,30 @@ const gatesWaitsAndSchedules: Migration = {
       last_update bigint not null default (${startingNow})
     )`,
     sql`create index ${index("schedule_due")} on ${table("schedule")} (next_at) where paused = 0`,
+    // What is counted here is of the steps that are over; of the present one the tasks themselves tell.
     sql`create table ${table("redrive")} (
       redrive_id ${keyText} primary key not null,
-      filter text not null default '{}',
+      filter text not null,
       state text not null default 'running'
-        check (state in ('running', 'done', 'stopped', 'cancelled')),
+        check (state in ('running', 'stopping', 'done', 'stopped', 'cancelled')),
+      reason text,
       revision bigint not null default 1,
-      step_size integer not null default 1,
+      last_write ${keyText},
+      step_most integer not null,
+      step integer not null default 0,
+      step_size integer not null default 0,
+      step_taken integer default 0,
+      remaining integer,
       taken integer not null default 0,
       succeeded integer not null default 0,
       failed integer not null default 0,
-      cursor text,
-      reason text,
+      failed_otherwise integer not null default 0,
+      gone integer not null default 0,
       created_at bigint not null default (${startingNow}),
       last_update bigint not null default (${startingNow})
     )`,
+    sql`create index ${index("redrive_open")} on ${table("redrive")} (created_at)
+      where state in ('running', 'stopping')`,
   ],
 };
 
