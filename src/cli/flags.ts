@@ -4,7 +4,7 @@ import { checkNumber, type NumberRange } from "../base/options.ts";
 
 /** Flags that several commands share, each with the variable that stands in for it. */
 export type StoreFlags = { config?: string; store?: string };
-export type PodFlags = StoreFlags & { slots?: number; logLevel?: LogLevel };
+export type PodFlags = StoreFlags & { slots?: number; dataDir?: string; logLevel?: LogLevel };
 export type ServerFlags = PodFlags & { host?: string; port?: number };
 
 export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
@@ -32,6 +32,12 @@ export function withPod(command: Command): Command {
       new Option("--slots <number>", "how many tasks this pod could run at once")
         .env("FLOTILLA_SLOTS")
         .argParser(number("--slots", { min: 1, max: 100_000 })),
+    )
+    .addOption(
+      new Option(
+        "--data-dir <folder>",
+        "where this machine keeps results that can't be stored yet (default: .flotilla)",
+      ).env("FLOTILLA_DATA_DIR"),
     )
     .addOption(
       new Option("--log-level <level>", "what is logged")

@@ -5,6 +5,7 @@ import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../bas
 import type { Tasks } from "../queue/client.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Durability } from "../store/database.ts";
+import { checkDataDir } from "./data-folder.ts";
 import { checkedStore, type Store } from "../store/open.ts";
 
 /** What `flotilla.config.ts` says, and what `startPod` takes. Everything has a default but `use`. */
@@ -39,6 +40,13 @@ export type Config = {
   maxPayloadBytes?: number;
   /** Default 256 KiB. */
   maxResultBytes?: number;
+  /**
+   * The folder for what this machine keeps for itself: results that can't be stored yet, progress.
+   * Default `.flotilla` where the program was started; made only when something is kept. `false`: none.
+   */
+  dataDir?: string | false;
+  /** How much of results the outbox keeps while the store is away. Default 64 MiB. */
+  outboxMaxBytes?: number;
   /** A pino logger, or anything like it. Default: pino on standard error. */
   log?: Logger;
   /** Called once the pod claims: the place to enqueue what keeps itself going, or to warm a cache. */
@@ -54,6 +62,9 @@ export type ServerConfig = {
   /** Who may call, by `Authorization: Bearer <key>`. At least 16 characters each. */
   apiKeys?: readonly string[];
 };
+
+// Where it can't be written, as in a container without a disk, the pod says so and works without.
+export const defaultDataDir = ".flotilla";
 
 /** A config with every default in place. */
 export type Settings = Required<Omit<Config, Optional>> & Pick<Config, Optional>;
@@ -77,9 +88,10 @@ const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
   retentionMs: { byDefault: 7 * dayMs, min: 0, max: 3_650 * dayMs },
   maxPayloadBytes: { byDefault: defaultMaxBytes, ...bytesRange },
   maxResultBytes: { byDefault: defaultMaxBytes, ...bytesRange },
+  outboxMaxBytes: { byDefault: 64 * 1024 * 1024, min: 0, max: 64 * 1024 ** 3 },
 };
 
-const others = ["store", "use", "durability", "migrate", "log", "onStart", "server"];
+const others = ["store", "use", "durability", "migrate", "log", "onStart", "server", "dataDir"];
 
 /** Checks a config where it is written, so that mistakes show at once, with types that help. */
 export function defineConfig(config: Config): Config {
@@ -108,6 +120,7 @@ export function resolveConfig(config: Config): Settings {
       `deadAfterMs (${deadAfterMs}) must be at least twice heartbeatMs (${heartbeatMs}), or healthy pods look dead`,
     );
   }
+  if (config.dataDir !== undefined) checkDataDir(config.dataDir);
   checkServer(config.server);
   handlersByName(use);
   return {
@@ -116,6 +129,7 @@ export function resolveConfig(config: Config): Settings {
     durability,
     migrate,
     use,
+    dataDir: config.dataDir ?? defaultDataDir,
     ...(config.log && { log: config.log }),
     ...(config.onStart && { onStart: config.onStart }),
     ...(config.server && { server: config.server }),
