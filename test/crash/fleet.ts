@@ -96,6 +96,7 @@ export async function openFleet(
     closeSync(output);
     children.add(child);
     const pod = await startedPod(child, {
+      store: spec.store,
       faults,
       writable: store.writable,
       onExit: () => children.delete(child),

@@ -11,6 +11,8 @@ export type Exit = { readonly code: number | null; readonly signal: NodeJS.Signa
 export type PodProcess = {
   readonly podId: string;
   readonly pid: number;
+  /** Its way to the store. */
+  readonly store: string;
   readonly exited: Promise<Exit>;
   readonly alive: boolean;
   /** Lets the `held` tasks go that wait for this gate. */
@@ -43,10 +45,11 @@ const pauseAgainMs = 10;
 export async function startedPod(
   child: ChildProcess,
   {
+    store,
     faults,
     writable,
     onExit,
-  }: { faults: Fault[]; writable: () => Promise<boolean>; onExit: () => void },
+  }: { store: string; faults: Fault[]; writable: () => Promise<boolean>; onExit: () => void },
 ): Promise<PodProcess> {
   let alive = true;
   const exited = new Promise<Exit>((resolve) => {
@@ -90,6 +93,7 @@ export async function startedPod(
   return {
     podId,
     pid: child.pid!,
+    store,
     exited,
     get alive() {
       return alive;

@@ -4,7 +4,7 @@ import type { PostgresServer } from "../postgres/server.ts";
 import type { Fleet } from "./fleet.ts";
 import { monotonicMs } from "./ledger.ts";
 import type { CommonFaults } from "./nemesis.ts";
-import type { Fault } from "./pod-handle.ts";
+import type { Fault, PodProcess } from "./pod-handle.ts";
 import { pauseFor } from "./until.ts";
 
 /** What can be done to a Postgres server that pods work on. It must be a server of the test's own. */
@@ -43,7 +43,7 @@ export function serverFaults(fleet: Fleet, server: PostgresServer): CommonFaults
 
   /** Every connection that a pod could have is taken, and many of theirs are ended. */
   const takeConnections = async (random: Random): Promise<void> => {
-    const cutOff = cutOffAll(fleet);
+    const all = cutOff(fleet, () => true);
     const taken: pg.Client[] = [];
     const take = async () => {
       const clients = Array.from({ length: 20 }, () => connected(fleet.store));
@@ -58,7 +58,7 @@ export function serverFaults(fleet: Fleet, server: PostgresServer): CommonFaults
     await pauseFor(between(random, 300, 1_000));
     await Promise.all(taken.map((client) => client.end().catch(() => {})));
     const toMs = monotonicMs();
-    for (const fault of cutOff) fault.toMs = toMs;
+    for (const fault of all) fault.toMs = toMs;
   };
 
   return {
@@ -77,11 +77,11 @@ function endSomeSessions(count: number): string {
     order by random() limit ${count}) chosen`;
 }
 
-/** Notes that none of the pods may be able to beat from now on. */
-function cutOffAll(fleet: Fleet): Fault[] {
+/** Notes that pods may not be able to beat from now on. */
+export function cutOff(fleet: Fleet, isCutOff: (pod: PodProcess) => boolean): Fault[] {
   const fromMs = monotonicMs();
   const faults = fleet.pods
-    .filter((pod) => pod.alive)
+    .filter((pod) => pod.alive && isCutOff(pod))
     .map(({ podId }): Fault => ({ kind: "cut off", podId, fromMs, toMs: Infinity }));
   fleet.faults.push(...faults);
   return faults;

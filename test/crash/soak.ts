@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import { startPostgres } from "../postgres/server.ts";
 import { openFleet, type Fleet } from "./fleet.ts";
 import { monotonicMs } from "./ledger.ts";
-import { serverFaults } from "./server-faults.ts";
+import { openRoughPlace } from "./postgres/rough.ts";
 import { runStorm, type Storm } from "./storm.ts";
 import { postgresPlan, serverSettings, sqlitePlan } from "./storm-plans.ts";
 import { postgresStore, sqliteStore } from "./stores.ts";
@@ -51,10 +51,11 @@ async function postgresRound(seed: number): Promise<void> {
   const server = await startPostgres({ settings: serverSettings });
   try {
     const fleet = await openFleet(() => postgresStore(server.url));
-    const common = serverFaults(fleet, server);
-    const firstStore = `${fleet.store}?connections=1`;
-    const plan = { ...postgresPlan, seed, common, firstStore, say: fault };
+    const rough = await openRoughPlace(fleet, server);
+    const { common, placeAt } = rough;
+    const plan = { ...postgresPlan, seed, common, placeAt, say: fault };
     await judged(fleet, seed, () => runStorm(fleet, plan));
+    await rough.close();
   } finally {
     await server.stop();
   }

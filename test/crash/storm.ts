@@ -1,6 +1,6 @@
 import { between, seededRandom } from "../../src/base/random.ts";
 import { gather, violations } from "./checkers.ts";
-import type { Fleet } from "./fleet.ts";
+import type { Fleet, StartOptions } from "./fleet.ts";
 import { createHistory, type History } from "./history.ts";
 import { type Entry, monotonicMs, startsIn } from "./ledger.ts";
 import { type CommonFaults, type Places, podFaults, torment } from "./nemesis.ts";
@@ -19,8 +19,8 @@ export type StormPlan = {
   readonly deadAfterMs: number;
   /** Harm to all at once, beside what is done to pods. */
   readonly common?: CommonFaults;
-  /** How the first pod reaches the store, if not as the others do. */
-  readonly firstStore?: string;
+  /** How the pod at a place lives, where not as the others do. */
+  readonly placeAt?: (at: number) => StartOptions;
   readonly say?: (line: string) => void;
 };
 
@@ -42,7 +42,7 @@ export async function runStorm(fleet: Fleet, plan: StormPlan): Promise<Storm> {
     // One pod doesn't know every task.
     names: at === plan.pods - 1 ? ["work"] : ["work", "rare", "blocks", "due"],
     config,
-    ...(at === 0 && plan.firstStore !== undefined && { store: plan.firstStore }),
+    ...plan.placeAt?.(at),
   }));
   const pods = await Promise.all(places.map((place) => fleet.start(place)));
   const sampling = sample(fleet, history);

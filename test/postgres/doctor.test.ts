@@ -2,7 +2,16 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+} from "vitest";
 import { connect, startPod, task } from "flotilla";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
@@ -242,7 +251,9 @@ describe("flotilla doctor on Postgres", () => {
   });
 
   test("names a server whose clock is far from this machine's", async () => {
-    const skewed = await startPostgres({ env: fakeTime(3_600_000).env });
+    const clock = fakeTime(3_600_000);
+    onTestFinished(clock.remove);
+    const skewed = await startPostgres({ env: clock.env });
     expect(await check("clock", skewed.url)).toMatchObject({
       verdict: "warn",
       message: expect.stringMatching(/the server's is 3(600|599)\.\d s ahead of this machine's/),

@@ -6,7 +6,7 @@ import { createHistory } from "../history.ts";
 import { startsIn } from "../ledger.ts";
 import { producerViolations } from "../producer-checkers.ts";
 import { until } from "../until.ts";
-import { fakeTime } from "./fake-time.ts";
+import { type FakeTime, fakeTime } from "./fake-time.ts";
 import { openTasks } from "./scene.ts";
 
 const hourMs = 3_600_000;
@@ -16,7 +16,7 @@ const delayMs = 1_500;
 
 test("pods whose clocks are an hour off, and jump, are no deader than others, and keep delays", async () => {
   const fleet = await createFleet({ on: "postgres" });
-  const [fast, slow] = [fakeTime(hourMs), fakeTime(-hourMs)];
+  const [fast, slow] = [wrongClock(hourMs), wrongClock(-hourMs)];
   await Promise.all([fast.env, slow.env, {}].map((env) => fleet.start({ names, config, env })));
   const producing = producer(fleet);
   const held = await producing.hold(9);
@@ -34,7 +34,7 @@ test("pods whose clocks are an hour off, and jump, are no deader than others, an
 });
 
 test("a server whose clock is an hour off, and jumps, makes nobody look dead, and holds nothing up", async () => {
-  const clock = fakeTime(hourMs);
+  const clock = wrongClock(hourMs);
   const server = await startPostgres({ env: clock.env, settings: { max_connections: 60 } });
   onTestFinished(server.stop);
   const fleet = await createFleet({ on: "postgres", server: server.url });
@@ -56,6 +56,12 @@ test("a server whose clock is an hour off, and jumps, makes nobody look dead, an
 
   expect(await producing.wrong([...early, ...held, ...between, ...late])).toEqual([]);
 });
+
+function wrongClock(offsetMs: number): FakeTime {
+  const clock = fakeTime(offsetMs);
+  onTestFinished(clock.remove);
+  return clock;
+}
 
 /** Enqueues, and says in the end whether each ran once, in its time, with nobody taken for dead. */
 function producer(fleet: Fleet) {

@@ -9,7 +9,6 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { onTestFinished } from "vitest";
 import { needPackage } from "../../postgres/need-package.ts";
 
 export type FakeTime = {
@@ -17,18 +16,18 @@ export type FakeTime = {
   readonly env: Readonly<Record<string, string>>;
   /** Steps the wall clock to so far from the true time, while processes run by it. */
   set(offsetMs: number): void;
+  remove(): void;
 };
 
 /**
  * A wall clock that is wrong, for processes that are started with it. Clocks that only rise are left
- * alone, as the setting of a machine's clock leaves them. It goes when the test is over.
+ * alone, as the setting of a machine's clock leaves them.
  */
 export function fakeTime(offsetMs: number): FakeTime {
   const library = needPackage("libfaketime", findLibrary);
   const folder = mkdtempSync(join(tmpdir(), "flotilla-clock-"));
   // A server runs as another user, and reads it too.
   chmodSync(folder, 0o755);
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const file = join(folder, "offset");
   const set = (ms: number) => {
     // Renamed into place, because a process that reads half a line ends itself.
@@ -44,6 +43,7 @@ export function fakeTime(offsetMs: number): FakeTime {
       FAKETIME_DONT_FAKE_MONOTONIC: "1",
     },
     set,
+    remove: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
 

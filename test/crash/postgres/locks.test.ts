@@ -4,7 +4,8 @@ import { judge } from "../checkers.ts";
 import { createFleet, type Fleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
 import { until } from "../until.ts";
-import { openTasks, withTimeouts } from "./scene.ts";
+import { openTasks } from "./scene.ts";
+import { withTimeouts } from "./scene-store.ts";
 
 const names = ["held", "work"];
 const config = { heartbeatMs: 100, deadAfterMs: 600, pollMs: 200 };

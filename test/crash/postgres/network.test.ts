@@ -5,56 +5,24 @@ import { startsIn } from "../ledger.ts";
 import type { PodProcess } from "../pod-handle.ts";
 import { producerViolations } from "../producer-checkers.ts";
 import { pauseFor, until } from "../until.ts";
-import type { ChaosProxy } from "./chaos-proxy.ts";
+import { networkFaults, shortTimeouts } from "./network-faults.ts";
 import { openScene, openTasks, type Scene } from "./scene.ts";
 
 const limits = { heartbeatMs: 100, deadAfterMs: 800 };
-const timeouts = { connectTimeoutMs: 700, answerTimeoutMs: 700 };
-/** Long enough for those who are out of reach to be taken for dead. */
-const longMs = 1_500;
-
-const faults: Readonly<Record<string, (proxy: ChaosProxy) => Promise<void>>> = {
-  "stalls both ways": async (proxy) => {
-    proxy.flow({ toServer: "stall", toClient: "stall" });
-    await pauseFor(longMs);
-    proxy.flow({ toServer: "pass", toClient: "pass" });
-  },
-  "lets nothing back": async (proxy) => {
-    proxy.flow({ toClient: "stall" });
-    await pauseFor(longMs);
-    proxy.flow({ toClient: "pass" });
-  },
-  "cuts in the middle of what is asked": (proxy) =>
-    often(async () => proxy.cut({ midFrame: "toServer" })),
-  "cuts in the middle of what is answered": (proxy) =>
-    often(async () => proxy.cut({ midFrame: "toClient" })),
-  "forgets its connections and tells nobody": async (proxy) => {
-    proxy.halfOpen();
-    await pauseFor(longMs);
-  },
-  "loses the answers to what was done": (proxy) =>
-    often(() => Promise.race([proxy.loseAnswer(() => true), pauseFor(300)])),
-  "refuses everybody": async (proxy) => {
-    await proxy.refuse();
-    await pauseFor(longMs);
-    await proxy.accept();
-  },
-};
-
 describe("a network that", () => {
   let scene: Scene;
   let far: PodProcess;
   const history = createHistory();
 
   beforeAll(async () => {
-    scene = await openScene({ timeouts });
+    scene = await openScene({ timeouts: shortTimeouts });
     const config = { ...limits, slots: 20, pollMs: 200 };
     far = await scene.start({ names: ["work", "rare"], config });
     await scene.fleet.start({ config });
   });
   afterAll(() => scene.close());
 
-  test.each(Object.entries(faults))(
+  test.each(Object.entries(networkFaults))(
     "%s loses nothing acked and doubles nothing, and pods and producers go on",
     async (_, fault) => {
       const { fleet, proxy, producer } = scene;
@@ -87,14 +55,6 @@ describe("a network that", () => {
     },
   );
 });
-
-/** Does it again and again while there is traffic. */
-async function often(fault: () => Promise<void>): Promise<void> {
-  for (let time = 0; time < 12; time++) {
-    await fault();
-    await pauseFor(100);
-  }
-}
 
 function noted(history: History, enqueue: () => Promise<{ taskId: string }>) {
   return history.note({ kind: "enqueue" }, enqueue, ({ taskId }) => [taskId]);

@@ -4,6 +4,7 @@ import { type Fleet, openFleet, type StartOptions } from "../fleet.ts";
 import type { PodProcess } from "../pod-handle.ts";
 import { postgresStore } from "../stores.ts";
 import { type ChaosProxy, startChaosProxy } from "./chaos-proxy.ts";
+import { type Timeouts, withTimeouts } from "./scene-store.ts";
 
 export type Scene = {
   readonly fleet: Fleet;
@@ -46,19 +47,6 @@ export async function createScene(options?: SceneOptions): Promise<Scene> {
   const scene = await openScene(options);
   onTestFinished(scene.close);
   return scene;
-}
-
-/** As a store's URL takes them. */
-export type Timeouts = {
-  connectTimeoutMs?: number;
-  answerTimeoutMs?: number;
-  lockTimeoutMs?: number;
-};
-
-export function withTimeouts(store: string, timeouts: Timeouts): string {
-  const url = new URL(store);
-  for (const [name, ms] of Object.entries(timeouts)) url.searchParams.set(name, String(ms));
-  return url.href;
 }
 
 export async function openTasks(fleet: Fleet): Promise<number> {
