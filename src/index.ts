@@ -1,4 +1,4 @@
-export { abort, type ErrorCode, FlotillaError, retryAfter } from "./base/errors.ts";
+export { abort, type ErrorCode, FlotillaError, retryAfter, snooze } from "./base/errors.ts";
 export type { Backoff } from "./base/backoff.ts";
 export type { Json, Jsonify } from "./base/jsonify.ts";
 export type { Logger } from "./base/log.ts";

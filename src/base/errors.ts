@@ -9,6 +9,7 @@ export type ErrorCode =
   | "handler_failed"
   | "internal"
   | "invalid_input"
+  | "invalid_middleware"
   | "invalid_option"
   | "invalid_output"
   | "not_committed"
@@ -18,6 +19,7 @@ export type ErrorCode =
   | "payload_too_deep"
   | "payload_too_large"
   | "pod_died"
+  | "snoozed"
   | "store_busy"
   | "store_corrupt"
   | "store_full"
@@ -66,6 +68,24 @@ export function retryAfter(
   options?: ErrorOptions,
 ): FlotillaError {
   return new FlotillaError("handler_failed", message, { ...options, retryAfterMs: delayMs });
+}
+
+const yearMs = 366 * 24 * 60 * 60_000;
+
+/**
+ * Thrown by a handler: there is nothing to do yet, run me again in `delayMs`. It isn't an attempt, so a
+ * handler may snooze without end; `snoozes` tells it how often it has.
+ */
+export function snooze(delayMs: number, why = "nothing to do yet"): FlotillaError {
+  if (typeof delayMs !== "number" || !(delayMs <= yearMs)) {
+    throw new FlotillaError(
+      "invalid_option",
+      `snooze: delayMs must be a number up to ${yearMs}, not ${String(delayMs)}`,
+    );
+  }
+  // A moment that was worked out may have passed meanwhile: then it is at once.
+  const snoozeMs = Math.max(0, Math.ceil(delayMs));
+  return new FlotillaError("snoozed", why, { details: { snoozeMs } });
 }
 
 export function hasCode(error: unknown, ...codes: ErrorCode[]): error is FlotillaError {

@@ -5,6 +5,7 @@ import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
 import { resend, untilMended } from "./resend.ts";
 import { type Finish, finishTasks, lookAt, noteFinishes } from "./statements/finish.ts";
+import { forgetEarlierSnoozes } from "./statements/snooze.ts";
 
 /**
  * What became of a finish: stored; lost to another pod; or to be decided again, because the row has
@@ -49,9 +50,12 @@ export function createFinishing(parts: {
 
   const send = async (finishes: Finish[], codes: readonly ErrorCode[]): Promise<Finished[]> => {
     const noted = finishes.some((each) => each.event !== null);
-    const statements = noted
-      ? [noteFinishes(podId, finishes), finishTasks(finishes)]
-      : [finishTasks(finishes)];
+    const snoozed = finishes.filter((each) => each.snoozed).map(({ taskId }) => taskId);
+    const statements = [
+      ...(noted ? [noteFinishes(podId, finishes)] : []),
+      ...(snoozed.length > 0 ? [forgetEarlierSnoozes(snoozed)] : []),
+      finishTasks(finishes),
+    ];
     const { tables } = await resend(database, statements, {
       ...parts,
       codes,

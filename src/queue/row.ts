@@ -22,6 +22,8 @@ export type Task = {
   readonly runAtMs: number;
   /** Attempts that have failed so far. */
   readonly failures: number;
+  /** How often it has asked to be run again later. */
+  readonly snoozes: number;
   /** Null where the handler's own number counts. */
   readonly maxAttempts: number | null;
   /** Pods that have died while they ran it. */
@@ -53,6 +55,7 @@ export function toTask(row: Row): Task {
     updatedAtMs: Number(row["last_update"]),
     runAtMs: Number(row["run_at"]),
     failures: Number(row["retry_count"]),
+    snoozes: Number(row["snoozes"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
     deaths: Number(row["deaths"]),
     claimToken: Number(row["claim_token"]),
@@ -101,6 +104,7 @@ export type Claim = {
   readonly token: number;
   readonly wake: number;
   readonly failures: number;
+  readonly snoozes: number;
   readonly maxAttempts: number | null;
   readonly deaths: number;
   /** The trace that it was enqueued in, as it is stored: anything may stand there. */
@@ -115,6 +119,7 @@ export function toClaim(row: Row): Claim {
     token: Number(row["claim_token"]),
     wake: Number(row["wake"]),
     failures: Number(row["retry_count"]),
+    snoozes: Number(row["snoozes"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
     deaths: Number(row["deaths"]),
     trace: row["trace"],

@@ -135,6 +135,7 @@ function contextOf(running: Running, input: unknown, parts: RunParts): TaskConte
     taskId: claim.taskId,
     name: claim.name,
     attempt: claim.failures + 1,
+    snoozes: claim.snoozes,
     token: claim.token,
     // Most handlers never look at it, and a controller costs more than a short task.
     get signal() {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { abort, FlotillaError, retryAfter } from "../base/errors.ts";
+import { abort, FlotillaError, retryAfter, snooze } from "../base/errors.ts";
 import { seededRandom } from "../base/random.ts";
 import type { Claim, TaskError } from "./row.ts";
 import { type Ending, type RetryPolicy, settle } from "./settle.ts";
@@ -12,6 +12,7 @@ const claim: Claim = {
   token: 7,
   wake: 3,
   failures: 0,
+  snoozes: 0,
   maxAttempts: null,
   trace: null,
   deaths: 0,
@@ -138,6 +139,52 @@ describe("a wait that the error asks for", () => {
   test("counts for nothing when there is no next attempt", () => {
     const finish = decide({ type: "threw", thrown: retryAfter(30_000, "later") }, { failures: 2 });
     expect(finish).toMatchObject({ status: "failed", delayMs: null });
+  });
+});
+
+describe("a snooze", () => {
+  test.each([
+    { asked: 60_000, waits: 60_000 },
+    { asked: 0.2, waits: 1 },
+    { asked: 0, waits: 0 },
+    { asked: -5_000, waits: 0 },
+    { asked: 366 * 86_400_000, waits: 366 * 86_400_000 },
+  ])("of $asked ms waits $waits, and counts as no attempt, not even as the last", (each) => {
+    const finish = decide(
+      { type: "threw", thrown: snooze(each.asked, "not yet") },
+      { failures: 2, snoozes: 4 },
+    );
+    expect(finish).toMatchObject({
+      status: "pending",
+      counted: 0,
+      snoozed: 1,
+      delayMs: each.waits,
+      wake: 3,
+      error: null,
+    });
+    expect(finish.event).toMatchObject({ type: "snoozed", attempt: 3 });
+    expect(JSON.parse(finish.event!.detail!)).toEqual({
+      delayMs: each.waits,
+      times: 5,
+      message: "not yet",
+    });
+  });
+
+  test.each([Number.NaN, Infinity, 366 * 86_400_000 + 1, "5" as never])(
+    "of %s is refused",
+    (asked) => {
+      expect(() => snooze(asked)).toThrow(
+        expect.objectContaining({
+          code: "invalid_option",
+          message: expect.stringContaining("snooze"),
+        }),
+      );
+    },
+  );
+
+  test("that was made up by somebody else is an error like any other", () => {
+    const thrown = new FlotillaError("snoozed", "for how long?");
+    expect(decide({ type: "threw", thrown })).toMatchObject({ status: "pending", counted: 1 });
   });
 });
 

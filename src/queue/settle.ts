@@ -2,6 +2,7 @@ import { type Backoff, backoffMs } from "../base/backoff.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Claim, TaskError } from "./row.ts";
+import { snoozeOf, snoozing } from "./snooze.ts";
 import type { Finish } from "./statements/finish.ts";
 
 /** How an attempt ended on the pod that made it. */
@@ -52,6 +53,9 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
       return { ...base, status: "pending", counted: 0, delayMs: 0, wake: claim.wake, event: null };
     case "timed_out":
     case "threw": {
+      const thrown = ending.type === "threw" ? ending.thrown : undefined;
+      const snoozeMs = snoozeOf(thrown);
+      if (snoozeMs !== undefined) return snoozing(claim, snoozeMs, storable(messageOf(thrown)));
       const error = errorOf(ending);
       const text = JSON.stringify(error);
       const limit = claim.maxAttempts ?? policy.attempts;

@@ -12,6 +12,8 @@ export type TaskContext<Input> = {
   readonly name: string;
   /** 1 on the first try. */
   readonly attempt: number;
+  /** How often it has thrown `snooze`, which isn't counted as an attempt. */
+  readonly snoozes: number;
   /** Rises with every claim; give it to systems that can refuse an older one. */
   readonly token: number;
   /** Fires on timeout, cancel, shutdown, and when another pod has the task. */

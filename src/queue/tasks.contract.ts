@@ -6,6 +6,7 @@ import { enqueueContract } from "./enqueue.contract.ts";
 import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
+import { snoozeContract } from "./snooze.contract.ts";
 import { stopContract } from "./stop.contract.ts";
 import { troubleContract } from "./trouble.contract.ts";
 import { waitContract } from "./wait.contract.ts";
@@ -23,6 +24,7 @@ export function tasksContract(kind: StoreKind): void {
   depthContract(kind);
   waitContract(kind);
   workerContract(kind);
+  snoozeContract(kind);
   stopContract(kind);
   troubleContract(kind);
   withinContract(kind);

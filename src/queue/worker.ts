@@ -35,9 +35,18 @@ export type WorkerEvent =
   | {
       readonly type: "ended";
       readonly name: string;
-      readonly outcome: "completed" | "retry" | "failed" | "cancelled" | "released" | "lost";
+      readonly outcome: Outcome;
       readonly tookMs: number;
     };
+
+export type Outcome =
+  | "completed"
+  | "retry"
+  | "failed"
+  | "cancelled"
+  | "released"
+  | "snoozed"
+  | "lost";
 
 export type WorkerOptions = {
   podId: string;
@@ -327,8 +336,9 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 }
 
-function outcomeOf({ status, counted }: Finish) {
+function outcomeOf({ status, counted, snoozed }: Finish): Outcome {
   if (status !== "pending") return status;
+  if (snoozed) return "snoozed";
   return counted === 1 ? "retry" : "released";
 }
 

@@ -113,6 +113,10 @@ const gatesWaitsAndSchedules: Migration = {
     sql`alter table ${table("step_tracker")} add column waits integer not null default 0`,
     // The redrive that has started it over last, and in which of its steps.
     sql`alter table ${table("step_tracker")} add column redrive_id ${keyText}`,
+    // How often its handler has asked to be run again later.
+    sql`alter table ${table("step_tracker")} add column snoozes integer not null default 0`,
+    // Why a pod claims no more than it does, in its own words.
+    sql`alter table ${table("pod_health")} add column state text`,
     sql`alter table ${table("step_tracker")} add column redrive_step integer`,
     sql`create index ${index("step_gated")}
       on ${table("step_tracker")} (name, tenant, priority desc, created_at, task_id)

@@ -33,6 +33,13 @@ export function cancelTask(taskId: string): Statement[] {
   ];
 }
 
+/** What a task that has ended is set to when it starts over: a new generation, with all its attempts. */
+export const startedOver = sql`
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, parked = ${ungated},
+  cancel_requested = 0,
+  claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
+  error = null, progress = null`;
+
 /** Starts a finished task over: a new generation, noted as such. */
 export function retryTask(taskId: string): Statement[] {
   const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
@@ -43,9 +50,7 @@ export function retryTask(taskId: string): Statement[] {
       where ${ended} ${holdTask}`,
     sql`
       update ${tasks}
-      set status = 'pending', retry_count = 0, deaths = 0, parked = ${ungated}, cancel_requested = 0,
-        claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
-        error = null, progress = null
+      set ${startedOver}
       where ${ended}
       ${returning(sql`task_id`, {
         before: sql`select task_id from ${tasks} task where ${ended} ${holdTask}`,

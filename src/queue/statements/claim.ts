@@ -189,8 +189,8 @@ function take(claim: ClaimCall, which: Statement): Statement {
     })}`;
 }
 
-const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count, max_attempts, deaths,
-  trace, priority, created_at`;
+const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count, snoozes,
+  max_attempts, deaths, trace, priority, created_at`;
 
 /**
  * Marks one task that must run alone as meant for this pod, which then finishes what it has before

@@ -14,6 +14,8 @@ export type Finish = {
   readonly error: string | null;
   /** Whether the attempt counts as a failure. */
   readonly counted: 0 | 1;
+  /** Whether the handler asked to be run again later, for no fault. */
+  readonly snoozed?: 1;
   /** Before it may run again; null where it won't. */
   readonly delayMs: number | null;
   /** What must not have been missed: a row with a newer `wake` isn't parked, but decided again. */
@@ -77,6 +79,7 @@ function endings(finishes: readonly Finish[]) {
       result: "text",
       error: "text",
       counted: "integer",
+      snoozed: "integer",
       delay_ms: "integer",
       wake: "integer",
     },
@@ -87,13 +90,14 @@ function endings(finishes: readonly Finish[]) {
       each.result,
       each.error,
       each.counted,
+      each.snoozed ?? 0,
       each.delayMs,
       each.wake,
     ]),
   );
   const changes = sql`
     status = done.status, result = done.result, error = coalesce(done.error, ${tasks}.error),
-    retry_count = retry_count + done.counted,
+    retry_count = retry_count + done.counted, snoozes = snoozes + done.snoozed,
     claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
     claimed_by = case when done.status = 'pending' then null else claimed_by end,
     run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,

@@ -14,6 +14,7 @@ import { namesWaiting, otherDepths, readyDepth } from "./depth.ts";
 import { findKeys } from "./enqueue.ts";
 import { type Finish, finishTasks, lookAt, noteFinishes, saveProgress } from "./finish.ts";
 import { claimsOf, deleteFinished, noteRecovery, recoverTasks, sweep } from "./recover.ts";
+import { forgetEarlierSnoozes } from "./snooze.ts";
 
 const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
 const pod = { podId: "pod", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
@@ -54,6 +55,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   releaseCall: releaseCall("pod", 7),
   finishTasks: finishTasks([finish]),
   noteFinishes: noteFinishes("pod", [finish]),
+  forgetEarlierSnoozes: forgetEarlierSnoozes(["x"]),
   lookAt: lookAt(["x"]),
   saveProgress: saveProgress([{ taskId: "x", token: 1, value: "1" }]),
   findKeys: findKeys([key]),
