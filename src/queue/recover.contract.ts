@@ -270,6 +270,30 @@ export function recoverContract(kind: StoreKind): void {
       expect(left).toEqual([1_700, 0]);
     });
 
+    test("keeps tasks as long as their outcome says", async () => {
+      const { taskId } = await queue.enqueue("a", 1);
+      const statuses = ["pending", "completed", "failed", "cancelled"];
+      await queue.database.write(
+        statuses.map((status) => sql`
+          insert into ${rowsOf} (task_id, name, status) values (${status}, 'b', ${status})`),
+      );
+      const leader = lead({ retentionMs: { completed: 1_000, cancelled: 60_000, failed: 120_000 } });
+      const left: string[][] = [];
+      for (const byMs of [2_000, 60_000, 60_000]) {
+        await queue.pass(byMs);
+        await seconds(1);
+        await leader.pass(liveness);
+        const rows = await queue.database.read(sql`select task_id from ${rowsOf} where name = 'b'`);
+        left.push(rows.map((row) => row["task_id"] as string).sort());
+      }
+      expect(left).toEqual([
+        ["cancelled", "failed", "pending"],
+        ["failed", "pending"],
+        ["pending"],
+      ]);
+      expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
+    });
+
     test("survives a store that fails in the middle of its pass", async () => {
       await seconds(1);
       const broken = { ...queue.database, read: () => Promise.reject(new Error("away")) };

@@ -9,6 +9,7 @@ import {
 } from "../pods/liveness.ts";
 import { finishPass, markDown, prunePods } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
+import { type Retention, retentionOf, shortestMs } from "./retention.ts";
 import {
   claimsOf,
   deleteFinished,
@@ -22,8 +23,8 @@ export type LeaderOptions = {
   podId: string;
   database: Database;
   limits: LivenessLimits;
-  /** Finished tasks are deleted after this long. */
-  retentionMs: number;
+  /** Finished tasks are deleted after this long, by how they ended. Default 7 days. */
+  retentionMs?: number | Partial<Retention>;
   /** Told how many tasks were given back, and how long the pods of the first ones had been silent. */
   onRecovered?: (tasks: number, silencesMs: readonly number[]) => void;
   log?: Logger;
@@ -50,10 +51,10 @@ export function createLeader(options: LeaderOptions) {
     podId,
     database,
     limits,
-    retentionMs,
     onRecovered = () => {},
     log = silentLogger,
   } = options;
+  const kept = retentionOf(options.retentionMs);
   let sweptTo = beforeAll;
   /** Passes until the next walk begins. */
   let resting = 0;
@@ -102,15 +103,15 @@ export function createLeader(options: LeaderOptions) {
       resting--;
       return;
     }
-    const rows = await database.read(sweep(sweptTo, sweepLimit, retentionMs));
+    const rows = await database.read(sweep(sweptTo, sweepLimit, kept));
     const old = rows.filter((row) => row["old"] === 1).map((row) => row["task_id"] as string);
     for (let at = 0; at < old.length; at += deleteLimit) {
-      await database.write(deleteFinished(old.slice(at, at + deleteLimit), retentionMs));
+      await database.write(deleteFinished(old.slice(at, at + deleteLimit), kept));
     }
     const last = rows.find((row) => row["old"] === 0);
     sweptTo = last?.["task_id"] ?? beforeAll;
     if (last) return;
-    resting = Math.min(restPasses, Math.floor(retentionMs / restPerMs));
+    resting = Math.min(restPasses, Math.floor(shortestMs(kept) / restPerMs));
     await database.write([prunePods(downPodsKeptMs)]);
   };
 

@@ -21,7 +21,7 @@ describe("a config", () => {
       stallBeats: 60,
       graceMs: 5_000,
       shutdownMs: 20_000,
-      retentionMs: 604_800_000,
+      retentionMs: { completed: 604_800_000, failed: 604_800_000, cancelled: 604_800_000 },
       maxPayloadBytes: 262_144,
       maxResultBytes: 262_144,
     });
@@ -46,6 +46,9 @@ describe("a config", () => {
     [{ pollMs: 9 }, "pollMs must be"],
     [{ stallBeats: 1 }, "stallBeats must be"],
     [{ retentionMs: -1 }, "retentionMs must be"],
+    [{ retentionMs: { failed: -1 } }, "retentionMs.failed must be"],
+    [{ retentionMs: { complete: 1 } }, "did you mean `completed`?"],
+    [{ retentionMs: null as never }, "retentionMs must be"],
     [{ durability: "some" }, `durability must be one of full, relaxed, not "some"`],
     [{ migrate: "never" }, "migrate must be one of auto, check"],
     [{ server: { port: 65_536 } }, "server.port must be"],

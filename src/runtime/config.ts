@@ -3,6 +3,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import type { Tasks } from "../queue/client.ts";
+import { type Retention, retentionOf } from "../queue/retention.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Durability } from "../store/database.ts";
 import { checkDataDir } from "./data-folder.ts";
@@ -34,8 +35,8 @@ export type Config = {
   graceMs?: number;
   /** How long a stop waits for running tasks before it tells them to stop. Default 20,000. */
   shutdownMs?: number;
-  /** How long finished tasks are kept. Default 7 days. */
-  retentionMs?: number;
+  /** How long finished tasks are kept, all alike or by how they ended. Default 7 days. */
+  retentionMs?: number | Partial<Retention>;
   /** Default 256 KiB. */
   maxPayloadBytes?: number;
   /** Default 256 KiB. */
@@ -67,7 +68,8 @@ export type ServerConfig = {
 export const defaultDataDir = ".flotilla";
 
 /** A config with every default in place. */
-export type Settings = Required<Omit<Config, Optional>> & Pick<Config, Optional>;
+export type Settings = Required<Omit<Config, Optional | "retentionMs">> &
+  Pick<Config, Optional> & { retentionMs: Retention };
 
 type Optional = "log" | "onStart" | "server";
 
@@ -85,13 +87,22 @@ const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
   stallBeats: { byDefault: 60, min: 2, max: 100_000 },
   graceMs: { byDefault: 5_000, min: 0, max: 3_600_000 },
   shutdownMs: { byDefault: 20_000, min: 0, max: dayMs },
-  retentionMs: { byDefault: 7 * dayMs, min: 0, max: 3_650 * dayMs },
   maxPayloadBytes: { byDefault: defaultMaxBytes, ...bytesRange },
   maxResultBytes: { byDefault: defaultMaxBytes, ...bytesRange },
   outboxMaxBytes: { byDefault: 64 * 1024 * 1024, min: 0, max: 64 * 1024 ** 3 },
 };
 
-const others = ["store", "use", "durability", "migrate", "log", "onStart", "server", "dataDir"];
+const others = [
+  "store",
+  "use",
+  "durability",
+  "migrate",
+  "retentionMs",
+  "log",
+  "onStart",
+  "server",
+  "dataDir",
+];
 
 /** Checks a config where it is written, so that mistakes show at once, with types that help. */
 export function defineConfig(config: Config): Config {
@@ -129,6 +140,7 @@ export function resolveConfig(config: Config): Settings {
     durability,
     migrate,
     use,
+    retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,
     ...(config.log && { log: config.log }),
     ...(config.onStart && { onStart: config.onStart }),

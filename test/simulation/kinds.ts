@@ -12,6 +12,7 @@ import {
 } from "../../src/queue/statements/claim.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks, saveProgress } from "../../src/queue/statements/finish.ts";
+import { retentionOf } from "../../src/queue/retention.ts";
 import { deleteFinished, recoverTasks } from "../../src/queue/statements/recover.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 
@@ -39,7 +40,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
   [cancelTask("")[1]!.strings, "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
-  [deleteFinished([], 0)[0]!.strings, "delete"],
+  [deleteFinished([], retentionOf(0))[0]!.strings, "delete"],
   [insertTasks([]).strings, "enqueue"],
   [finishTasks([]).strings, "finish"],
   [leave("").strings, "leave"],

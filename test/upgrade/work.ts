@@ -58,7 +58,7 @@ export function workOf(): Statement[] {
     reserveAlone(podId, names),
     claimReserved(claim(4), "worked-2"),
     finishTasks([{ ...finish("worked-2"), token: 6 }]),
-    ...deleteFinished(["worked-2"], -1_000),
+    ...deleteFinished(["worked-2"], { completed: -1_000, failed: -1_000, cancelled: -1_000 }),
     finishPass(podId),
     markDown([silent]),
     leave(podId),

@@ -29,6 +29,7 @@ const finish: Finish = {
   wake: 0,
   event: { type: "retry", attempt: 1, detail: null },
 };
+const kept = { completed: 1_000, failed: 2_000, cancelled: 3_000 };
 const orphans = [{ taskId: "x", token: 1, pod }];
 const key = {
   taskId: "x",
@@ -66,6 +67,6 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   claimsOf: claimsOf(["pod"], 10),
   recoverTasks: recoverTasks(orphans),
   noteRecovery: noteRecovery(orphans),
-  sweep: sweep("x", 10, 1_000),
-  deleteFinished: deleteFinished(["x"], 1_000),
+  sweep: sweep("x", 10, kept),
+  deleteFinished: deleteFinished(["x"], kept),
 };

@@ -13,6 +13,7 @@ import {
   takeRows,
   takeTask,
 } from "../../store/sql.ts";
+import type { Retention } from "../retention.ts";
 import { aloneAfterDeaths, deathLimit } from "../settle.ts";
 import { nextSeq } from "./events.ts";
 
@@ -102,24 +103,29 @@ const poisonError = JSON.stringify({
   message: `${deathLimit} pods died while they ran this task, ${deathLimit - aloneAfterDeaths} of them with nothing else to run`,
 });
 
-const finished = sql`status in ('completed', 'failed', 'cancelled')`;
+/** Whether a task has ended so long ago that it needn't be kept. */
+function isOld({ completed, failed, cancelled }: Retention): Statement {
+  return sql`(status = 'completed' and last_update < ${now} - ${completed}
+    or status = 'failed' and last_update < ${now} - ${failed}
+    or status = 'cancelled' and last_update < ${now} - ${cancelled})`;
+}
 
 /**
  * Walks over so many tasks in order of their ids. Gives those that are finished and old and, unless
  * the walk came to the end, the one to go on after. One statement however many there are.
  */
-export function sweep(after: string, count: number, olderThanMs: number): Statement {
+export function sweep(after: string, count: number, kept: Retention): Statement {
   return sql`
     with page as (
       select task_id, status, last_update from ${tasks}
       where task_id > ${after} order by task_id ${limit(count)})
-    select task_id, 1 as old from page where ${finished} and last_update < ${now} - ${olderThanMs}
+    select task_id, 1 as old from page where ${isOld(kept)}
     union all
     select max(task_id), 0 from page having count(*) = ${count}`;
 }
 
-/** Deletes finished tasks that are older than the limit, and then the events of those that are gone. */
-export function deleteFinished(taskIds: readonly string[], olderThanMs: number): Statement[] {
+/** Deletes tasks that needn't be kept any longer, and then the events of those that are gone. */
+export function deleteFinished(taskIds: readonly string[], kept: Retention): Statement[] {
   const old = rows(
     { task_id: "text" },
     taskIds.map((taskId) => [taskId]),
@@ -128,7 +134,7 @@ export function deleteFinished(taskIds: readonly string[], olderThanMs: number):
     sql`delete from ${tasks} where ${isAmong(sql`
       select ${rowAddress} from ${tasks}
       where task_id in (select task_id from ${old} old)
-        and ${finished} and last_update < ${now} - ${olderThanMs} ${takeRows}`)}`,
+        and ${isOld(kept)} ${takeRows}`)}`,
     sql`delete from ${events} where task_id in (
       select task_id from ${old} old
       where not exists (select 1 from ${tasks} task where task.task_id = old.task_id))`,
