@@ -16,7 +16,8 @@ export function exitCodeOf(thrown: unknown): number {
 function codeOf(code: ErrorCode): number {
   if (code.startsWith("store_")) return exitCodes.store;
   if (code === "invalid_option" || code === "unsupported") return exitCodes.usage;
-  if (code === "not_found" || code === "conflict") return exitCodes.refused;
+  if (code === "not_found" || code === "conflict" || code === "duplicate_key")
+    return exitCodes.refused;
   return exitCodes.error;
 }
 

@@ -1,24 +1,20 @@
-import { batcher } from "../base/batcher.ts";
-import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
-import type { Random } from "../base/random.ts";
 import { check } from "../base/schema.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
-import type { CallerTransaction, Database, Row } from "../store/database.ts";
-import { resend, untilKnown } from "./resend.ts";
-import { findKeys, insertTasks, type NewTask } from "./statements/enqueue.ts";
+import { type KeyOptions, keyOptionNames, policyOf } from "./keys.ts";
+import type { NewTask } from "./statements/enqueue.ts";
 import { checkName, type TaskContract } from "./task.ts";
 
-export type EnqueueOptions = {
+export type EnqueueOptions = KeyOptions & {
   /** Higher runs first, −100 to 100. Default 0. */
   priority?: number;
   /** How long before it may run. Default 0. */
   delayMs?: number;
-  /** Names the task: enqueueing it again while the first is kept gives the first. */
-  key?: string;
+  /** When it may run, as a date or in milliseconds since 1970. A time that has passed is now. */
+  runAt?: Date | number;
   /** How often it is tried. Default: what its handler says. */
   attempts?: number;
   /** Whose task it is, where one store serves several. Default `default`. */
@@ -51,12 +47,15 @@ export type Enqueued = {
   readonly taskId: string;
   /** False where a task with that key was there already. */
   readonly created: boolean;
+  /** With `onDuplicate: "replace"`: whether what was there does this now. False where a pod runs it. */
+  readonly replaced?: boolean;
 };
 
 export const enqueueOptionNames = [
   "priority",
   "delayMs",
-  "key",
+  "runAt",
+  ...keyOptionNames,
   "attempts",
   "tenant",
   "tx",
@@ -80,6 +79,8 @@ export function prepareTask(
   const { priority = 0, delayMs = 0, key = null, attempts = null, tenant = "default" } = options;
   checkNumber("priority", priority, { min: -100, max: 100 });
   checkNumber("delayMs", delayMs, { min: 0, max: yearMs });
+  const runAtMs = runAtOf(options);
+  const policy = policyOf(options);
   if (attempts !== null) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
   if (key !== null) checkText("key", key);
   checkText("tenant", tenant);
@@ -92,13 +93,31 @@ export function prepareTask(
     payload,
     priority,
     delayMs,
+    ...(runAtMs !== undefined && { runAtMs }),
     maxAttempts: attempts,
     key,
+    ...(policy && { policy }),
     trace,
   });
   const schema = typeof contract === "string" ? undefined : contract.input;
   const checked = check(schema, input, `the payload of "${name}"`, "invalid_input");
   return checked instanceof Promise ? checked.then(ready) : ready();
+}
+
+// Dates beyond this are a mistake, such as seconds or microseconds taken for milliseconds.
+const lastMs = Date.UTC(9999, 11, 31);
+
+function runAtOf({ runAt, delayMs }: EnqueueOptions): number | undefined {
+  if (runAt === undefined) return undefined;
+  if (delayMs !== undefined) {
+    throw new FlotillaError("invalid_option", "runAt and delayMs say the same: give one of them");
+  }
+  const ms = runAt instanceof Date ? runAt.getTime() : runAt;
+  if (typeof ms === "number" && Number.isInteger(ms) && ms >= 0 && ms <= lastMs) return ms;
+  throw new FlotillaError(
+    "invalid_option",
+    "runAt must be a date, or a whole number of milliseconds since 1970, up to the year 9999",
+  );
 }
 
 function checkText(what: string, text: unknown): void {
@@ -125,59 +144,3 @@ export function checkBulk(tasks: number, payloadChars = 0): void {
       : `enqueueMany takes ${bulkChars} characters of payload at most, not ${payloadChars}: send them in parts`,
   );
 }
-
-/** The way in for new tasks: what arrives while a write is under way goes into the next one. */
-export function createEnqueue(parts: { database: Database; clock: Clock; random: Random }) {
-  const { database, clock, random } = parts;
-
-  const send = async (news: NewTask[]): Promise<Enqueued[]> => {
-    // The ids are made before the first send, so sending again can't make a second task.
-    const { tables, repeated } = await resend(database, statementsFor(news), {
-      clock,
-      random,
-      ...untilKnown,
-      hint: anyDue(news),
-    });
-    return outcomes(news, tables, repeated);
-  };
-  return { one: batcher(send), many: send };
-}
-
-/** Puts a task into the caller's own transaction. */
-export async function enqueueWithin(
-  transaction: CallerTransaction,
-  news: NewTask[],
-): Promise<Enqueued[]> {
-  const tables = await transaction.write(statementsFor(news), { hint: anyDue(news) });
-  return outcomes(news, tables, false);
-}
-
-function anyDue(news: readonly NewTask[]): boolean {
-  return news.some((each) => each.delayMs === 0);
-}
-
-function statementsFor(news: NewTask[]) {
-  const keyed = news.filter((each) => each.key !== null);
-  return keyed.length > 0 ? [insertTasks(news), findKeys(keyed)] : [insertTasks(news)];
-}
-
-function outcomes(news: NewTask[], tables: Row[][], repeated: boolean): Enqueued[] {
-  const [inserted = [], found = []] = tables;
-  // The usual case, worth a short way: every row went in.
-  if (inserted.length === news.length) return news.map(({ taskId }) => ({ taskId, created: true }));
-  const created = new Set(inserted.map((row) => row["task_id"] as string));
-  const holders = new Map(
-    found.map((row) => [
-      keyOf(row["tenant"], row["name"], row["unique_key"]),
-      row["task_id"] as string,
-    ]),
-  );
-  return news.map(({ taskId, tenant, name, key }) => {
-    const holder = key === null ? undefined : holders.get(keyOf(tenant, name, key));
-    if (holder !== undefined) return { taskId: holder, created: holder === taskId };
-    if (created.has(taskId) || repeated) return { taskId, created: true };
-    throw new FlotillaError("internal", `task ${taskId} was neither stored nor found`);
-  });
-}
-
-const keyOf = (...parts: string[]) => JSON.stringify(parts);

@@ -4,14 +4,15 @@ import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import {
   checkBulk,
-  createEnqueue,
   type Enqueued,
   type EnqueueManyOptions,
   type EnqueueOptions,
-  enqueueWithin,
   optionsOfOne,
   prepareTask,
 } from "./enqueue.ts";
+import { duplicateKey } from "./keys.ts";
+import { createStoring, storeWithin } from "./storing.ts";
+import type { NewTask } from "./statements/enqueue.ts";
 import type { TaskContract } from "./task.ts";
 import { activeTracer, passedOn, tracedEnqueue } from "./trace.ts";
 
@@ -28,7 +29,7 @@ export type ProducingParts = {
 /** What brings tasks in: one by one or many at once, traced where the program traces. */
 export function createProducing(parts: ProducingParts) {
   const { database, onEnqueued } = parts;
-  const inserting = createEnqueue(parts);
+  const storing = createStoring(parts);
 
   const one = async (
     task: TaskContract | string,
@@ -39,10 +40,10 @@ export function createProducing(parts: ProducingParts) {
     const prepared = prepareTask(task, input, options, parts, trace);
     const news = prepared instanceof Promise ? await prepared : prepared;
     if (options.tx !== undefined) {
-      const [enqueued] = await enqueueWithin(database.within(options.tx), [news]);
-      return enqueued!;
+      const [enqueued] = await storeWithin(database.within(options.tx), [news], { whole: false });
+      return unlessRejected(news, enqueued!);
     }
-    const enqueued = await inserting.one(news);
+    const enqueued = unlessRejected(news, await storing.one(news));
     onEnqueued?.();
     return enqueued;
   };
@@ -61,8 +62,10 @@ export function createProducing(parts: ProducingParts) {
       news.length,
       news.reduce((chars, each) => chars + each.payload.length, 0),
     );
-    if (options.tx !== undefined) return enqueueWithin(database.within(options.tx), news);
-    const enqueued = await inserting.many(news);
+    if (options.tx !== undefined) {
+      return storeWithin(database.within(options.tx), news, { whole: true });
+    }
+    const enqueued = await storing.all(news);
     onEnqueued?.();
     return enqueued;
   };
@@ -98,4 +101,10 @@ export function createProducing(parts: ProducingParts) {
 
 function nameOf(task: TaskContract | string): string {
   return typeof task === "string" ? task : task.name;
+}
+
+/** A task whose key must be free is refused where it wasn't. */
+function unlessRejected(news: NewTask, enqueued: Enqueued): Enqueued {
+  if (enqueued.created || news.policy?.onDuplicate !== "reject") return enqueued;
+  throw duplicateKey(news, enqueued.taskId);
 }

@@ -15,6 +15,8 @@ export type ResendOptions = {
   codes?: readonly ErrorCode[];
   /** Whether the write makes something new to claim. */
   hint?: boolean;
+  /** What is sent instead once an earlier send may have been stored. Default: the very same. */
+  again?: () => readonly Statement[];
 };
 
 /** Troubles that pass: the store was busy or away, or its answer was lost. */
@@ -46,19 +48,22 @@ export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as con
 export async function resend(
   database: Database,
   statements: readonly Statement[],
-  { clock, random, limitMs, signal, codes = passing, hint = false }: ResendOptions,
+  options: ResendOptions,
 ): Promise<{ tables: Row[][]; repeated: boolean }> {
+  const { clock, random, limitMs, signal, codes = passing, hint = false } = options;
+  const { again = () => statements } = options;
   const startedMs = clock.monotonic();
   let unknown: unknown;
   for (let tries = 0; ; tries++) {
     try {
-      return { tables: await database.write(statements, { hint }), repeated: tries > 0 };
+      const sent = unknown === undefined ? statements : again();
+      return { tables: await database.write(sent, { hint }), repeated: tries > 0 };
     } catch (error) {
       if (hasCode(error, "unknown_outcome")) unknown = error;
       const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;
       // Once one send's outcome is unknown, a refusal of a later one says nothing about it.
-      const again = unknown === undefined ? codes : [...codes, ...passing];
-      if (!hasCode(error, ...again) || late || signal?.aborted) throw unknown ?? error;
+      const passed = unknown === undefined ? codes : [...codes, ...passing];
+      if (!hasCode(error, ...passed) || late || signal?.aborted) throw unknown ?? error;
       const waitMs = contentionMs(tries + 1, random);
       database.report?.({ type: "resent", waitMs });
       await sleep(clock, waitMs, signal);

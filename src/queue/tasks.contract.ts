@@ -5,6 +5,7 @@ import { depthContract } from "./depth.contract.ts";
 import { enqueueContract } from "./enqueue.contract.ts";
 import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
+import { policiesContract } from "./policies.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
 import { snoozeContract } from "./snooze.contract.ts";
 import { stopContract } from "./stop.contract.ts";
@@ -17,6 +18,7 @@ import { workerContract } from "./worker.contract.ts";
 export function tasksContract(kind: StoreKind): void {
   enqueueContract(kind);
   keysContract(kind);
+  policiesContract(kind);
   claimContract(kind);
   finishContract(kind);
   recoverContract(kind);

@@ -1,5 +1,4 @@
 import { now, returning, rows, sql, type Statement, table } from "../../store/sql.ts";
-import { parked } from "./parked.ts";
 
 const tasks = table("step_tracker");
 
@@ -10,8 +9,12 @@ export type NewTask = {
   readonly payload: string;
   readonly priority: number;
   readonly delayMs: number;
+  /** When it may run, where that was said as a time; `delayMs` is 0 then. */
+  readonly runAtMs?: number;
   readonly maxAttempts: number | null;
   readonly key: string | null;
+  /** What was asked of the key; undefined where the first task is to be given while it is kept. */
+  readonly policy?: KeyPolicy;
   readonly trace: string | null;
   /** The limit by key that it falls under, as a scope; null where there is none. */
   readonly group?: string | null;
@@ -21,23 +24,36 @@ export type NewTask = {
   readonly waits?: 0 | 1 | 2;
 };
 
-/** Stores new tasks. A task that is there already, by its id or by its key, is left as it is. */
-export function insertTasks(given: readonly NewTask[]): Statement {
+export type KeyPolicy = {
+  readonly onDuplicate: "existing" | "reject" | "replace";
+  /** Whether a task that has ended holds its key no longer. */
+  readonly whileUnfinished: boolean;
+  /** How long after its creation a task holds its key at most. */
+  readonly forMs: number | null;
+};
+
+const always = sql`true`;
+
+/**
+ * Stores new tasks. A task that is there already, by its id or by its key, is left as it is. `when` is
+ * a condition on a row of `fresh`, for tasks that depend on what the same transaction did before.
+ */
+export function insertTasks(given: readonly NewTask[], when: Statement = always): Statement {
   const news = inOrder(given);
   const plain = rows(
     plainColumns,
     news.map((each) => plainValues(each)),
   );
-  // Most tasks go behind no gate and wait for nobody, so that isn't sent and stored unless one does.
-  const { fresh, names, values } = news.some(isGuarded)
-    ? { fresh: guardedRows(news), names: guardedNames, values: guardedNames }
-    : { fresh: plain, names: sql`parked`, values: delayed };
+  // Most tasks go behind no gate, wait for nobody and have no hour, so that isn't sent unless one does.
+  const { fresh, start, names, values } = news.some(isSpecial)
+    ? { fresh: specialRows(news), start: startAt(sql`fresh`), names: specialNames, values: special }
+    : { fresh: plain, start: sql`${now} + delay_ms`, names: sql`parked`, values: delayed };
   return sql`
     insert into ${tasks} (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
       max_attempts, unique_key, trace, ${names})
-    select task_id, tenant, name, payload, priority, ${now} + delay_ms, ${now}, ${now},
+    select task_id, tenant, name, payload, priority, ${start}, ${now}, ${now},
       max_attempts, unique_key, trace, ${values}
-    from ${fresh} fresh where true
+    from ${fresh} fresh where ${when}
     on conflict do nothing
     ${returning(sql`task_id`, {
       // The ids were made for these tasks, so whatever has one of them was stored by us.
@@ -63,26 +79,30 @@ function plainValues(each: NewTask) {
 }
 
 const delayed = sql`case when delay_ms > 0 then 1 else 0 end`;
-const guardedNames = sql`group_key, gated, waits, parked`;
+const specialNames = sql`group_key, gated, waits, parked`;
 
-function isGuarded({ gated = false, waits = 0 }: NewTask): boolean {
-  return gated || waits > 0;
+/** When a task may run: after its delay, or at its hour, which may have passed. */
+export function startAt(given: Statement): Statement {
+  return sql`case when ${given}.start_at is null then ${now} + ${given}.delay_ms
+    when ${given}.start_at > ${now} then ${given}.start_at else ${now} end`;
 }
 
-function guardedRows(news: readonly NewTask[]) {
+const special = sql`group_key, gated, waits,
+  case when waits > 0 then 2 when delay_ms > 0 or start_at > ${now} then 1
+    when gated = 1 then 4 else 0 end`;
+
+function isSpecial({ gated = false, waits = 0, runAtMs }: NewTask): boolean {
+  return gated || waits > 0 || runAtMs !== undefined;
+}
+
+function specialRows(news: readonly NewTask[]) {
   return rows(
-    { ...plainColumns, group_key: "text", gated: "integer", waits: "integer", parked: "integer" },
+    { ...plainColumns, start_at: "integer", group_key: "text", gated: "integer", waits: "integer" },
     news.map((each) => {
-      const { group = null, gated = false, waits = 0 } = each;
-      return [...plainValues(each), group, gated ? 1 : 0, waits, parkedAtFirst(each)];
+      const { runAtMs = null, group = null, gated = false, waits = 0 } = each;
+      return [...plainValues(each), runAtMs, group, gated ? 1 : 0, waits];
     }),
   );
-}
-
-function parkedAtFirst({ gated = false, waits = 0, delayMs }: NewTask): number {
-  if (waits > 0) return parked.forOthers;
-  if (delayMs > 0) return parked.untilDue;
-  return gated ? parked.atGate : parked.no;
 }
 
 /**
@@ -91,21 +111,14 @@ function parkedAtFirst({ gated = false, waits = 0, delayMs }: NewTask): number {
  */
 function inOrder(news: readonly NewTask[]): readonly NewTask[] {
   if (news.every(({ key }) => key === null)) return news;
-  return news.toSorted((one, other) => {
-    const [mine, theirs] = [one.key ?? "", other.key ?? ""];
-    return mine === theirs ? 0 : mine < theirs ? -1 : 1;
-  });
+  return news.toSorted(
+    (one, other) =>
+      byText(one.key ?? "", other.key ?? "") ||
+      byText(one.name, other.name) ||
+      byText(one.tenant, other.tenant),
+  );
 }
 
-/** The tasks that hold these keys. */
-export function findKeys(news: readonly NewTask[]): Statement {
-  const wanted = rows(
-    { tenant: "text", name: "text", unique_key: "text" },
-    news.map((each) => [each.tenant, each.name, each.key]),
-  );
-  return sql`
-    select task.task_id, task.tenant, task.name, task.unique_key
-    from ${wanted} wanted join ${tasks} task
-      on task.tenant = wanted.tenant and task.name = wanted.name
-      and task.unique_key = wanted.unique_key`;
+function byText(one: string, other: string): number {
+  return one === other ? 0 : one < other ? -1 : 1;
 }

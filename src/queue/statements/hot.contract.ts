@@ -11,8 +11,18 @@ import {
   unparkDue,
 } from "./claim.ts";
 import { namesWaiting, otherDepths, readyDepth } from "./depth.ts";
-import { findKeys } from "./enqueue.ts";
 import { type Finish, finishTasks, lookAt, noteFinishes, saveProgress } from "./finish.ts";
+import {
+  findKeys,
+  findOwn,
+  findReplaced,
+  holdHolders,
+  noteReplaced,
+  releaseKeys,
+  replaceHolders,
+  trimReplaced,
+  undoUnlessWhole,
+} from "./keys.ts";
 import { claimsOf, deleteFinished, noteRecovery, recoverTasks, sweep } from "./recover.ts";
 import { forgetEarlierSnoozes } from "./snooze.ts";
 
@@ -60,6 +70,15 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   lookAt: lookAt(["x"]),
   saveProgress: saveProgress([{ taskId: "x", token: 1, value: "1" }]),
   findKeys: findKeys([key]),
+  findOwn: findOwn([key]),
+  findReplaced: findReplaced([key]),
+  holdHolders: holdHolders([key]),
+  noteReplaced: noteReplaced([key], { again: false }),
+  "noteReplaced, again": noteReplaced([key], { again: true }),
+  releaseKeys: releaseKeys([key]),
+  replaceHolders: replaceHolders([key]),
+  trimReplaced: trimReplaced([key]),
+  undoUnlessWhole: undoUnlessWhole([key]),
   namesWaiting: namesWaiting(),
   readyDepth: readyDepth([{ name: "a", priority: 3 }]),
   otherDepths: otherDepths(),

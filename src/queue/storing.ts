@@ -1,0 +1,211 @@
+import { batcher } from "../base/batcher.ts";
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { CallerTransaction, Database, Row } from "../store/database.ts";
+import type { Statement } from "../store/sql.ts";
+import type { Enqueued } from "./enqueue.ts";
+import { duplicateKey, inRounds, keyId, lastOfEachKey } from "./keys.ts";
+import { resend, untilKnown } from "./resend.ts";
+import { insertTasks, type NewTask } from "./statements/enqueue.ts";
+import {
+  findKeys,
+  findOwn,
+  findReplaced,
+  holdHolders,
+  noteReplaced,
+  releaseKeys,
+  replaceHolders,
+  trimReplaced,
+  undoUnlessWhole,
+} from "./statements/keys.ts";
+
+/** The way in for new tasks: what arrives while a write is under way goes into the next one. */
+export function createStoring(parts: { database: Database; clock: Clock; random: Random }) {
+  const { database, clock, random } = parts;
+
+  const send = (news: readonly NewTask[], { whole }: { whole: boolean }): Promise<Enqueued[]> =>
+    store(news, { whole }, (statements, again) =>
+      // The ids are made before the first send, so sending again can't make a second task.
+      resend(database, statements, { clock, random, ...untilKnown, hint: anyDue(news), again }),
+    );
+  return {
+    /** Stores a task, together with those of other callers. */
+    one: batcher((news: NewTask[]) => send(news, { whole: false })),
+    /** Stores all of them or none, where one that must not be a duplicate is one. */
+    all: (news: readonly NewTask[]) => send(news, { whole: true }),
+    /** Stores each that can be stored. */
+    each: (news: readonly NewTask[]) => send(news, { whole: false }),
+  };
+}
+
+/** Puts tasks into the caller's own transaction. */
+export function storeWithin(
+  transaction: CallerTransaction,
+  news: readonly NewTask[],
+  options: { whole: boolean },
+): Promise<Enqueued[]> {
+  return store(news, options, async (statements) => ({
+    tables: await transaction.write(statements, { hint: anyDue(news) }),
+    repeated: false,
+  }));
+}
+
+function anyDue(news: readonly NewTask[]): boolean {
+  return news.some((each) => each.delayMs === 0);
+}
+
+type Send = (
+  statements: readonly Statement[],
+  /** What is sent once an earlier send may have been stored. */
+  again: () => readonly Statement[],
+) => Promise<{ tables: Row[][]; repeated: boolean }>;
+
+// Each time somebody deleted the task that held the key, after it was found to be taken.
+const mostTries = 10;
+
+async function store(
+  news: readonly NewTask[],
+  { whole }: { whole: boolean },
+  send: Send,
+): Promise<Enqueued[]> {
+  if (news.every(({ key }) => key === null)) return storePlain(news, send);
+  const known = new Map<string, Enqueued>();
+  let left = news;
+  for (let tries = 0; left.length > 0; tries++) {
+    if (tries === mostTries) {
+      throw new FlotillaError("store_busy", "tasks that hold keys kept being deleted: try again");
+    }
+    const rounds = inRounds(left);
+    const asks = (again: boolean) => rounds.map((round) => asksOf(round, { again, whole }));
+    const first = asks(false);
+    const { tables, repeated } = await send(statementsOf(first), () => statementsOf(asks(true)));
+    let at = 0;
+    const vanished: NewTask[] = [];
+    (repeated ? asks(true) : first).forEach((asked, index) => {
+      const answers = answersOf(asked, tables.slice(at, (at += asked.length)));
+      vanished.push(...readRound(rounds[index]!, answers, { repeated, whole }, known));
+    });
+    left = vanished;
+  }
+  return news.map(({ taskId }) => known.get(taskId)!);
+}
+
+/** The usual case, worth a short way: nothing can be in the way of tasks without keys. */
+async function storePlain(news: readonly NewTask[], send: Send): Promise<Enqueued[]> {
+  const statements = [insertTasks(news)];
+  const { tables, repeated } = await send(statements, () => statements);
+  if (tables[0]!.length < news.length && !repeated) {
+    throw new FlotillaError("internal", "new tasks have ids that are taken");
+  }
+  return news.map(({ taskId }) => ({ taskId, created: true }));
+}
+
+/** A statement, and what its answer is good for, if for anything. */
+type Ask = { readonly statement: Statement; readonly tells?: Telling };
+type Telling = "holders" | "inserted" | "own" | "replaced";
+
+function statementsOf(rounds: readonly (readonly Ask[])[]): Statement[] {
+  return rounds.flat().map(({ statement }) => statement);
+}
+
+/** What stores the tasks of a round. Whoever asks nothing special of a key pays for nothing special. */
+function asksOf(
+  news: readonly NewTask[],
+  { again, whole }: { again: boolean; whole: boolean },
+): Ask[] {
+  const keyed = news.filter(({ key }) => key !== null);
+  const releasing = keyed.filter(
+    ({ policy }) => policy !== undefined && (policy.whileUnfinished || policy.forMs !== null),
+  );
+  const replacing = lastOfEachKey(keyed.filter(({ policy }) => policy?.onDuplicate === "replace"));
+  const asks: Ask[] = [];
+  if (releasing.length > 0) {
+    asks.push({ statement: holdHolders(releasing) }, { statement: releaseKeys(releasing) });
+  }
+  asks.push({ statement: insertTasks(news), tells: "inserted" });
+  // Only now: an insert waits for others who are storing the same key, and theirs is to be replaced.
+  if (replacing.length > 0) {
+    asks.push(
+      { statement: holdHolders(replacing) },
+      { statement: noteReplaced(replacing, { again }) },
+      { statement: replaceHolders(replacing) },
+      { statement: trimReplaced(replacing) },
+      { statement: findReplaced(replacing), tells: "replaced" },
+    );
+  }
+  asks.push({ statement: findKeys(keyed), tells: "holders" });
+  if (again) asks.push({ statement: findOwn(keyed), tells: "own" });
+  if (whole && keyed.some(mayNotBeDuplicate)) asks.push({ statement: undoUnlessWhole(news) });
+  return asks;
+}
+
+function mayNotBeDuplicate({ policy }: NewTask): boolean {
+  return policy?.onDuplicate === "reject";
+}
+
+type Answers = {
+  /** The ids of tasks that are in the store. */
+  readonly stored: ReadonlySet<string>;
+  /** The ids of those that have replaced another. */
+  readonly replaced: ReadonlySet<string>;
+  /** Who holds each key. */
+  readonly holders: ReadonlyMap<string, string>;
+};
+
+function answersOf(asked: readonly Ask[], tables: readonly Row[][]): Answers {
+  const told = (...what: Telling[]) =>
+    asked.flatMap(({ tells }, at) => (tells && what.includes(tells) ? tables[at]! : []));
+  const ids = (rows: readonly Row[]) => new Set(rows.map((row) => row["task_id"] as string));
+  return {
+    stored: ids(told("inserted", "own")),
+    replaced: ids(told("replaced")),
+    holders: new Map(
+      told("holders").map((row) => [
+        keyId({ tenant: row["tenant"], name: row["name"], key: row["unique_key"] }),
+        row["task_id"] as string,
+      ]),
+    ),
+  };
+}
+
+/** Says what became of each task, and gives those whose key was taken by a task that is gone by now. */
+function readRound(
+  news: readonly NewTask[],
+  { stored, replaced, holders }: Answers,
+  { repeated, whole }: { repeated: boolean; whole: boolean },
+  known: Map<string, Enqueued>,
+): readonly NewTask[] {
+  const duplicate = whole
+    ? news.find((each) => mayNotBeDuplicate(each) && !stored.has(each.taskId))
+    : undefined;
+  if (duplicate) {
+    const holder = holders.get(keyId(duplicate));
+    // Nothing was stored, and nothing is in the way any more.
+    if (holder === undefined) return news;
+    throw duplicateKey(duplicate, holder);
+  }
+  const replacedKeys = new Set(
+    news.filter(({ taskId }) => replaced.has(taskId)).map((each) => keyId(each)),
+  );
+  return news.filter((each) => {
+    const { taskId, key, policy } = each;
+    const replaces = policy?.onDuplicate === "replace";
+    // Without a key, only an earlier send can have been in the way.
+    if (stored.has(taskId) || (key === null && repeated)) {
+      known.set(taskId, { taskId, created: true, ...(replaces && { replaced: false }) });
+      return false;
+    }
+    if (key === null) {
+      throw new FlotillaError("internal", `task ${taskId} was neither stored nor found`);
+    }
+    const holder = holders.get(keyId(each));
+    if (holder === undefined) return true;
+    known.set(taskId, {
+      taskId: holder,
+      created: false,
+      ...(replaces && { replaced: replacedKeys.has(keyId(each)) }),
+    });
+    return false;
+  });
+}
