@@ -99,6 +99,9 @@ export async function torment(parts: Torment): Promise<string[]> {
   const common: CommonFaults = { ...parts.common, deploy };
   const kinds = [...podFaults, ...Object.keys(common)];
   const first = shuffled(kinds, random);
+  // While there are tasks yet to come that only the new pods know.
+  const early = between(random, 0, Math.floor(first.length / 3));
+  first.splice(early, 0, ...first.splice(first.indexOf("deploy"), 1));
   for (let round = 0; monotonicMs() < untilMs || round < first.length; round++) {
     const kind = first[round] ?? kinds[between(random, 0, kinds.length - 1)]!;
     if (isPodFault(kind)) {
