@@ -103,11 +103,16 @@ const poisonError = JSON.stringify({
   message: `${deathLimit} pods died while they ran this task, ${deathLimit - aloneAfterDeaths} of them with nothing else to run`,
 });
 
+// An enqueue whose answer was lost is sent again for half a minute. It must find what it has stored,
+// or it would store and run the same task again.
+const youngMs = 60_000;
+
 /** Whether a task has ended so long ago that it needn't be kept. */
 function isOld({ completed, failed, cancelled }: Retention): Statement {
-  return sql`(status = 'completed' and last_update < ${now} - ${completed}
-    or status = 'failed' and last_update < ${now} - ${failed}
-    or status = 'cancelled' and last_update < ${now} - ${cancelled})`;
+  return sql`created_at < ${now} - ${youngMs}
+    and (status = 'completed' and last_update < ${now} - ${completed}
+      or status = 'failed' and last_update < ${now} - ${failed}
+      or status = 'cancelled' and last_update < ${now} - ${cancelled})`;
 }
 
 /**
@@ -117,7 +122,7 @@ function isOld({ completed, failed, cancelled }: Retention): Statement {
 export function sweep(after: string, count: number, kept: Retention): Statement {
   return sql`
     with page as (
-      select task_id, status, last_update from ${tasks}
+      select task_id, status, created_at, last_update from ${tasks}
       where task_id > ${after} order by task_id ${limit(count)})
     select task_id, 1 as old from page where ${isOld(kept)}
     union all
