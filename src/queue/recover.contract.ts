@@ -274,12 +274,16 @@ export function recoverContract(kind: StoreKind): void {
       const { taskId } = await queue.enqueue("a", 1);
       const statuses = ["pending", "completed", "failed", "cancelled"];
       await queue.database.write(
-        statuses.map((status) => sql`
-          insert into ${rowsOf} (task_id, name, status) values (${status}, 'b', ${status})`),
+        statuses.map(
+          (status) => sql`
+          insert into ${rowsOf} (task_id, name, status) values (${status}, 'b', ${status})`,
+        ),
       );
-      const leader = lead({ retentionMs: { completed: 1_000, cancelled: 60_000, failed: 120_000 } });
+      const leader = lead({
+        retentionMs: { completed: 1_000, cancelled: 120_000, failed: 180_000 },
+      });
       const left: string[][] = [];
-      for (const byMs of [2_000, 60_000, 60_000]) {
+      for (const byMs of [62_000, 60_000, 60_000]) {
         await queue.pass(byMs);
         await seconds(1);
         await leader.pass(liveness);
@@ -292,6 +296,17 @@ export function recoverContract(kind: StoreKind): void {
         ["pending"],
       ]);
       expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
+    });
+
+    test("keeps what was just enqueued, which may be on its way again", async () => {
+      await queue.enqueue("a", 1);
+      await queue.database.write([sql`update ${rowsOf} set status = 'completed'`]);
+      for (const left of [1, 0]) {
+        await queue.pass(31_000);
+        await seconds(1);
+        await lead({ retentionMs: 0 }).pass(liveness);
+        expect(await queue.count()).toBe(left);
+      }
     });
 
     test("survives a store that fails in the middle of its pass", async () => {
