@@ -7,6 +7,9 @@ export type { TraceHeaders } from "./base/trace-context.ts";
 export type { ListOptions, Stats, TaskEvent, TaskPage, Tasks } from "./queue/client.ts";
 export type { Depth, DepthState, NameDepth } from "./queue/depth.ts";
 export type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./queue/enqueue.ts";
+export { type ContextValue, contextValue } from "./queue/context-value.ts";
+export type { Middleware, Next } from "./queue/middleware.ts";
+export type { Retention } from "./queue/retention.ts";
 export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
 export {
   type HandleOptions,

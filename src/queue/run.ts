@@ -4,6 +4,7 @@ import type { Json } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
 import { check } from "../base/schema.ts";
 import type { Database } from "../store/database.ts";
+import { type Middleware, runAround } from "./middleware.ts";
 import type { Claim } from "./row.ts";
 import type { Ending } from "./settle.ts";
 import type { TaskContext, TaskHandler } from "./task.ts";
@@ -77,6 +78,7 @@ export type RunParts = {
   log: Logger;
   podId: string;
   maxResultBytes: number;
+  middleware: readonly Middleware[];
 };
 
 /** Runs the handler on a claimed task. Never rejects: whatever happens is an ending. */
@@ -93,9 +95,10 @@ export async function runHandler(running: Running, parts: RunParts): Promise<End
     );
     const input: unknown = checked instanceof Promise ? await checked : checked;
     const context = contextOf(running, input, parts);
-    const returned: unknown = await (span
-      ? inSpan(span, () => handler.run(context))
-      : handler.run(context));
+    const { middleware } = parts;
+    const run = () =>
+      middleware.length > 0 ? runAround(middleware, context, handler.run) : handler.run(context);
+    const returned: unknown = await (span ? inSpan(span, run) : run());
     const text = resultText(running, returned, parts.maxResultBytes);
     return { type: "returned", result: text instanceof Promise ? await text : text };
   } catch (thrown) {

@@ -7,6 +7,7 @@ import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
 import { policiesContract } from "./policies.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
+import { middlewareContract } from "./middleware.contract.ts";
 import { snoozeContract } from "./snooze.contract.ts";
 import { stopContract } from "./stop.contract.ts";
 import { troubleContract } from "./trouble.contract.ts";
@@ -26,6 +27,7 @@ export function tasksContract(kind: StoreKind): void {
   depthContract(kind);
   waitContract(kind);
   workerContract(kind);
+  middlewareContract(kind);
   snoozeContract(kind);
   stopContract(kind);
   troubleContract(kind);

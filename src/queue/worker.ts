@@ -11,6 +11,7 @@ import { type Conclusion, createConcluding } from "./conclude.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { createFinishing } from "./finishing.ts";
 import { lookAtHeld } from "./held.ts";
+import type { Middleware } from "./middleware.ts";
 import { createPace } from "./pace.ts";
 import { createProgress } from "./progress.ts";
 import type { Claim, TaskError } from "./row.ts";
@@ -60,6 +61,8 @@ export type WorkerOptions = {
   /** How long a handler has to settle after its signal has fired. */
   graceMs?: number;
   maxResultBytes?: number;
+  /** Runs around every handler, the first outermost. */
+  middleware?: readonly Middleware[];
   /** Told of claim calls that were given up, for the heartbeat's upsert. */
   onFloor?: (call: number) => void;
   onEvent?: (event: WorkerEvent) => void;
@@ -103,7 +106,8 @@ export function startWorker(options: WorkerOptions): Worker {
   const conclude = createConcluding({ finishing, random });
   const progress = createProgress(options);
   const pace = createPace(options);
-  const runParts = { database, saveProgress: progress.save, log, podId, maxResultBytes };
+  const { middleware = [] } = options;
+  const runParts = { database, saveProgress: progress.save, log, podId, maxResultBytes, middleware };
 
   let stopping = false;
   let claiming = false;

@@ -180,6 +180,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     pollMs: settings.pollMs,
     graceMs: settings.graceMs,
     maxResultBytes: settings.maxResultBytes,
+    middleware: settings.middleware,
     onFloor: parts.raiseFloor,
     onEvent,
   });

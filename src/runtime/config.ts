@@ -3,6 +3,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import type { Tasks } from "../queue/client.ts";
+import { checkMiddleware, type Middleware } from "../queue/middleware.ts";
 import { type Retention, retentionOf } from "../queue/retention.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Durability } from "../store/database.ts";
@@ -35,6 +36,8 @@ export type Config = {
   graceMs?: number;
   /** How long a stop waits for running tasks before it tells them to stop. Default 20,000. */
   shutdownMs?: number;
+  /** Runs around every handler, the first outermost. Default none. */
+  middleware?: readonly Middleware[];
   /** How long finished tasks are kept, all alike or by how they ended. Default 7 days. */
   retentionMs?: number | Partial<Retention>;
   /** Default 256 KiB. */
@@ -98,6 +101,7 @@ const others = [
   "durability",
   "migrate",
   "retentionMs",
+  "middleware",
   "log",
   "onStart",
   "server",
@@ -121,6 +125,8 @@ export function resolveConfig(config: Config): Settings {
     ]),
   );
   const { store = "sqlite:flotilla.db", durability = "full", migrate = "auto", use = [] } = config;
+  const { middleware = [] } = config;
+  checkMiddleware(middleware);
   checkedStore(store);
   checkChoice("durability", durability, ["full", "relaxed"]);
   checkChoice("migrate", migrate, ["auto", "check"]);
@@ -140,6 +146,7 @@ export function resolveConfig(config: Config): Settings {
     durability,
     migrate,
     use,
+    middleware,
     retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,
     ...(config.log && { log: config.log }),
