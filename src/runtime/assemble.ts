@@ -16,6 +16,8 @@ import {
 import { leave } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import { createLeader } from "../queue/recover.ts";
+import { createSchedules, putAll, type Schedules } from "../schedules/client.ts";
+import { createFiring, type Fired } from "../schedules/fire.ts";
 import { startWorker, type Worker, type WorkerEvent } from "../queue/worker.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreEvent } from "../store/events.ts";
@@ -46,6 +48,7 @@ export type PodEvent =
   | StoreEvent
   | { readonly type: "beat"; readonly lagMs: number }
   | { readonly type: "beat_failed" }
+  | ({ readonly type: "fired" } & Fired)
   | {
       readonly type: "leading";
       readonly podId: string | undefined;
@@ -62,6 +65,7 @@ export type PodEvent =
 /** One running Flotilla process: it claims and runs tasks, and can be asked everything about them. */
 export type Pod = Tasks & {
   readonly podId: string;
+  readonly schedules: Schedules;
   /** The pod that this one takes for the leader. */
   readonly leader: string | undefined;
   readonly running: number;
@@ -107,6 +111,21 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     },
   });
 
+  const scheduleParts = {
+    ...parts,
+    maxPayloadBytes: settings.maxPayloadBytes,
+    onEnqueued: () => worker?.wake(),
+  };
+  const firing = createFiring({
+    ...parts,
+    everyMs: heartbeatMs,
+    leads: () => leader === podId,
+    onFired(fired) {
+      onEvent({ type: "fired", ...fired });
+      worker?.wake();
+    },
+  });
+
   let worker: Worker | undefined;
   let liveness: Liveness = nobodySeen;
   let leader: string | undefined;
@@ -134,6 +153,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       onEvent({ type: "leading", podId: leader, ...(silentMs !== undefined && { silentMs }) });
     }
     if (stopped) return;
+    void firing.pass();
     if (passing) return;
     passStartedMs = clock.monotonic();
     passing = lead.pass(liveness).finally(() => {
@@ -169,7 +189,9 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       known,
       () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
     );
+    await putAll(settings.schedules, scheduleParts);
   } catch (error) {
+    await firing.stop();
     await endHeartbeat();
     throw error;
   }
@@ -191,8 +213,10 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
 
   const stop = async (): Promise<void> => {
     log.info({ pod: podId, running: worker.running }, "the pod is stopping");
+    const fired = firing.stop();
     await worker.stop({ waitMs: settings.shutdownMs });
     tasks.close();
+    await fired;
     await passing;
     await endHeartbeat();
     await database.write([leave(podId)]).catch(() => {});
@@ -202,6 +226,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   return {
     ...tasks,
     podId,
+    schedules: createSchedules(scheduleParts),
     get leader() {
       return leader;
     },

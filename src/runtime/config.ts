@@ -6,6 +6,8 @@ import type { Tasks } from "../queue/client.ts";
 import { checkMiddleware, type Middleware } from "../queue/middleware.ts";
 import { type Retention, retentionOf } from "../queue/retention.ts";
 import type { TaskHandler } from "../queue/task.ts";
+import { checkSchedules } from "../schedules/client.ts";
+import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Durability } from "../store/database.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { checkedStore, type Store } from "../store/open.ts";
@@ -16,6 +18,8 @@ export type Config = {
   store?: Store;
   /** The handlers that this program brings. */
   use?: readonly TaskHandler[];
+  /** Stored when the pod starts, where the store says otherwise. Made by `schedule(…)`. */
+  schedules?: readonly ScheduleDeclaration[];
   /** `full` (default): a power cut loses nothing acked. `relaxed`: it may lose the last moments. */
   durability?: Durability;
   /** `auto` (default) brings the schema up to date at start, `check` only checks it. */
@@ -98,6 +102,7 @@ const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
 const others = [
   "store",
   "use",
+  "schedules",
   "durability",
   "migrate",
   "retentionMs",
@@ -140,12 +145,15 @@ export function resolveConfig(config: Config): Settings {
   if (config.dataDir !== undefined) checkDataDir(config.dataDir);
   checkServer(config.server);
   handlersByName(use);
+  const { schedules = [] } = config;
+  checkSchedules(schedules);
   return {
     ...(settings as unknown as Settings),
     store,
     durability,
     migrate,
     use,
+    schedules,
     middleware,
     retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,

@@ -6,6 +6,7 @@ import { systemRandom } from "../base/random.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import { type Depth, readDepth } from "../queue/depth.ts";
+import { createSchedules, type Schedules } from "../schedules/client.ts";
 import type { Database } from "../store/database.ts";
 import { quiet } from "../store/events.ts";
 import {
@@ -34,6 +35,7 @@ export type PodInfo = {
 
 /** A producer: it enqueues and asks, but never claims, beats or runs anything. */
 export type Flotilla = Tasks & {
+  readonly schedules: Schedules;
   pods(): Promise<PodInfo[]>;
   /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
   depth(): Promise<Depth>;
@@ -94,19 +96,21 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     },
     ...(options.onEvent && { report: quiet(options.onEvent) }),
   };
-  const tasks = createTasks({
+  const parts = {
     database,
     clock: systemClock,
     random: systemRandom,
     ids: uuidv7(systemClock, systemRandom),
     ...(maxPayloadBytes !== undefined && { maxPayloadBytes }),
-  });
+  };
+  const tasks = createTasks(parts);
   const close = async (): Promise<void> => {
     tasks.close();
     await database.close();
   };
   return {
     ...tasks,
+    schedules: createSchedules(parts),
     async pods() {
       return (await database.read(listPods())).map((row) => ({
         podId: row["pod_id"],

@@ -97,6 +97,19 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     "flotilla_tasks_recovered_total",
     "Tasks that this pod took back from pods that had fallen silent",
   );
+  const fired = make.counter(
+    "flotilla_schedules_fired_total",
+    "Tasks that this pod, leading, has made of schedules whose time had come",
+  );
+  const missed = make.counter(
+    "flotilla_schedules_missed_total",
+    "Times of schedules that got no task of their own, counted up to a hundred for a schedule at once",
+  );
+  const firingLag = make.histogram(
+    "flotilla_schedule_lag_seconds",
+    "From the time of a schedule until this pod had stored its task, by the store's clock",
+    lagSeconds,
+  );
   const running = make.gauge("flotilla_tasks_running", "Tasks that run on this pod now");
   make.gauge("flotilla_slots", "Tasks that this pod could run at once").set(slots);
   const leads = make.gauge("flotilla_is_leader", "1 on the pod that takes itself for the leader");
@@ -143,6 +156,11 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         case "beat":
           lag.observe(event.lagMs / 1_000);
           lastBeatMs = clock.monotonic();
+          break;
+        case "fired":
+          fired.inc(event.tasks);
+          missed.inc(event.skipped);
+          if (event.lagMs !== undefined) firingLag.observe(event.lagMs / 1_000);
           break;
         case "beat_failed":
           beatFailures.inc();

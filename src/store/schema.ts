@@ -148,6 +148,8 @@ const gatesWaitsAndSchedules: Migration = {
       at bigint not null default (${startingNow}),
       reason text
     )`,
+    // Times up to `after_at` are done with; `next_at` is the first after it, 0 until somebody has worked
+    // it out, null where there is none. `mark` is of the write that moved it last.
     sql`create table ${table("schedule")} (
       schedule_id ${keyText} primary key not null,
       name ${keyText} not null,
@@ -158,9 +160,11 @@ const gatesWaitsAndSchedules: Migration = {
       missed text not null default 'once' check (missed in ('skip', 'once', 'all')),
       paused integer not null default 0,
       revision bigint not null default 1,
-      next_at bigint,
+      after_at bigint not null default (${startingNow}),
+      next_at bigint default 0,
       last_at bigint,
       last_task_id ${keyText},
+      mark ${keyText},
       error text,
       created_at bigint not null default (${startingNow}),
       last_update bigint not null default (${startingNow})

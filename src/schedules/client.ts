@@ -1,0 +1,178 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { defaultMaxBytes } from "../base/json.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import type { Random } from "../base/random.ts";
+import { resend, untilKnown } from "../queue/resend.ts";
+import { insertTasks } from "../queue/statements/enqueue.ts";
+import type { Database, Row } from "../store/database.ts";
+import type { Statement } from "../store/sql.ts";
+import { type Schedule, taskOf, toSchedule } from "./row.ts";
+import { checkId, definitionOf, type ScheduleDeclaration } from "./schedule.ts";
+import {
+  getSchedules,
+  listSchedules,
+  pauseSchedule,
+  putSchedule,
+  removeSchedule,
+  resumeSchedule,
+} from "./statements.ts";
+import { timesOf } from "./times.ts";
+
+export type SchedulePage = { readonly schedules: Schedule[]; readonly next: string | null };
+
+export type ScheduleListOptions = {
+  /** The `next` of the page before. */
+  cursor?: string;
+  /** 1 to 1,000. Default 100. */
+  limit?: number;
+};
+
+/** What can be done with schedules, by producers, pods, servers and the command line. */
+export type Schedules = {
+  /** Stores what a schedule says. What says so already is left alone; what is paused stays paused. */
+  put(declared: ScheduleDeclaration): Promise<Schedule>;
+  get(scheduleId: string): Promise<Schedule | undefined>;
+  /** A page, in order of their ids. */
+  list(options?: ScheduleListOptions): Promise<SchedulePage>;
+  /** Its next times, in milliseconds since 1970: 5 of them, or as many as were asked for. */
+  upcoming(scheduleId: string, count?: number): Promise<number[]>;
+  /** Fires no more until it is resumed. */
+  pause(scheduleId: string): Promise<Schedule>;
+  /** Goes on with the next time from now; those of the pause are passed over. */
+  resume(scheduleId: string): Promise<Schedule>;
+  /** Makes a task now, besides those of its times. */
+  fire(scheduleId: string): Promise<{ readonly taskId: string }>;
+  /** Gives whether there was one. The tasks that it has made stay. */
+  remove(scheduleId: string): Promise<boolean>;
+};
+
+export type SchedulesParts = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  maxPayloadBytes?: number;
+  /** Told after a task was stored here, so that a pod in this process needn't wait for a hint. */
+  onEnqueued?: () => void;
+};
+
+const upcomingRange = { min: 1, max: 100 };
+// They come with their pods, which all bring the same.
+const declaredMost = 1_000;
+
+export function createSchedules(parts: SchedulesParts): Schedules {
+  const { database, clock, random, ids, onEnqueued } = parts;
+
+  const send = (statements: readonly Statement[], hint = false) =>
+    resend(database, statements, { clock, random, ...untilKnown, hint });
+
+  const found = async (scheduleId: string): Promise<Row> => {
+    checkId(scheduleId);
+    const [row] = await database.read(getSchedules([scheduleId]));
+    return row ?? missing(scheduleId);
+  };
+
+  const change = async (scheduleId: string, statement: Statement): Promise<Schedule> => {
+    checkId(scheduleId);
+    const { tables } = await send([statement, getSchedules([scheduleId])]);
+    return toSchedule(tables[1]![0] ?? missing(scheduleId));
+  };
+
+  return {
+    async put(declared) {
+      const [stored] = await putAll([declared], parts);
+      return stored!;
+    },
+    async get(scheduleId) {
+      checkId(scheduleId);
+      const [row] = await database.read(getSchedules([scheduleId]));
+      return row && toSchedule(row);
+    },
+    async list(options = {}) {
+      checkOptions("schedules.list", options, ["cursor", "limit"]);
+      const { cursor = "", limit = 100 } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      const rows = await database.read(listSchedules(cursor, limit + 1));
+      const schedules = rows.slice(0, limit).map(toSchedule);
+      return { schedules, next: rows.length > limit ? schedules.at(-1)!.scheduleId : null };
+    },
+    async upcoming(scheduleId, count = 5) {
+      checkNumber("count", count, upcomingRange);
+      const row = await found(scheduleId);
+      const { pattern, zone, nextAtMs, state } = toSchedule(row);
+      const times = timesOf(pattern, zone);
+      const upcoming: number[] = [];
+      // While it is paused these are the times that it would have if it were resumed now.
+      let next = state === "paused" ? times.next(Number(row["now_at"])) : nextAtMs;
+      while (next !== null && upcoming.length < count) {
+        upcoming.push(next);
+        next = times.next(next);
+      }
+      return upcoming;
+    },
+    pause: (scheduleId) => change(scheduleId, pauseSchedule(scheduleId)),
+    resume: (scheduleId) => change(scheduleId, resumeSchedule(scheduleId)),
+    async fire(scheduleId) {
+      const taskId = ids.next();
+      await send([insertTasks([taskOf(await found(scheduleId))(taskId, null)])], true);
+      onEnqueued?.();
+      return { taskId };
+    },
+    async remove(scheduleId) {
+      checkId(scheduleId);
+      const { tables, repeated } = await send([
+        getSchedules([scheduleId]),
+        removeSchedule(scheduleId),
+      ]);
+      return tables[0]!.length > 0 || repeated;
+    },
+  };
+}
+
+/** Stores what several schedules say, in one transaction and in one order. */
+export async function putAll(
+  declared: readonly ScheduleDeclaration[],
+  parts: SchedulesParts,
+): Promise<Schedule[]> {
+  const { database, clock, random, ids, maxPayloadBytes = defaultMaxBytes } = parts;
+  if (declared.length === 0) return [];
+  const definitions = await Promise.all(
+    declared.map((each) => definitionOf(each, { ids, maxPayloadBytes })),
+  );
+  const ordered = definitions.toSorted((a, b) => (a.scheduleId < b.scheduleId ? -1 : 1));
+  const wanted = getSchedules(ordered.map(({ scheduleId }) => scheduleId));
+  const { tables } = await resend(database, [...ordered.map(putSchedule), wanted], {
+    clock,
+    random,
+    ...untilKnown,
+  });
+  return tables.at(-1)!.map(toSchedule);
+}
+
+/** Refuses what a config can't mean. */
+export function checkSchedules(declared: unknown): asserts declared is ScheduleDeclaration[] {
+  if (!Array.isArray(declared) || declared.length > declaredMost) {
+    throw new FlotillaError(
+      "invalid_option",
+      `schedules must be an array of ${declaredMost} at most, made by \`schedule(…)\``,
+    );
+  }
+  const seen = new Set<string>();
+  for (const each of declared as Partial<ScheduleDeclaration>[]) {
+    if (typeof each?.scheduleId !== "string" || typeof each.pattern !== "string") {
+      throw new FlotillaError("invalid_option", "schedules: each must be made by `schedule(…)`");
+    }
+    if (seen.has(each.scheduleId)) {
+      throw new FlotillaError("invalid_option", `schedules: two with the id "${each.scheduleId}"`);
+    }
+    seen.add(each.scheduleId);
+  }
+}
+
+function missing(scheduleId: string): never {
+  throw new FlotillaError("not_found", `there is no schedule ${scheduleId}`, {
+    details: { scheduleId },
+  });
+}

@@ -1,0 +1,208 @@
+import { batcher } from "../base/batcher.ts";
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import type { Database, Row } from "../store/database.ts";
+import { type Missed, planOf } from "./plan.ts";
+import { taskOf } from "./row.ts";
+import { insertFired, lookAtDue, type Move, moveSchedules } from "./statements.ts";
+import { timesOf } from "./times.ts";
+
+export type FiringOptions = {
+  podId: string;
+  database: Database;
+  clock: Clock;
+  ids: Ids;
+  /** Between two passes; what falls due meanwhile gets a timer. */
+  everyMs: number;
+  /** Whether this pod takes itself for the leader. It may be wrong: then another has fired first. */
+  leads: () => boolean;
+  log?: Logger;
+  onFired?: (fired: Fired) => void;
+};
+
+/** What one pass has done for one schedule. */
+export type Fired = {
+  readonly scheduleId: string;
+  readonly tasks: number;
+  /** Times that got no task, counted up to a hundred. */
+  readonly skipped: number;
+  /** How late the last of its tasks is; undefined where there is none. */
+  readonly lagMs: number | undefined;
+};
+
+export type Firing = {
+  /** Fires what is due, if this pod leads. Passes never run side by side: this may be one under way. */
+  pass(): Promise<void>;
+  /** Resolves when the pass that is under way, if any, is done; none follows. */
+  stop(): Promise<void>;
+};
+
+const lookLimit = 100;
+// What is due beyond this waits for the next pass.
+const looksMost = 20;
+const movesAtOnce = 50;
+// One write's payloads; a single schedule may always fire.
+const charsAtOnce = 8 * 1024 * 1024;
+
+type Seen = { readonly move: Move; readonly skipped: number; readonly lastMs: number | undefined };
+
+/**
+ * Makes the tasks of schedules whose time has come. The row alone says what, and the store's clock
+ * says when. Reads what is due, decides, and commits each decision only where the row is still as it
+ * was read: two leaders, or one that wakes up late, fire no more than one would.
+ */
+export function createFiring(options: FiringOptions): Firing {
+  const { podId, database, clock, ids, everyMs, leads, log = silentLogger } = options;
+  const { onFired = () => {} } = options;
+  let passing: Promise<void> | undefined;
+  let cancelTimer = () => {};
+  let stopped = false;
+
+  /** A move that the store refuses is refused alone; the others of its batch are made. */
+  const commit = batcher(
+    async (moves: Move[]): Promise<boolean[]> => {
+      const ordered = moves.toSorted((a, b) => (a.scheduleId < b.scheduleId ? -1 : 1));
+      const firing = ordered.some(({ tasks }) => tasks.length > 0);
+      const statements = firing
+        ? [moveSchedules(ordered), insertFired(ordered)]
+        : [moveSchedules(ordered)];
+      const [moved] = await database.write(statements, { hint: firing });
+      const made = new Set(moved!.map((row) => row["schedule_id"] as string));
+      return moves.map(({ scheduleId }) => made.has(scheduleId));
+    },
+    { maxItems: movesAtOnce },
+  );
+
+  const carryOut = async ({ move, skipped, lastMs }: Seen, nowMs: number): Promise<boolean> => {
+    const { scheduleId, tasks, error } = move;
+    const startedMs = clock.monotonic();
+    const made = await commit(move);
+    // Somebody else was first, or what it says was changed: the next look shows it.
+    if (!made) return false;
+    if (error !== null) {
+      log.error({ pod: podId, schedule: scheduleId, error }, "a schedule can't be fired");
+      return true;
+    }
+    if (skipped > 0) {
+      log.warn({ pod: podId, schedule: scheduleId, skipped }, "times of a schedule were missed");
+    }
+    if (tasks.length === 0 && skipped === 0) return true;
+    const tookMs = clock.monotonic() - startedMs;
+    const lagMs = lastMs === undefined ? undefined : nowMs - lastMs + tookMs;
+    onFired({ scheduleId, tasks: tasks.length, skipped, lagMs });
+    return true;
+  };
+
+  /** Gives whether there may be more that is due. */
+  const look = async (): Promise<boolean> => {
+    const rows = await database.read(lookAtDue(everyMs, lookLimit));
+    if (rows.length === 0) return false;
+    const nowMs = Number(rows[0]!["now_at"]);
+    const due = rows.filter((row) => Number(row["next_at"]) <= nowMs);
+    let moved = 0;
+    for (const part of inParts(due.map((row) => decide(row, nowMs, ids)))) {
+      const done = await Promise.allSettled(part.map((seen) => carryOut(seen, nowMs)));
+      for (const each of done) {
+        if (each.status === "fulfilled") moved += each.value ? 1 : 0;
+        else log.warn({ pod: podId, error: messageOf(each.reason) }, "a schedule wasn't fired");
+      }
+    }
+    const soon = rows.find((row) => Number(row["next_at"]) > nowMs);
+    if (soon) setTimer(Number(soon["next_at"]) - nowMs);
+    return rows.length === lookLimit && soon === undefined && moved > 0;
+  };
+
+  const setTimer = (delayMs: number) => {
+    cancelTimer();
+    if (!stopped) cancelTimer = clock.after(delayMs, () => void pass());
+  };
+
+  const passOnce = async (): Promise<void> => {
+    cancelTimer();
+    try {
+      let looks = 0;
+      while (leads() && !stopped && looks++ < looksMost && (await look()));
+    } catch (error) {
+      // The next pass finds all of it again.
+      log.warn({ pod: podId, error: messageOf(error) }, "looking for due schedules failed");
+    }
+  };
+
+  const pass = async (): Promise<void> => {
+    if (stopped || !leads()) return;
+    passing ??= passOnce().finally(() => {
+      passing = undefined;
+    });
+    await passing;
+  };
+
+  return {
+    pass,
+    async stop() {
+      stopped = true;
+      cancelTimer();
+      await passing;
+    },
+  };
+}
+
+/** What to write about a row that is due. What is wrong with it is written too, and stops it. */
+function decide(row: Row, nowMs: number, ids: Ids): Seen {
+  const scheduleId: string = row["schedule_id"];
+  const seenAtMs = Number(row["next_at"]);
+  const base = {
+    scheduleId,
+    seen: { nextAtMs: seenAtMs, revision: Number(row["revision"]) },
+    mark: ids.next(),
+    afterMs: nowMs,
+  };
+  try {
+    const newTask = taskOf(row);
+    const { fire, skipped, nextAtMs } = planOf(
+      timesOf(row["pattern"], row["zone"]),
+      {
+        nextAtMs: seenAtMs,
+        afterMs: Number(row["after_at"]),
+        missed: row["missed"] as Missed,
+        most: Math.max(1, Math.floor(charsAtOnce / row["payload"].length)),
+      },
+      nowMs,
+    );
+    const tasks = fire.map((atMs) => newTask(ids.next(), keyOf(scheduleId, atMs)));
+    const lastMs = fire.at(-1);
+    const move = { ...base, nextAtMs, lastAtMs: lastMs ?? null, error: null, tasks };
+    return { move, skipped, lastMs };
+  } catch (error) {
+    const move = {
+      ...base,
+      afterMs: Number(row["after_at"]),
+      nextAtMs: null,
+      lastAtMs: null,
+      error: messageOf(error, 1_000),
+      tasks: [],
+    };
+    return { move, skipped: 0, lastMs: undefined };
+  }
+}
+
+/** Names the task of a time, for people, and so that a time that is fired again makes no second one. */
+export function keyOf(scheduleId: string, atMs: number): string {
+  return `schedule/${scheduleId}/${new Date(atMs).toISOString()}`;
+}
+
+function inParts(all: readonly Seen[]): Seen[][] {
+  const parts: Seen[][] = [];
+  let chars = charsAtOnce;
+  for (const seen of all) {
+    const { tasks } = seen.move;
+    chars += (tasks[0]?.payload.length ?? 0) * tasks.length;
+    if (chars > charsAtOnce || parts.length === 0) {
+      parts.push([]);
+      chars = (tasks[0]?.payload.length ?? 0) * tasks.length;
+    }
+    parts.at(-1)!.push(seen);
+  }
+  return parts;
+}

@@ -1,0 +1,92 @@
+import { describe, expect, test } from "vitest";
+import { type Missed, planOf, timesMost } from "./plan.ts";
+import { timesOf } from "./times.ts";
+
+const minuteMs = 60_000;
+const times = timesOf("@every 60000", "UTC");
+const from = 1_800_000_000_000;
+
+/** Seen at some moment: the times are the full minutes after `from`. */
+const plan = (
+  missed: Missed,
+  nowMs: number,
+  row: { nextAtMs?: number | null; most?: number } = {},
+) => planOf(times, { nextAtMs: from + minuteMs, afterMs: from, missed, ...row }, from + nowMs);
+const minutes = (all: readonly number[]) => all.map((atMs) => (atMs - from) / minuteMs);
+
+describe("what to do about a schedule", () => {
+  test.each<Missed>(["skip", "once", "all"])("%s: nothing before its time", (missed) => {
+    expect(plan(missed, minuteMs - 1)).toEqual({
+      fire: [],
+      skipped: 0,
+      nextAtMs: from + minuteMs,
+    });
+  });
+
+  test.each<Missed>(["skip", "once", "all"])("%s: a time that has come is fired", (missed) => {
+    expect(plan(missed, minuteMs)).toEqual({
+      fire: [from + minuteMs],
+      skipped: 0,
+      nextAtMs: from + 2 * minuteMs,
+    });
+  });
+
+  test.each<[Missed, number[], number]>([
+    ["skip", [5], 4],
+    ["once", [5], 4],
+    ["all", [1, 2, 3, 4, 5], 0],
+  ])("%s: of five times that have come it fires %j", (missed, fired, skipped) => {
+    const planned = plan(missed, 5.5 * minuteMs);
+    expect(minutes(planned.fire)).toEqual(fired);
+    expect(planned).toMatchObject({ skipped, nextAtMs: from + 6 * minuteMs });
+  });
+
+  test.each<[Missed, number]>([
+    ["skip", 0],
+    ["once", 1],
+    ["all", 1],
+  ])("%s: of one time that is an hour late it fires %i", (missed, fired) => {
+    const hourly = timesOf("0 * * * *", "UTC");
+    const nextAtMs = Date.parse("2026-03-01T10:00:00Z");
+    const row = { nextAtMs, afterMs: nextAtMs - 1, missed };
+    const planned = planOf(hourly, row, nextAtMs + 59 * minuteMs);
+    expect(planned.fire).toEqual(fired === 1 ? [nextAtMs] : []);
+    expect(planned.skipped).toBe(1 - fired);
+    expect(planned.nextAtMs).toBe(nextAtMs + 60 * minuteMs);
+  });
+
+  test.each<[Missed, number[]]>([
+    ["skip", [1_000]],
+    ["once", [1_000]],
+    ["all", Array.from({ length: timesMost }, (_, at) => at + 1)],
+  ])("%s: of a thousand times it fires some, and goes on from now", (missed, fired) => {
+    const planned = plan(missed, 1_000 * minuteMs);
+    expect(minutes(planned.fire)).toEqual(fired);
+    expect(planned.skipped).toBe(timesMost);
+    expect(planned.nextAtMs).toBe(from + 1_001 * minuteMs);
+  });
+
+  test("no more than so many are fired at once, though all should be", () => {
+    const planned = plan("all", 5 * minuteMs, { most: 2 });
+    expect(minutes(planned.fire)).toEqual([1, 2]);
+    expect(planned).toMatchObject({ skipped: 3, nextAtMs: from + 6 * minuteMs });
+  });
+
+  test("a next time that isn't worked out is the first after what is done with", () => {
+    expect(plan("once", 10, { nextAtMs: 0 })).toMatchObject({
+      fire: [],
+      nextAtMs: from + minuteMs,
+    });
+    expect(minutes(plan("all", 2 * minuteMs, { nextAtMs: 0 }).fire)).toEqual([1, 2]);
+  });
+
+  test("where there is no next time, nothing is fired and none comes", () => {
+    const over = timesOf("0 0 0 1 1 * 2026", "UTC");
+    const nowMs = Date.parse("2026-03-01T00:00:00Z");
+    const last = Date.parse("2026-01-01T00:00:00Z");
+    const none = planOf(over, { nextAtMs: 0, afterMs: last, missed: "once" }, nowMs);
+    expect(none).toEqual({ fire: [], skipped: 0, nextAtMs: null });
+    const lastOne = planOf(over, { nextAtMs: last, afterMs: last - 1, missed: "once" }, nowMs);
+    expect(lastOne).toEqual({ fire: [last], skipped: 0, nextAtMs: null });
+  });
+});

@@ -1,0 +1,123 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+import { checkNumber } from "../base/options.ts";
+import type { NewTask } from "../queue/statements/enqueue.ts";
+import type { Row } from "../store/database.ts";
+import type { Missed } from "./plan.ts";
+import { nextTime } from "./times.ts";
+
+/** What is said of each task that a schedule makes. */
+export type TaskOptions = {
+  readonly priority?: number;
+  readonly attempts?: number;
+  readonly tenant?: string;
+  /** The limit by key that its tasks fall under, as a scope. */
+  readonly group?: string;
+};
+
+/** A schedule, as it is stored. */
+export type Schedule = {
+  readonly scheduleId: string;
+  /** The name of the task that it makes. */
+  readonly name: string;
+  readonly pattern: string;
+  readonly zone: string;
+  readonly input: Json;
+  readonly options: TaskOptions;
+  readonly missed: Missed;
+  /**
+   * `ended`: its pattern has no time any more. `broken`: it can't be fired, and `error` says why; what
+   * is put in its place goes on.
+   */
+  readonly state: "active" | "paused" | "ended" | "broken";
+  /** Rises with every change of what it says. */
+  readonly revision: number;
+  readonly nextAtMs: number | null;
+  /** The last time that was fired, and the task that it made. */
+  readonly lastAtMs: number | null;
+  readonly lastTaskId: string | null;
+  readonly error: string | null;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+};
+
+export function toSchedule(row: Row): Schedule {
+  const { error, nextAtMs } = whatComes(row);
+  const paused = Number(row["paused"]) === 1;
+  return {
+    scheduleId: row["schedule_id"],
+    name: row["name"],
+    pattern: row["pattern"],
+    zone: row["zone"],
+    input: parsed(row["payload"]) as Json,
+    options: (parsed(row["options"]) ?? {}) as TaskOptions,
+    missed: row["missed"],
+    state: error !== null ? "broken" : paused ? "paused" : nextAtMs === null ? "ended" : "active",
+    revision: Number(row["revision"]),
+    nextAtMs: paused ? null : nextAtMs,
+    lastAtMs: numberOrNull(row["last_at"]),
+    lastTaskId: row["last_task_id"],
+    error,
+    createdAtMs: Number(row["created_at"]),
+    updatedAtMs: Number(row["last_update"]),
+  };
+}
+
+/** A schedule whose next time the leader hasn't worked out yet shows it all the same. */
+function whatComes(row: Row): { error: string | null; nextAtMs: number | null } {
+  const stored = numberOrNull(row["next_at"]);
+  if (row["error"] !== null) return { error: row["error"], nextAtMs: null };
+  if (stored !== 0) return { error: null, nextAtMs: stored };
+  try {
+    const nextAtMs = nextTime(row["pattern"], row["zone"], Number(row["after_at"]));
+    return { error: null, nextAtMs };
+  } catch (error) {
+    return { error: error instanceof Error ? error.message : String(error), nextAtMs: null };
+  }
+}
+
+/** The task of one time of a schedule, from its row alone; throws what is wrong with the row. */
+export function taskOf(row: Row): (taskId: string, key: string | null) => NewTask {
+  const payload: string = row["payload"];
+  mustParse("payload", payload);
+  const options = mustParse("options", row["options"]) as TaskOptions;
+  const { priority = 0, attempts, tenant = "default", group = null } = options ?? {};
+  checkNumber("options.priority", priority, { min: -100, max: 100 });
+  if (attempts !== undefined) checkNumber("options.attempts", attempts, { min: 1, max: 1_000 });
+  if (typeof tenant !== "string" || (group !== null && typeof group !== "string")) {
+    throw new FlotillaError("invalid_schedule", "options: tenant and group must be text");
+  }
+  const gated = group !== null || tenant !== "default";
+  return (taskId, key) => ({
+    taskId,
+    tenant,
+    name: row["name"],
+    payload,
+    priority,
+    delayMs: 0,
+    maxAttempts: attempts ?? null,
+    key,
+    trace: null,
+    ...(gated && { group, gated }),
+  });
+}
+
+function mustParse(what: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new FlotillaError("invalid_schedule", `its ${what} isn't JSON`, { cause: error });
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+function numberOrNull(value: unknown): number | null {
+  return value === null ? null : Number(value);
+}

@@ -1,0 +1,141 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { type EnqueueOptions, prepareTask } from "../queue/enqueue.ts";
+import type { NewTask } from "../queue/statements/enqueue.ts";
+import { checkName, type InputOf, type TaskContract } from "../queue/task.ts";
+import { type Missed, missedPolicies } from "./plan.ts";
+import type { TaskOptions } from "./row.ts";
+import type { Definition } from "./statements.ts";
+import { everyPatternOf, everyRange, timesOf } from "./times.ts";
+
+/** What the tasks of a schedule may be told; their key and their time are the schedule's. */
+export type ScheduledOptions = Pick<EnqueueOptions, (typeof optionNames)[number]>;
+
+type When =
+  | {
+      /** Cron: minute, hour, day of month, month, day of week; with seconds before or years after. */
+      pattern: string;
+      /** The time zone that the pattern is in, as in `Europe/Berlin`. Default `UTC`. */
+      zone?: string;
+      everyMs?: undefined;
+    }
+  | {
+      /** Every so many milliseconds, counted from 1970: 300,000 is at :00, :05, :10. */
+      everyMs: number;
+      pattern?: undefined;
+      zone?: undefined;
+    };
+
+type Further = {
+  /**
+   * What becomes of times that nobody fired, as no pod was there: `once` (default) makes one task for
+   * all of them, `skip` none, `all` one each, the oldest hundred at most.
+   */
+  missed?: Missed;
+  options?: ScheduledOptions;
+};
+
+type Given<Input> = null extends Input ? { input?: Input } : { input: Input };
+
+/** Which task, with what, and when. */
+export type ScheduleOf<T extends TaskContract> = { task: T } & Given<InputOf<T>> & When & Further;
+
+/** The same for a task whose contract isn't at hand. */
+export type ScheduleOfName = { name: string; input?: unknown } & When & Further;
+
+/** A schedule that was declared. It is stored by `schedules.put`, or by a pod that has it in its config. */
+export type ScheduleDeclaration = {
+  readonly scheduleId: string;
+  readonly task: TaskContract | string;
+  readonly input: unknown;
+  readonly pattern: string;
+  readonly zone: string;
+  readonly missed: Missed;
+  readonly options: ScheduledOptions;
+};
+
+const optionNames = ["priority", "attempts", "tenant"] as const;
+const scheduleNames = ["task", "name", "input", "pattern", "zone", "everyMs", "missed", "options"];
+const idPattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
+
+/** Declares a schedule: `schedule("nightly", { task: report, input, pattern: "0 3 * * *", zone })`. */
+export function schedule<T extends TaskContract>(
+  scheduleId: string,
+  given: ScheduleOf<T>,
+): ScheduleDeclaration;
+export function schedule(scheduleId: string, given: ScheduleOfName): ScheduleDeclaration;
+export function schedule(
+  scheduleId: string,
+  given: (ScheduleOf<TaskContract> | ScheduleOfName) & { task?: TaskContract; name?: string },
+): ScheduleDeclaration {
+  checkId(scheduleId);
+  const what = `schedule "${scheduleId}"`;
+  checkOptions(what, given, scheduleNames);
+  const { task, name, input = null, pattern, everyMs, missed = "once", options = {} } = given;
+  const { zone = "UTC" } = given;
+  const named = task ?? name;
+  if (named === undefined || (task !== undefined && name !== undefined)) {
+    throw new FlotillaError("invalid_option", `${what} needs either \`task\` or \`name\``);
+  }
+  checkName(typeof named === "string" ? named : named?.name);
+  checkChoice(`${what}: missed`, missed, missedPolicies);
+  checkOptions(`${what}: options`, options, optionNames);
+  return {
+    scheduleId,
+    task: named,
+    input,
+    pattern: checkedPattern(scheduleId, { pattern, everyMs, zone }),
+    zone,
+    missed,
+    options,
+  };
+}
+
+export function checkId(scheduleId: unknown): asserts scheduleId is string {
+  if (typeof scheduleId === "string" && idPattern.test(scheduleId)) return;
+  throw new FlotillaError(
+    "invalid_schedule",
+    `a schedule's id is 1 to 200 letters, digits and _ . : / -, not ${JSON.stringify(scheduleId)?.slice(0, 80)}`,
+  );
+}
+
+function checkedPattern(
+  scheduleId: string,
+  given: { pattern: string | undefined; everyMs: number | undefined; zone: string },
+): string {
+  const { pattern, everyMs, zone } = given;
+  const what = `schedule "${scheduleId}"`;
+  if ((pattern === undefined) === (everyMs === undefined)) {
+    throw new FlotillaError("invalid_schedule", `${what} needs either \`pattern\` or \`everyMs\``);
+  }
+  if (everyMs !== undefined) checkNumber(`${what}: everyMs`, everyMs, everyRange);
+  const text = pattern ?? everyPatternOf(everyMs!);
+  try {
+    timesOf(text, zone);
+  } catch (error) {
+    if (!(error instanceof FlotillaError)) throw error;
+    throw new FlotillaError("invalid_schedule", `${what}: ${error.message}`, {
+      details: { scheduleId, ...error.details },
+      cause: error,
+    });
+  }
+  return text;
+}
+
+/** Checks the input as enqueueing would, and gives what is stored. */
+export async function definitionOf(
+  declared: ScheduleDeclaration,
+  parts: { ids: Ids; maxPayloadBytes: number },
+): Promise<Definition> {
+  const { scheduleId, task, input, pattern, zone, missed, options } = declared;
+  const made: NewTask = await prepareTask(task, input, options, parts);
+  const stored: TaskOptions = {
+    ...(made.priority !== 0 && { priority: made.priority }),
+    ...(made.maxAttempts !== null && { attempts: made.maxAttempts }),
+    ...(made.tenant !== "default" && { tenant: made.tenant }),
+    ...(typeof made.group === "string" && { group: made.group }),
+  };
+  const { name, payload } = made;
+  return { scheduleId, name, pattern, zone, payload, options: JSON.stringify(stored), missed };
+}

@@ -1,0 +1,170 @@
+import { insertTasks, type NewTask } from "../queue/statements/enqueue.ts";
+import {
+  isAmong,
+  limit,
+  now,
+  returning,
+  rowAddress,
+  rows,
+  sql,
+  type Statement,
+  table,
+  takeRows,
+} from "../store/sql.ts";
+
+const schedules = table("schedule");
+
+/** What is due, and what will be within a moment, with the store's time. Found by an index. */
+export function lookAtDue(aheadMs: number, count: number): Statement {
+  return sql`
+    select schedule_id, name, pattern, zone, payload, options, missed, revision, after_at, next_at,
+      ${now} as now_at
+    from ${schedules} where paused = 0 and next_at <= ${now} + ${aheadMs}
+    order by next_at ${limit(count)}`;
+}
+
+/** Moves a schedule on from where it was seen, and makes the tasks of the times that were passed. */
+export type Move = {
+  readonly scheduleId: string;
+  readonly seen: { readonly nextAtMs: number; readonly revision: number };
+  /** No other move's, ever. */
+  readonly mark: string;
+  readonly afterMs: number;
+  readonly nextAtMs: number | null;
+  readonly lastAtMs: number | null;
+  readonly error: string | null;
+  /** The tasks, oldest time first. */
+  readonly tasks: readonly NewTask[];
+};
+
+/**
+ * A compare-and-set: moved is what still is as it was seen. Whoever comes second, or late, changes
+ * nothing. A row that somebody else holds is left for the next pass, because one transaction that
+ * idles must not keep all other schedules from being fired.
+ */
+export function moveSchedules(moves: readonly Move[]): Statement {
+  const moved = rows(
+    {
+      schedule_id: "text",
+      seen_at: "integer",
+      seen_revision: "integer",
+      mark: "text",
+      after_at: "integer",
+      next_at: "integer",
+      last_at: "integer",
+      last_task_id: "text",
+      error: "text",
+    },
+    moves.map((move) => [
+      move.scheduleId,
+      move.seen.nextAtMs,
+      move.seen.revision,
+      move.mark,
+      move.afterMs,
+      move.nextAtMs,
+      move.lastAtMs,
+      move.tasks.at(-1)?.taskId ?? null,
+      move.error,
+    ]),
+  );
+  const ids = rows(
+    { schedule_id: "text" },
+    moves.map(({ scheduleId }) => [scheduleId]),
+  );
+  return sql`
+    update ${schedules}
+    set mark = moved.mark, after_at = moved.after_at, next_at = moved.next_at, error = moved.error,
+      last_at = coalesce(moved.last_at, ${schedules}.last_at),
+      last_task_id = coalesce(moved.last_task_id, ${schedules}.last_task_id)
+    from ${moved} moved
+    where ${schedules}.schedule_id = moved.schedule_id and ${schedules}.paused = 0
+      and ${schedules}.next_at = moved.seen_at and ${schedules}.revision = moved.seen_revision
+      and ${isAmong(sql`
+      select ${rowAddress} from ${schedules}
+      where schedule_id in (select schedule_id from ${ids} wanted) ${takeRows}`)}
+    ${returning(sql`${schedules}.schedule_id`, {
+      after: sql`select schedule_id from ${schedules} where mark in (select mark from ${moved} moved)`,
+    })}`;
+}
+
+/** The tasks of those moves that were made in this transaction. */
+export function insertFired(moves: readonly Move[]): Statement {
+  const marks = rows(
+    { task_id: "text", schedule_id: "text", mark: "text" },
+    moves.flatMap(({ scheduleId, mark, tasks }) =>
+      tasks.map(({ taskId }) => [taskId, scheduleId, mark]),
+    ),
+  );
+  const when = sql`task_id in (
+    select made.task_id from ${marks} made join ${schedules} schedule
+      on schedule.schedule_id = made.schedule_id and schedule.mark = made.mark)`;
+  return insertTasks(
+    moves.flatMap(({ tasks }) => tasks),
+    when,
+  );
+}
+
+/** What a schedule says, as it is stored. */
+export type Definition = {
+  readonly scheduleId: string;
+  readonly name: string;
+  readonly pattern: string;
+  readonly zone: string;
+  readonly payload: string;
+  readonly options: string;
+  readonly missed: string;
+};
+
+/**
+ * Stores what a schedule says, unless the row says so already: then nothing changes, however many send
+ * it and however often. Another pattern or zone begins anew, from now; a schedule that was paused stays
+ * so.
+ */
+export function putSchedule(given: Definition): Statement {
+  const { scheduleId, name, pattern, zone, payload, options, missed } = given;
+  const anew = sql`${schedules}.pattern <> excluded.pattern or ${schedules}.zone <> excluded.zone
+    or ${schedules}.error is not null`;
+  return sql`
+    insert into ${schedules} (schedule_id, name, pattern, zone, payload, options, missed)
+    values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${payload}, ${options}, ${missed})
+    on conflict (schedule_id) do update
+    set name = excluded.name, pattern = excluded.pattern, zone = excluded.zone,
+      payload = excluded.payload, options = excluded.options, missed = excluded.missed,
+      revision = ${schedules}.revision + 1, error = null, last_update = ${now},
+      after_at = case when ${anew} then ${now} else ${schedules}.after_at end,
+      next_at = case when ${anew} then 0 else ${schedules}.next_at end
+    where ${anew} or ${schedules}.name <> excluded.name or ${schedules}.payload <> excluded.payload
+      or ${schedules}.options <> excluded.options or ${schedules}.missed <> excluded.missed`;
+}
+
+export function getSchedules(scheduleIds: readonly string[]): Statement {
+  const wanted = rows(
+    { schedule_id: "text" },
+    scheduleIds.map((scheduleId) => [scheduleId]),
+  );
+  return sql`
+    select *, ${now} as now_at from ${schedules}
+    where schedule_id in (select schedule_id from ${wanted} wanted)`;
+}
+
+export function listSchedules(after: string, count: number): Statement {
+  return sql`
+    select * from ${schedules} where schedule_id > ${after} order by schedule_id ${limit(count)}`;
+}
+
+export function pauseSchedule(scheduleId: string): Statement {
+  return sql`
+    update ${schedules} set paused = 1, last_update = ${now}
+    where schedule_id = ${scheduleId} and paused = 0`;
+}
+
+/** What came while it was paused is passed over: it goes on from now. */
+export function resumeSchedule(scheduleId: string): Statement {
+  return sql`
+    update ${schedules} set paused = 0, after_at = ${now}, next_at = 0, last_update = ${now}
+    where schedule_id = ${scheduleId} and paused = 1`;
+}
+
+export function removeSchedule(scheduleId: string): Statement {
+  return sql`delete from ${schedules} where schedule_id = ${scheduleId}`;
+}

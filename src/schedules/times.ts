@@ -1,0 +1,142 @@
+import { Cron } from "croner";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+
+/**
+ * When a pattern's times are. Pure: a pattern and a zone give the same times to whoever asks, so that
+ * any leader goes on where another has stopped.
+ *
+ * A pattern is cron (five fields; a sixth before them for seconds, a seventh after them for years), a
+ * nickname such as `@daily`, or `@every 300000`: that many milliseconds, counted from 1970.
+ */
+export type Times = {
+  /** The first time after this one; null where there is none. */
+  next(afterMs: number): number | null;
+  /** The last time up to this one; null where there is none. */
+  last(untilMs: number): number | null;
+};
+
+const patternChars = 200;
+const zoneChars = 100;
+const everyPattern = /^@every (\d{1,15})$/;
+const nicknames = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+const fieldNames = ["second", "minute", "hour", "day of month", "month", "day of week", "year"];
+
+/** An interval shorter than the leader's passes couldn't be kept. */
+export const everyRange = { min: 1_000, max: 366 * 24 * 60 * 60_000 };
+
+export function everyPatternOf(everyMs: number): string {
+  return `@every ${everyMs}`;
+}
+
+/** The first time of a pattern after a moment; null where there is none. */
+export function nextTime(pattern: string, zone: string, afterMs: number): number | null {
+  return timesOf(pattern, zone).next(afterMs);
+}
+
+/** The times of a pattern in a zone, or an error that says what is wrong with them and where. */
+export function timesOf(pattern: string, zone: string): Times {
+  checkZone(zone);
+  if (typeof pattern !== "string" || pattern.length > patternChars) {
+    throw invalid(`a pattern is text of ${patternChars} characters at most`, { pattern });
+  }
+  const text = pattern.trim();
+  if (text.startsWith("@every")) return everySo(text);
+  if (text.startsWith("@") && !nicknames.includes(text.toLowerCase())) {
+    throw invalid(`there is no ${text}: use ${nicknames.join(", ")} or \`everyMs\``, { pattern });
+  }
+  return cronTimes(text, zone);
+}
+
+function everySo(text: string): Times {
+  const everyMs = Number(everyPattern.exec(text)?.[1] ?? Number.NaN);
+  if (!(everyMs >= everyRange.min && everyMs <= everyRange.max)) {
+    const { min, max } = everyRange;
+    throw invalid(`${text}: an interval is ${min} to ${max} milliseconds`, { pattern: text });
+  }
+  const last = (untilMs: number) => Math.floor(untilMs / everyMs) * everyMs;
+  return { last, next: (afterMs) => last(afterMs) + everyMs };
+}
+
+function cronTimes(text: string, zone: string): Times {
+  const cron = parse(text, zone);
+  return {
+    next(afterMs) {
+      const found = cron.nextRun(new Date(afterMs))?.getTime() ?? null;
+      // Whoever asks for the next time again and again must get on, or he would never come to an end.
+      if (found === null || found > afterMs) return found;
+      throw new FlotillaError("internal", `${text} in ${zone}: ${found} isn't after ${afterMs}`);
+    },
+    // It gives what comes before a moment, and times are whole seconds.
+    last: (untilMs) => {
+      const secondMs = Math.floor(untilMs / 1_000) * 1_000;
+      return cron.previousRuns(1, new Date(secondMs + 1_000))[0]?.getTime() ?? null;
+    },
+  };
+}
+
+function parse(text: string, zone: string): Cron {
+  const fields = text.startsWith("@") ? [] : text.split(/\s+/);
+  if (!text.startsWith("@") && (fields.length < 5 || fields.length > 7)) {
+    throw invalid(
+      `"${text}" has ${text === "" ? 0 : fields.length} fields; cron has 5 (minute, hour, day of month, month, day of week), with seconds before them 6, with years after them 7`,
+      { pattern: text },
+    );
+  }
+  try {
+    return cronOf(text, zone);
+  } catch (error) {
+    throw guilty(fields, zone) ?? invalid(`"${text}": ${reasonOf(error)}`, { pattern: text });
+  }
+}
+
+/** No function is given to it, so it sets no timer: it only knows times. */
+function cronOf(text: string, zone: string): Cron {
+  return new Cron(text, { paused: true, timezone: zone });
+}
+
+/** The first field that is refused though all others are `*`. */
+function guilty(fields: readonly string[], zone: string): FlotillaError | undefined {
+  const names = fields.length === 5 ? fieldNames.slice(1, 6) : fieldNames.slice(0, fields.length);
+  for (const [at, value] of fields.entries()) {
+    try {
+      cronOf(fields.map((_, each) => (each === at ? value : "*")).join(" "), zone);
+    } catch (error) {
+      const field = names[at]!;
+      const pattern = fields.join(" ");
+      return invalid(
+        `"${pattern}": field ${at + 1}, ${field}, can't be ${value}: ${reasonOf(error)}`,
+        {
+          pattern,
+          field,
+          value,
+        },
+      );
+    }
+  }
+  return undefined;
+}
+
+function checkZone(zone: string): void {
+  try {
+    if (zone.length > zoneChars) throw new RangeError("too long");
+    new Intl.DateTimeFormat("en", { timeZone: zone });
+  } catch (error) {
+    throw invalid(
+      `there is no time zone ${JSON.stringify(zone)?.slice(0, zoneChars)}: give a name as in Europe/Berlin`,
+      { zone },
+      error,
+    );
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return messageOf(error, 200).replace(/^CronPattern: /, "");
+}
+
+function invalid(
+  message: string,
+  details: Readonly<Record<string, unknown>>,
+  cause?: unknown,
+): FlotillaError {
+  return new FlotillaError("invalid_schedule", message, { details, cause });
+}
