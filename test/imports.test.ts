@@ -2,7 +2,17 @@ import { posix } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Import, importsOf, shippedSources, type Source } from "./sources.ts";
 
-const pillars = ["store", "pods", "bus", "throttle", "queue", "schedules", "flow", "session"];
+const pillars = [
+  "store",
+  "pods",
+  "bus",
+  "throttle",
+  "queue",
+  "deadletters",
+  "schedules",
+  "flow",
+  "session",
+];
 const server = ["base", "protocol", "runtime"];
 
 /** Which folders of `src/` each folder may import besides itself. */
@@ -17,6 +27,7 @@ const mayImport: Record<string, string[]> = {
   throttle: ["base", "store", "pods"],
   queue: ["base", "store", "pods", "throttle"],
   schedules: ["base", "store", "queue"],
+  deadletters: ["base", "store", "queue"],
   flow: ["base", "store", "queue", "throttle"],
   session: ["base", "protocol", "store", "bus", "pods", "throttle"],
   runtime: ["base", "protocol", ...pillars],

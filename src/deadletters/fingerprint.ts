@@ -1,0 +1,77 @@
+import { createHash } from "node:crypto";
+
+/**
+ * Which errors are one and the same to a person: those of one task name with the same code, and
+ * messages that differ only in what varies from task to task. A group's id begins with the version of
+ * these rules, because people write ids down and redrives are stored by them. A release that changes
+ * the rules counts the version up.
+ */
+export const fingerprintVersion = 1;
+
+export type GroupedError = {
+  readonly name: string;
+  readonly code: string;
+  readonly message: string;
+};
+
+/** The id of the group that an error of a task belongs to, such as `g1-0f3b…`. */
+export function groupOf({ name, code, message }: GroupedError): string {
+  const text = JSON.stringify([name, code, shapeOf(message)]);
+  const hash = createHash("sha256").update(text).digest("hex").slice(0, 16);
+  return `g${fingerprintVersion}-${hash}`;
+}
+
+/** The version of the rules that a group's id was made by; undefined where it isn't such an id. */
+export function groupVersion(text: string): number | undefined {
+  const [, version] = /^g(\d{1,6})-[0-9a-f]{16}$/.exec(text) ?? [];
+  return version === undefined ? undefined : Number(version);
+}
+
+// Long messages are mostly quotations of what went wrong, and their beginning says what it was.
+const readChars = 2_000;
+const shapeChars = 300;
+
+/** A message without what varies: URLs' paths and queries, quoted parts, ids, hex, numbers. */
+export function shapeOf(message: string): string {
+  const shape = message
+    .slice(0, readChars)
+    .replaceAll(url, (_, scheme: string, rest: string) => `${scheme}://${siteOf(rest)}`)
+    .replaceAll(uuid, "<id>")
+    .replaceAll(quoted, "<text>")
+    .replaceAll(time, "<time>")
+    .replaceAll(exponent, "$1")
+    .replaceAll(word, wordShape)
+    .replaceAll(joinedNumbers, "N")
+    .replaceAll(/\s+/gu, " ")
+    .trim();
+  return shape.slice(0, shapeChars).toWellFormed();
+}
+
+const url = /\b([a-z][a-z0-9+.-]{0,20}):\/\/([^\s"'`<>(){}[\]|]+)/giu;
+const uuid = /(?<![\p{L}\p{Nd}])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\p{L}\p{Nd}])/giu;
+// An apostrophe within a word opens no quotation, nor closes one.
+const quoted =
+  /"[^"\n]*"|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»|(?<![\p{L}\p{Nd}])'[^'\n]*'(?![\p{L}\p{Nd}])/gu;
+const word = /[\p{L}\p{Nd}_]+/gu;
+const time = /\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[-+]\d\d:?\d\d)?/gu;
+const exponent = /(?<![\p{L}\p{Nd}_])(\d+(?:\.\d+)?)e[-+]?\d+(?![\p{L}\p{Nd}_])/giu;
+// With a unit or without: 3 s, 3.5s and -1,200 ms.
+const joinedNumbers = /(?:(?<![\p{L}\p{Nd}_>])[-+])?(?<![\p{L}\p{Nd}_])N(?:[.,:]N)*/gu;
+
+/** Who was called, and how: not what for. */
+function siteOf(rest: string): string {
+  const [beforeQuery = ""] = rest.split(/[?#]/, 1);
+  const [authority = "", ...path] = beforeQuery.split("/");
+  const site = authority.slice(authority.lastIndexOf("@") + 1);
+  const end = /[.,;:!]$/.test(rest) ? rest.slice(-1) : "";
+  return [site.replace(/[.,;:!]+$/, ""), ...(path.length > 0 ? ["…"] : [])].join("/") + end;
+}
+
+/** An id is told from a word by its digits: several runs of them, hex, or one in something long. */
+function wordShape(text: string): string {
+  const runs = text.match(/\p{Nd}+/gu)?.length ?? 0;
+  if (runs === 0) return text;
+  if (/^\p{Nd}+$/u.test(text)) return "N";
+  const hex = /^(?:0x[0-9a-f]+|[0-9a-f]{8,})$/i.test(text);
+  return hex || runs > 1 || text.length >= 16 ? "<id>" : text.replaceAll(/\p{Nd}+/gu, "N");
+}

@@ -1,0 +1,34 @@
+import { FlotillaError } from "../base/errors.ts";
+import { checkOptions } from "../base/options.ts";
+import { fingerprintVersion, groupVersion } from "./fingerprint.ts";
+import type { Selection } from "./view.ts";
+
+const kinds = ["group", "taskId", "name", "all"] as const;
+
+/** Refuses a selection that doesn't say exactly one thing: what is started over or given up must be meant. */
+export function checkSelection(given: Selection): Selection {
+  checkOptions("selection", given, kinds);
+  const said = kinds.filter((kind) => given[kind] !== undefined);
+  const [kind] = said;
+  if (kind === undefined || said.length > 1) {
+    throw new FlotillaError(
+      "invalid_option",
+      `name one of ${kinds.join(", ")}: ${said.length === 0 ? "none was" : `${said.join(" and ")} were`} given`,
+    );
+  }
+  if (kind === "all") {
+    if (given.all === true) return { all: true };
+    throw new FlotillaError("invalid_option", "all must be true");
+  }
+  const value = given[kind];
+  if (typeof value !== "string" || value === "") {
+    throw new FlotillaError("invalid_option", `${kind} must be text`);
+  }
+  if (kind === "group" && groupVersion(value) !== fingerprintVersion) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${JSON.stringify(value.slice(0, 40))} is no group of this release: \`groups\` lists those there are`,
+    );
+  }
+  return { [kind]: value };
+}

@@ -1,0 +1,319 @@
+import { DatabaseSync } from "node:sqlite";
+import type { Row } from "../store/database.ts";
+import { groupOf } from "./fingerprint.ts";
+import type { Place } from "./statements.ts";
+
+/**
+ * Failed tasks in an SQLite database of this process, grouped by their errors, for people who want to
+ * know what goes wrong. It says nothing that the store doesn't: whoever builds it has the same rows.
+ */
+export type View = ReturnType<typeof openView>;
+
+/** A failed task. */
+export type DeadLetter = {
+  readonly taskId: string;
+  readonly name: string;
+  readonly tenant: string;
+  /** The group of its error. */
+  readonly group: string;
+  readonly code: string;
+  readonly message: string;
+  /** Attempts that have failed, and pods that have died under it. */
+  readonly failures: number;
+  readonly deaths: number;
+  readonly failedAtMs: number;
+  /** The redrive that has started it over last. */
+  readonly redriveId: string | null;
+  /** What it is known by: a task that was started over and has failed again has another. */
+  readonly token: number;
+};
+
+/** What is to be started over or given up: a group, one task, all of a name, or all. */
+export type Selection = {
+  readonly group?: string;
+  readonly taskId?: string;
+  readonly name?: string;
+  readonly all?: true;
+};
+
+/** What of a selection may be picked. */
+export type Picking = {
+  /** Only what had failed by then. */
+  readonly untilMs?: number;
+  /** Not what one of these redrives has started over. */
+  readonly notOf?: readonly string[];
+};
+
+export type ErrorGroup = {
+  readonly group: string;
+  readonly name: string;
+  readonly code: string;
+  /** The message of the latest. */
+  readonly message: string;
+  readonly tasks: number;
+  readonly firstAtMs: number;
+  readonly lastAtMs: number;
+  /** Some of its tasks, the latest first. */
+  readonly taskIds: readonly string[];
+};
+
+/** The largest groups, and how many groups and tasks there are in all. */
+export type ErrorGroups = {
+  readonly groups: readonly ErrorGroup[];
+  readonly count: number;
+  readonly tasks: number;
+};
+
+/** A failed task as a walk sees it. */
+export type Seen = {
+  readonly taskId: string;
+  readonly token: number;
+  readonly failedAtMs: number;
+  readonly redriveId: string | null;
+};
+
+const messageChars = 1_000;
+const samplesMost = 5;
+
+const schema = `
+  create table failed (
+    task_id text primary key,
+    name text not null,
+    tenant text not null,
+    group_id text not null,
+    code text not null,
+    message text not null,
+    failures integer not null,
+    deaths integer not null,
+    failed_at integer not null,
+    redrive_id text,
+    token integer not null
+  ) without rowid;
+  create index failed_at on failed (failed_at, task_id);
+  create index failed_group on failed (group_id, failed_at, task_id);
+  create index failed_name on failed (name, failed_at, task_id);`;
+
+export function openView(path = ":memory:") {
+  const db = new DatabaseSync(path);
+  db.exec(schema);
+  let groupsOf = new Map<string, ErrorGroups>();
+
+  const put = db.prepare("insert or replace into failed values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  const known = db.prepare(
+    `select task_id, token, failed_at, redrive_id from failed
+     where task_id in (select value from json_each(?))`,
+  );
+  const between = db.prepare(
+    `select task_id from failed where (failed_at, task_id) > (?, ?) and (failed_at, task_id) <= (?, ?)`,
+  );
+  const remove = db.prepare("delete from failed where task_id in (select value from json_each(?))");
+  const count = db.prepare("select count(*) as count from failed");
+  const samples = db.prepare(
+    `select task_id, message from failed where group_id = ?
+     order by failed_at desc, task_id desc limit ${samplesMost}`,
+  );
+
+  const changed = <Result>(change: () => Result): Result => {
+    groupsOf = new Map();
+    db.exec("begin");
+    try {
+      return change();
+    } finally {
+      db.exec("commit");
+    }
+  };
+
+  const drop = (taskIds: readonly string[]): void => {
+    if (taskIds.length > 0) changed(() => remove.run(JSON.stringify(taskIds)));
+  };
+
+  return {
+    get tasks(): number {
+      return Number(count.get()!["count"]);
+    },
+
+    put(letters: readonly DeadLetter[]): void {
+      changed(() => {
+        for (const each of letters) {
+          const { taskId, name, tenant, group, code, message, failures, deaths } = each;
+          const { failedAtMs, redriveId, token } = each;
+          put.run(
+            ...[taskId, name, tenant, group, code, message],
+            ...[failures, deaths, failedAtMs, redriveId, token],
+          );
+        }
+      });
+    },
+
+    drop,
+
+    /** Those of the given tasks that the view doesn't have, or not as they are. */
+    unknown(page: readonly Seen[]): string[] {
+      const rows = known.all(JSON.stringify(page.map((each) => each.taskId)));
+      const have = new Map(rows.map((row) => [row["task_id"], row]));
+      return page
+        .filter(({ taskId, token, failedAtMs, redriveId }) => {
+          const row = have.get(taskId);
+          return (
+            row?.["token"] !== token ||
+            row["failed_at"] !== failedAtMs ||
+            row["redrive_id"] !== redriveId
+          );
+        })
+        .map((each) => each.taskId);
+    },
+
+    /** Forgets what isn't among the failed tasks that the store has from one place to another. */
+    keepOnly(page: readonly Seen[], after: Place, upTo: Place): void {
+      const there = new Set(page.map((each) => each.taskId));
+      const had = between.all(after.atMs, after.taskId, upTo.atMs, upTo.taskId);
+      drop(had.map((row) => row["task_id"] as string).filter((taskId) => !there.has(taskId)));
+    },
+
+    /** The groups, the largest first. Counted once for all who ask until something changes. */
+    groups({ name, limit }: { name?: string; limit: number }): ErrorGroups {
+      const key = JSON.stringify([name, limit]);
+      const cached = groupsOf.get(key);
+      if (cached) return cached;
+      const { where, values } = conditionOf({ ...(name !== undefined && { name }) }, {});
+      const [total] = db
+        .prepare(
+          `select count(*) as tasks, count(distinct group_id) as count from failed where ${where}`,
+        )
+        .all(...values);
+      const rows = db
+        .prepare(
+          `select group_id, min(name) as name, min(code) as code, count(*) as tasks,
+             min(failed_at) as first_at, max(failed_at) as last_at
+           from failed where ${where} group by group_id
+           order by tasks desc, last_at desc, group_id limit ?`,
+        )
+        .all(...values, limit);
+      const found = {
+        groups: rows.map((row) => toGroup(row, samples.all(row["group_id"]!))),
+        count: Number(total!["count"]),
+        tasks: Number(total!["tasks"]),
+      };
+      groupsOf.set(key, found);
+      return found;
+    },
+
+    /** A page of failed tasks, the latest first, before a place. */
+    page(selection: Selection, before: Place | undefined, most: number): DeadLetter[] {
+      const { where, values } = conditionOf(selection, {});
+      const earlier = before ? "and (failed_at, task_id) < (?, ?)" : "";
+      const place = before ? [before.atMs, before.taskId] : [];
+      return db
+        .prepare(
+          `select * from failed where ${where} ${earlier} order by failed_at desc, task_id desc limit ?`,
+        )
+        .all(...values, ...place, most)
+        .map(toLetter);
+    },
+
+    /** The first that have failed of what may be picked. */
+    pick(selection: Selection, picking: Picking, most: number): DeadLetter[] {
+      const { where, values } = conditionOf(selection, picking);
+      return db
+        .prepare(`select * from failed where ${where} order by failed_at, task_id limit ?`)
+        .all(...values, most)
+        .map(toLetter);
+    },
+
+    count(selection: Selection, picking: Picking = {}): number {
+      const { where, values } = conditionOf(selection, picking);
+      const row = db.prepare(`select count(*) as count from failed where ${where}`).get(...values);
+      return Number(row!["count"]);
+    },
+
+    close(): void {
+      db.close();
+    },
+  };
+}
+
+function conditionOf(selection: Selection, { untilMs, notOf = [] }: Picking) {
+  const { group, taskId, name } = selection;
+  const conditions: [string, string | number][] = [
+    ...(group === undefined ? [] : [["group_id = ?", group] as [string, string]]),
+    ...(taskId === undefined ? [] : [["task_id = ?", taskId] as [string, string]]),
+    ...(name === undefined ? [] : [["name = ?", name] as [string, string]]),
+    ...(untilMs === undefined ? [] : [["failed_at <= ?", untilMs] as [string, number]]),
+    ...(notOf.length === 0
+      ? []
+      : [
+          [
+            "(redrive_id is null or redrive_id not in (select value from json_each(?)))",
+            JSON.stringify(notOf),
+          ] as [string, string],
+        ]),
+  ];
+  return {
+    where: ["true", ...conditions.map(([text]) => text)].join(" and "),
+    values: conditions.map(([, value]) => value),
+  };
+}
+
+function toGroup(row: Record<string, unknown>, latest: Record<string, unknown>[]): ErrorGroup {
+  return {
+    group: row["group_id"] as string,
+    name: row["name"] as string,
+    code: row["code"] as string,
+    message: latest[0]!["message"] as string,
+    tasks: Number(row["tasks"]),
+    firstAtMs: Number(row["first_at"]),
+    lastAtMs: Number(row["last_at"]),
+    taskIds: latest.map((each) => each["task_id"] as string),
+  };
+}
+
+function toLetter(row: Record<string, unknown>): DeadLetter {
+  return {
+    taskId: row["task_id"] as string,
+    name: row["name"] as string,
+    tenant: row["tenant"] as string,
+    group: row["group_id"] as string,
+    code: row["code"] as string,
+    message: row["message"] as string,
+    failures: Number(row["failures"]),
+    deaths: Number(row["deaths"]),
+    failedAtMs: Number(row["failed_at"]),
+    redriveId: row["redrive_id"] as string | null,
+    token: Number(row["token"]),
+  };
+}
+
+/** A failed row of the store as the view keeps it. */
+export function letterOf(row: Row): DeadLetter {
+  const { code, message } = errorOf(row["error"]);
+  const name = row["name"] as string;
+  return {
+    taskId: row["task_id"],
+    name,
+    tenant: row["tenant"],
+    group: groupOf({ name, code, message }),
+    code,
+    message: message.slice(0, messageChars).toWellFormed(),
+    failures: Number(row["retry_count"]),
+    deaths: Number(row["deaths"]),
+    failedAtMs: Number(row["last_update"]),
+    redriveId: row["redrive_id"],
+    token: Number(row["claim_token"]),
+  };
+}
+
+/** A row that was written by hand may hold anything where an error belongs, or nothing. */
+export function errorOf(text: unknown): { code: string; message: string } {
+  if (typeof text !== "string") return { code: "internal", message: "no error was stored" };
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return { code: "internal", message: text };
+  }
+  const { code, message } = (parsed ?? {}) as { code?: unknown; message?: unknown };
+  return {
+    code: typeof code === "string" ? code : "internal",
+    message: typeof message === "string" ? message : text,
+  };
+}
