@@ -6,7 +6,16 @@ export type { Schema } from "./base/schema.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";
 export type { ListOptions, Stats, TaskEvent, TaskPage, Tasks } from "./queue/client.ts";
 export type { Depth, DepthState, NameDepth } from "./queue/depth.ts";
+export type {
+  EachCounts,
+  EachResult,
+  EnqueueEachOptions,
+  EnqueueRow,
+  EnqueueRows,
+  RowOutcome,
+} from "./queue/each.ts";
 export type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./queue/enqueue.ts";
+export type { KeyOptions, OnDuplicate } from "./queue/keys.ts";
 export { type ContextValue, contextValue } from "./queue/context-value.ts";
 export type { Middleware, Next } from "./queue/middleware.ts";
 export type { Retention } from "./queue/retention.ts";

@@ -6,6 +6,13 @@ import type { Json } from "../base/jsonify.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
+import type {
+  CheckedRows,
+  EachResult,
+  EnqueueEachOptions,
+  EnqueueRow,
+  EnqueueRows,
+} from "./each.ts";
 import type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./enqueue.ts";
 import { createProducing } from "./produce.ts";
 import { resend, untilKnown } from "./resend.ts";
@@ -63,6 +70,18 @@ export type Tasks = {
     inputs: readonly InputOf<T>[],
     options?: EnqueueManyOptions<InputOf<T>>,
   ): Promise<Enqueued[]>;
+  /**
+   * Stores each of any number of rows on its own account, and says what became of it. A row that is
+   * refused sinks no other.
+   */
+  enqueueEach<const T extends readonly TaskContract[]>(
+    rows: { readonly [At in keyof T]: EnqueueRow<T[At]> | Error },
+    options?: EnqueueEachOptions,
+  ): Promise<EachResult>;
+  enqueueEach<Rows extends EnqueueRows & { readonly length?: never }>(
+    rows: Rows & CheckedRows<Rows>,
+    options?: EnqueueEachOptions,
+  ): Promise<EachResult>;
   get(taskId: string): Promise<Task | undefined>;
   events(taskId: string): Promise<TaskEvent[]>;
   list(options?: ListOptions): Promise<TaskPage>;

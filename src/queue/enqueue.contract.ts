@@ -48,6 +48,21 @@ export function enqueueContract(kind: StoreKind): void {
       expect(stored.payload).toEqual([1, "😀"]);
     });
 
+    test("stores a task for its hour, and one whose hour has passed for now", async () => {
+      const row = async (runAt: Date | number) => {
+        const { taskId } = await queue.enqueue("mail", 1, { runAt });
+        return queue.row(taskId);
+      };
+      const hour = new Date(Date.UTC(2100, 0, 1));
+      expect(await row(hour)).toMatchObject({ run_at: hour.getTime(), parked: 1 });
+      expect(await row(hour.getTime())).toMatchObject({ run_at: hour.getTime(), parked: 1 });
+      const past = await row(new Date(0));
+      expect(past).toMatchObject({ run_at: past["created_at"], parked: 0 });
+      const replaced = await queue.enqueue("mail", 1, { key: "k", delayMs: 5 });
+      await queue.enqueue("mail", 2, { key: "k", onDuplicate: "replace", runAt: hour });
+      expect(await queue.row(replaced.taskId)).toMatchObject({ run_at: hour.getTime(), parked: 1 });
+    });
+
     test("stores many in one go, in the order given", async () => {
       const inputs = Array.from({ length: 1_200 }, (_, number) => ({ number }));
       const enqueued = await queue.enqueueMany("mail", inputs, { priority: 3 });
@@ -129,6 +144,27 @@ export function enqueueContract(kind: StoreKind): void {
         "invalid_option",
       ],
       ["a fractional delay", () => queue.enqueue("mail", 1, { delayMs: 0.5 }), "invalid_option"],
+      [
+        "an hour beside a delay",
+        () => queue.enqueue("mail", 1, { delayMs: 0, runAt: 5 }),
+        "invalid_option",
+      ],
+      [
+        "a date that is none",
+        () => queue.enqueue("mail", 1, { runAt: new Date("soon") }),
+        "invalid_option",
+      ],
+      [
+        "an hour as text",
+        () => queue.enqueue("mail", 1, { runAt: "2026-01-01" as never }),
+        "invalid_option",
+      ],
+      [
+        "an hour in microseconds",
+        () => queue.enqueue("mail", 1, { runAt: Date.UTC(2026) * 1_000 }),
+        "invalid_option",
+      ],
+      ["a delay into the past", () => queue.enqueue("mail", 1, { delayMs: -1 }), "invalid_option"],
       ["no attempts", () => queue.enqueue("mail", 1, { attempts: 0 }), "invalid_option"],
       ["an empty key", () => queue.enqueue("mail", 1, { key: "" }), "invalid_option"],
       [

@@ -10,6 +10,7 @@ import {
   optionsOfOne,
   prepareTask,
 } from "./enqueue.ts";
+import { createBulk } from "./bulk.ts";
 import { duplicateKey } from "./keys.ts";
 import { createStoring, storeWithin } from "./storing.ts";
 import type { NewTask } from "./statements/enqueue.ts";
@@ -71,6 +72,7 @@ export function createProducing(parts: ProducingParts) {
   };
 
   return {
+    enqueueEach: createBulk(parts, storing),
     async enqueue(
       task: TaskContract | string,
       input: unknown,

@@ -2,6 +2,7 @@ import type { StoreKind } from "../store/database.contract.ts";
 import { askContract } from "./ask.contract.ts";
 import { claimContract } from "./claim.contract.ts";
 import { depthContract } from "./depth.contract.ts";
+import { eachContract } from "./each.contract.ts";
 import { enqueueContract } from "./enqueue.contract.ts";
 import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
@@ -20,6 +21,7 @@ export function tasksContract(kind: StoreKind): void {
   enqueueContract(kind);
   keysContract(kind);
   policiesContract(kind);
+  eachContract(kind);
   claimContract(kind);
   finishContract(kind);
   recoverContract(kind);
