@@ -1,23 +1,48 @@
+import { backoffMs } from "../base/backoff.ts";
+import { type Clock, sleep } from "../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Finished, Finishing } from "./finishing.ts";
 import { untilMended } from "./resend.ts";
-import type { Running } from "./run.ts";
+import { type Running, taskFields } from "./run.ts";
 import { completion, type Ending, settle } from "./settle.ts";
 import type { Finish } from "./statements/finish.ts";
 import { notCommitted } from "./within.ts";
 
 export type Conclusion = { readonly finish: Finish; readonly finished: Finished };
 
+export type ConcludingParts = {
+  finishing: Finishing;
+  random: Random;
+  clock: Clock;
+  signal: AbortSignal;
+  podId: string;
+  log?: Logger;
+};
+
 const lost: Finished = { type: "lost" };
+// A store that refuses every word about a task may be mended, but nobody need hurry to ask.
+const refusedAgain = { baseMs: 1_000, maxMs: 60_000 };
+// Nobody knows whether another attempt fares better, and each may be dear.
+const givenBackMs = 60_000;
 
 /** Decides what an ending means and stores it; decides again where the row has been woken since. */
-export function createConcluding({ finishing, random }: { finishing: Finishing; random: Random }) {
-  const storeAs = async (run: Running, ending: Ending): Promise<Conclusion> => {
+export function createConcluding(parts: ConcludingParts) {
+  const { finishing, random, clock, signal, podId, log = silentLogger } = parts;
+
+  const storeAs = async (
+    run: Running,
+    ending: Ending,
+    { delayMs }: Pick<Partial<Finish>, "delayMs"> = {},
+  ): Promise<Conclusion> => {
     for (let decided = ending; ;) {
       const claim = { ...run.claim, wake: run.wake };
-      const finish = settle(claim, decided, run.handler.options, random);
-      const finished = run.stopped === "claim_lost" ? lost : await finishing.store(finish);
+      const settled = settle(claim, decided, run.handler.options, random);
+      const finish =
+        delayMs !== undefined && settled.delayMs === 0 ? { ...settled, delayMs } : settled;
+      const how = { apart: run.completing };
+      const finished = run.stopped === "claim_lost" ? lost : await finishing.store(finish, how);
       if (finished.type !== "woken") return { finish, finished };
       run.wake = finished.wake;
       if (finished.cancelRequested) decided = { type: "cancelled" };
@@ -25,17 +50,33 @@ export function createConcluding({ finishing, random }: { finishing: Finishing; 
   };
 
   /**
-   * A result that the store refuses for good, as it may what its encoding doesn't have, would leave the
-   * task with this pod for ever. It has failed then, and says so.
+   * Whatever the store refuses for good, as it may what its encoding doesn't have, would leave the task
+   * with this pod for ever. So less and less is said of it: that it has failed and why, that it has
+   * failed, and at last only that somebody may have it. Even that may be refused, by a constraint of
+   * somebody's; then it is said again later, until the store takes it or the pod ends.
    */
-  const storeOrFail = async (run: Running, ending: Ending): Promise<Conclusion> => {
-    try {
-      return await storeAs(run, ending);
-    } catch (error) {
-      if (ending.type !== "returned" || hasCode(error, "closed", ...untilMended)) throw error;
-      const message = `the store refused the result of "${run.claim.name}": ${messageOf(error)}`;
-      const thrown = new FlotillaError("payload_not_storable", message, { cause: error });
-      return storeAs(run, { type: "threw", thrown });
+  const storeSomehow = async (run: Running, ending: Ending): Promise<Conclusion> => {
+    const what = ending.type === "returned" ? "result" : "ending";
+    let refusal = "";
+    const lessAndLess = [
+      () => storeAs(run, ending),
+      () =>
+        storeAs(run, refused(`the store refused the ${what} of "${run.claim.name}": ${refusal}`)),
+      () => storeAs(run, refused(`the store refused the ${what}; the pod's log says why`)),
+      () => storeAs(run, { type: "interrupted" }, { delayMs: givenBackMs }),
+    ];
+    for (let tries = 1; ; tries++) {
+      for (const say of lessAndLess) {
+        try {
+          return await say();
+        } catch (error) {
+          if (signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
+          refusal = messageOf(error);
+          const fields = { ...taskFields(run, podId), error: refusal };
+          log.error(fields, "the store refused how an attempt ended");
+        }
+      }
+      await sleep(clock, backoffMs(tries, random, refusedAgain), signal);
     }
   };
 
@@ -47,13 +88,17 @@ export function createConcluding({ finishing, random }: { finishing: Finishing; 
   };
 
   return async (run: Running, ending: Ending): Promise<Conclusion> => {
-    if (!run.completing) return storeOrFail(run, ending);
+    if (!run.completing) return storeSomehow(run, ending);
     const seen = await committed(run);
     if (seen) return seen;
     // It was rolled back, or is open yet; then this write waits for it, and is refused if it commits.
     const thrown = ending.type === "returned" ? notCommitted(run.claim.name) : undefined;
-    const conclusion = await storeAs(run, thrown ? { type: "threw", thrown } : ending);
+    const conclusion = await storeSomehow(run, thrown ? { type: "threw", thrown } : ending);
     const late = conclusion.finished.type === "lost" ? await committed(run) : undefined;
     return late ?? conclusion;
   };
+}
+
+function refused(message: string): Ending {
+  return { type: "threw", thrown: new FlotillaError("payload_not_storable", message) };
 }

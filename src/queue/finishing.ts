@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
+import { byTurns } from "./apart.ts";
 import { resend, untilMended } from "./resend.ts";
 import { type Finish, finishTasks, lookAt, noteFinishes } from "./statements/finish.ts";
 import { forgetEarlierSnoozes } from "./statements/snooze.ts";
@@ -22,8 +23,13 @@ type Apart = { readonly type: "apart" };
 const apart: Apart = { type: "apart" };
 const unlessBusy = untilMended.filter((code) => code !== "store_busy");
 
+export type StoreHow = {
+  /** Whether somebody probably holds the row, so that others had better not wait with this one. */
+  apart: boolean;
+};
+
 export type Finishing = {
-  store(finish: Finish): Promise<Finished>;
+  store(finish: Finish, how?: StoreHow): Promise<Finished>;
   /** How tasks stand, by their ids. */
   look(taskIds: string[]): Promise<ReadonlyMap<string, Row>>;
 };
@@ -36,12 +42,14 @@ export function createFinishing(parts: {
   podId: string;
   /** Fires when there is no more time to wait for the store. */
   signal: AbortSignal;
+  /** Told when a send has failed and is to be made again. */
+  onTrouble?: () => void;
 }): Finishing {
   const { database, podId } = parts;
 
   const sendTogether = async (finishes: Finish[]): Promise<(Finished | Apart)[]> => {
     try {
-      return await send(finishes, finishes.length > 1 ? unlessBusy : untilMended);
+      return await send(finishes, unlessBusy);
     } catch (error) {
       if (hasCode(error, "store_busy")) return finishes.map(() => apart);
       throw error;
@@ -59,6 +67,7 @@ export function createFinishing(parts: {
     const { tables } = await resend(database, statements, {
       ...parts,
       codes,
+      ...(parts.onTrouble && { onFailed: parts.onTrouble }),
       hint: finishes.some((each) => each.delayMs === 0),
     });
     const stored = tables.at(-1)!;
@@ -97,11 +106,11 @@ export function createFinishing(parts: {
   };
 
   const together = batcher(sendTogether);
+  const one = byTurns(parts, async (finish: Finish) => (await send([finish], unlessBusy))[0]!);
   return {
-    async store(finish) {
-      const finished = await together(finish);
-      if (finished.type !== "apart") return finished;
-      return (await send([finish], untilMended))[0]!;
+    async store(finish, how) {
+      const finished = how?.apart ? apart : await together(finish);
+      return finished.type === "apart" ? one(finish) : finished;
     },
     look: patientRead,
   };

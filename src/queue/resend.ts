@@ -17,6 +17,8 @@ export type ResendOptions = {
   hint?: boolean;
   /** What is sent instead once an earlier send may have been stored. Default: the very same. */
   again?: () => readonly Statement[];
+  /** Told before a send is made again. */
+  onFailed?: () => void;
 };
 
 /** Troubles that pass: the store was busy or away, or its answer was lost. */
@@ -51,7 +53,7 @@ export async function resend(
   options: ResendOptions,
 ): Promise<{ tables: Row[][]; repeated: boolean }> {
   const { clock, random, limitMs, signal, codes = passing, hint = false } = options;
-  const { again = () => statements } = options;
+  const { again = () => statements, onFailed } = options;
   const startedMs = clock.monotonic();
   let unknown: unknown;
   for (let tries = 0; ; tries++) {
@@ -64,6 +66,7 @@ export async function resend(
       // Once one send's outcome is unknown, a refusal of a later one says nothing about it.
       const passed = unknown === undefined ? codes : [...codes, ...passing];
       if (!hasCode(error, ...passed) || late || signal?.aborted) throw unknown ?? error;
+      onFailed?.();
       const waitMs = contentionMs(tries + 1, random);
       database.report?.({ type: "resent", waitMs });
       await sleep(clock, waitMs, signal);

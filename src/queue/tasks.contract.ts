@@ -7,6 +7,7 @@ import { enqueueContract } from "./enqueue.contract.ts";
 import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
 import { policiesContract } from "./policies.contract.ts";
+import { outboxContract } from "./outbox/outbox.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
 import { middlewareContract } from "./middleware.contract.ts";
 import { snoozeContract } from "./snooze.contract.ts";
@@ -34,4 +35,5 @@ export function tasksContract(kind: StoreKind): void {
   stopContract(kind);
   troubleContract(kind);
   withinContract(kind);
+  outboxContract(kind);
 }

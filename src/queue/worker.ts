@@ -12,6 +12,8 @@ import { createDeadlines } from "./deadlines.ts";
 import { createFinishing } from "./finishing.ts";
 import { lookAtHeld } from "./held.ts";
 import type { Middleware } from "./middleware.ts";
+import { keepingIn } from "./outbox/keeping.ts";
+import type { Outbox } from "./outbox/outbox.ts";
 import { createPace } from "./pace.ts";
 import { createProgress } from "./progress.ts";
 import type { Claim, TaskError } from "./row.ts";
@@ -63,6 +65,8 @@ export type WorkerOptions = {
   maxResultBytes?: number;
   /** Runs around every handler, the first outermost. */
   middleware?: readonly Middleware[];
+  /** Where endings are kept that the store can't take now. Default: in memory alone. */
+  outbox?: Outbox;
   /** Told of claim calls that were given up, for the heartbeat's upsert. */
   onFloor?: (call: number) => void;
   onEvent?: (event: WorkerEvent) => void;
@@ -85,6 +89,7 @@ export type WorkerState =
   | "draining for one"
   | "full"
   | "idle"
+  | "outbox full"
   | "stopping"
   | "waiting for the store";
 
@@ -95,19 +100,31 @@ export type WorkerState =
 export function startWorker(options: WorkerOptions): Worker {
   const { podId, database, clock, random, handlers, capacity, log = silentLogger } = options;
   const { pollMs = 1_000, graceMs = 5_000, maxResultBytes = defaultMaxBytes } = options;
-  const { onEvent = () => {}, onFloor = () => {} } = options;
+  const { onEvent = () => {}, onFloor = () => {}, outbox } = options;
   const names = [...handlers.keys()];
   const running = new Map<string, Running>();
   /** Attempts whose ending isn't stored yet: what runs, and what has just ended. */
   const unsettled = new Set<Running>();
   const givingUp = new AbortController();
   const { signal } = givingUp;
-  const finishing = createFinishing({ ...options, signal });
-  const conclude = createConcluding({ finishing, random });
+  const sending = createFinishing({
+    ...options,
+    signal,
+    ...(outbox && { onTrouble: outbox.trouble }),
+  });
+  const finishing = outbox ? keepingIn(outbox, sending, signal) : sending;
+  const conclude = createConcluding({ ...options, finishing, signal });
   const progress = createProgress(options);
   const pace = createPace(options);
   const { middleware = [] } = options;
-  const runParts = { database, saveProgress: progress.save, log, podId, maxResultBytes, middleware };
+  const runParts = {
+    database,
+    saveProgress: progress.save,
+    log,
+    podId,
+    maxResultBytes,
+    middleware,
+  };
 
   let stopping = false;
   let claiming = false;
@@ -154,7 +171,7 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   const claimSoon = () => {
-    if (stopping || claiming || names.length === 0) return;
+    if (stopping || claiming || names.length === 0 || outbox?.full) return;
     const limit = reserved === undefined ? claimLimit(capacity, running.size) : 1;
     announcing.set(!more && limit > 0 && !runsAlone);
     if (!more || runsAlone) return;
@@ -172,7 +189,7 @@ export function startWorker(options: WorkerOptions): Worker {
     const startedMs = clock.monotonic();
     try {
       // A pod that is taken for dead can lose a task again as soon as it has claimed it.
-      const held = [...unsettled].map((run) => run.claim.taskId);
+      const held = [...unsettled].map((run) => run.claim.taskId).concat(outbox?.leftOver ?? []);
       const claimed = await claims.claim(limit, alone, held);
       claiming = false;
       pace.succeeded();
@@ -230,7 +247,8 @@ export function startWorker(options: WorkerOptions): Worker {
     } catch (error) {
       if (run.span) endRunSpan(run.span, "unknown", null);
       const fields = { ...taskFields(run, podId), error: messageOf(error) };
-      log.error(fields, "how an attempt ended couldn't be stored; the task is left to recovery");
+      const left = outbox ? "kept for the next pod on this machine" : "left to recovery";
+      log.error(fields, `how an attempt ended couldn't be stored; it is ${left}`);
     } finally {
       unsettled.delete(run);
       if (reserved !== undefined) claimSoon();
@@ -313,6 +331,7 @@ export function startWorker(options: WorkerOptions): Worker {
     },
     get state() {
       if (stopping) return "stopping";
+      if (outbox?.full) return "outbox full";
       if (pace.failing) return "waiting for the store";
       if (runsAlone) return "alone";
       if (reserved !== undefined) return "draining for one";
@@ -333,6 +352,7 @@ export function startWorker(options: WorkerOptions): Worker {
       await within(clock, waitMs, quiet());
       for (const run of running.values()) interrupt(run, "shutdown");
       await within(clock, graceMs * 2, quiet());
+      await outbox?.settle();
       deadlines.stop();
       progress.stop();
       givingUp.abort();

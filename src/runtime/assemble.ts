@@ -15,6 +15,9 @@ import {
 } from "../pods/liveness.ts";
 import { leave } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
+import type { OutboxDisk } from "../queue/outbox/disk.ts";
+import { sendLeftovers } from "../queue/outbox/leftovers.ts";
+import { createOutbox } from "../queue/outbox/outbox.ts";
 import { createLeader } from "../queue/recover.ts";
 import { createSchedules, putAll, type Schedules } from "../schedules/client.ts";
 import { createFiring, type Fired } from "../schedules/fire.ts";
@@ -35,6 +38,8 @@ export type PodParts = {
   startHeartbeat: (options: HeartbeatHooks) => Heartbeat;
   breathe: () => void;
   raiseFloor: (call: number) => void;
+  /** Where endings are kept that the store can't take now. Without it, in memory alone. */
+  outboxDisk?: OutboxDisk;
   onEvent?: (event: PodEvent) => void;
 };
 
@@ -77,6 +82,8 @@ export type Pod = Tasks & {
 
 // The first beat makes the pod known; without it nothing can be claimed.
 const firstBeatLimitMs = 30_000;
+// What takes longer goes on beside the pod's own work.
+const leftoversLimitMs = 10_000;
 
 /** Puts a pod together and starts it. Resolves when it is known to the others and claims. */
 export async function assemblePod(settings: Settings, parts: PodParts): Promise<Pod> {
@@ -125,6 +132,14 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       worker?.wake();
     },
   });
+
+  // First of all, because whoever sees its pod silent gives such a task to somebody else.
+  const outbox =
+    parts.outboxDisk &&
+    createOutbox({ ...parts, disk: parts.outboxDisk, maxBytes: settings.outboxMaxBytes });
+  const leaving = new AbortController();
+  const leftovers = outbox && sendLeftovers({ ...parts, outbox, signal: leaving.signal });
+  await atMost(clock, leftoversLimitMs, leftovers);
 
   let worker: Worker | undefined;
   let liveness: Liveness = nobodySeen;
@@ -193,10 +208,14 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   } catch (error) {
     await firing.stop();
     await endHeartbeat();
+    leaving.abort();
+    await leftovers;
+    await outbox?.close();
     throw error;
   }
   worker = startWorker({
     ...parts,
+    ...(outbox && { outbox }),
     handlers,
     capacity: { slots: settings.slots, target: settings.target },
     pollMs: settings.pollMs,
@@ -215,6 +234,9 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     log.info({ pod: podId, running: worker.running }, "the pod is stopping");
     const fired = firing.stop();
     await worker.stop({ waitMs: settings.shutdownMs });
+    leaving.abort();
+    await leftovers;
+    await outbox?.close();
     tasks.close();
     await fired;
     await passing;
@@ -250,6 +272,17 @@ export function gapOf({
   deadAfterMs: number;
 }): number {
   return Math.max(heartbeatMs * 2, Math.min(heartbeatMs * 3, deadAfterMs - heartbeatMs));
+}
+
+/** Waits, but not for ever. */
+function atMost(clock: Clock, limitMs: number, wait: Promise<void> | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(limitMs, resolve);
+    void Promise.resolve(wait).then(() => {
+      cancel();
+      resolve();
+    });
+  });
 }
 
 function firstOf(clock: Clock, wait: Promise<void>, late: () => Error): Promise<void> {

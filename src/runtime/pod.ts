@@ -5,6 +5,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { openStore } from "../store/open.ts";
+import { outboxDiskFor } from "./outbox-disk.ts";
 import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger } from "./log.ts";
@@ -44,6 +45,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
             names: settings.use.map((handler) => handler.name),
           },
         }),
+      ...(await outboxDiskFor(settings, database, log)),
       breathe: pulse.breathe,
       raiseFloor: pulse.raiseFloor,
       ...(onEvent && { onEvent }),
