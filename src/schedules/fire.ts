@@ -99,19 +99,22 @@ export function createFiring(options: FiringOptions): Firing {
   const look = async (): Promise<boolean> => {
     const rows = await database.read(lookAtDue(everyMs, lookLimit));
     if (rows.length === 0) return false;
+    const readMs = clock.monotonic();
     const nowMs = Number(rows[0]!["now_at"]);
     const due = rows.filter((row) => Number(row["next_at"]) <= nowMs);
+    const decided = due.map((row) => decide(row, nowMs, ids));
     let moved = 0;
-    for (const part of inParts(due.map((row) => decide(row, nowMs, ids)))) {
+    for (const part of inParts(decided)) {
       const done = await Promise.allSettled(part.map((seen) => carryOut(seen, nowMs)));
       for (const each of done) {
         if (each.status === "fulfilled") moved += each.value ? 1 : 0;
         else log.warn({ pod: podId, error: messageOf(each.reason) }, "a schedule wasn't fired");
       }
     }
-    const soon = rows.find((row) => Number(row["next_at"]) > nowMs);
-    if (soon) setTimer(Number(soon["next_at"]) - nowMs);
-    return rows.length === lookLimit && soon === undefined && moved > 0;
+    const coming = rows.slice(due.length).map((row) => Number(row["next_at"]));
+    const soonMs = Math.min(...coming, ...decided.map(({ move }) => move.nextAtMs ?? Infinity));
+    if (soonMs <= nowMs + everyMs) setTimer(soonMs - nowMs - (clock.monotonic() - readMs));
+    return due.length === lookLimit && moved > 0;
   };
 
   const setTimer = (delayMs: number) => {

@@ -10,6 +10,7 @@ import type { EnqueueOptions } from "../queue/enqueue.ts";
 import type { Task } from "../queue/row.ts";
 import type { InputOf, ResultOf, TaskContract, TaskHandler } from "../queue/task.ts";
 import { type Config, resolveConfig } from "../runtime/config.ts";
+import { createSchedules, type Schedules } from "../schedules/client.ts";
 import { movableClock } from "./clock.ts";
 import type { CrashPoint } from "./crash.ts";
 import { startTestPod, type TestPod } from "./pod.ts";
@@ -36,6 +37,7 @@ type Asking = Pick<Tasks, "enqueueMany" | "get" | "list" | "stats" | "events" | 
 /** A whole Flotilla in memory, on a clock that only the test moves. */
 export type TestFlotilla = Asking & {
   enqueue: Tasks["enqueue"];
+  readonly schedules: Schedules;
   /** Enqueues, lets a pod run it, and gives the result. The clock is moved over waits and retries. */
   run<T extends TaskContract>(
     task: T,
@@ -74,13 +76,14 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
   const random = seededRandom(1);
   const ids = uuidv7(clock, random);
   const log = settings.log ?? silentLogger;
-  const tasks = createTasks({
+  const parts = {
     database: store,
     clock,
     random,
     ids,
     maxPayloadBytes: settings.maxPayloadBytes,
-  });
+  };
+  const tasks = createTasks(parts);
   const pods: TestPod[] = [];
   const crashes: { point: CrashPoint; pod: TestPod | undefined }[] = [];
 
@@ -151,6 +154,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
   const { enqueue, enqueueMany, get, list, stats, events, cancel, retry } = tasks;
   return {
     enqueue,
+    schedules: createSchedules(parts),
     enqueueMany,
     get,
     list,
