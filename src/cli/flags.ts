@@ -4,7 +4,11 @@ import { checkNumber, type NumberRange } from "../base/options.ts";
 
 /** Flags that several commands share, each with the variable that stands in for it. */
 export type StoreFlags = { config?: string; store?: string };
-export type PodFlags = StoreFlags & { slots?: number; dataDir?: string; logLevel?: LogLevel };
+export type PodFlags = StoreFlags & {
+  slots?: number;
+  only?: string[];
+  dataDir?: string;
+  logLevel?: LogLevel };
 export type ServerFlags = PodFlags & { host?: string; port?: number };
 
 export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
@@ -38,6 +42,11 @@ export function withPod(command: Command): Command {
         "--data-dir <folder>",
         "where this machine keeps results that can't be stored yet (default: .flotilla)",
       ).env("FLOTILLA_DATA_DIR"),
+    )
+    .addOption(
+      new Option("--only <names>", "the tasks to work on, separated by commas (default: all)")
+        .env("FLOTILLA_ONLY")
+        .argParser((text) => text.split(",").flatMap((name) => name.trim() || [])),
     )
     .addOption(
       new Option("--log-level <level>", "what is logged")

@@ -4,8 +4,9 @@ import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Pod, PodEvent } from "../runtime/assemble.ts";
-import { handlersByName, type Settings } from "../runtime/config.ts";
+import type { Settings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
+import { handlersByName, workedOn } from "../runtime/handlers.ts";
 import { defaultLogger } from "../runtime/log.ts";
 import { startPod } from "../runtime/pod.ts";
 import { withoutSecrets } from "../store/open.ts";
@@ -52,7 +53,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   const metrics = createMetrics({
     pod: () => pod,
     slots: work ? settings.slots : 0,
-    names: settings.use.map((handler) => handler.name),
+    names: [...workedOn(settings.use, settings.only).keys()],
   });
   let giveUp: (error: Error) => void = () => {};
   const broken = new Promise<never>((_, reject) => (giveUp = reject));
@@ -136,7 +137,7 @@ function loggerFor({ settings, flags, live }: RunOptions, screen: Screen | undef
 function announce({ settings, live, work }: RunOptions, url: string, screen?: Screen): void {
   const say = screen?.print ?? print;
   if (!live) return say(`flotilla listens on ${url}`);
-  const names = settings.use.map((handler) => handler.name);
+  const names = [...workedOn(settings.use, settings.only).keys()];
   say(`${paint("bold", "flotilla")} listens on ${paint("cyan", url)}`);
   say(`  store   ${withoutSecrets(settings.store)}`);
   if (work) say(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);

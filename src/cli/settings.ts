@@ -12,13 +12,14 @@ const usualNames = ["flotilla.config.ts", "flotilla.config.mjs", "flotilla.confi
 /** The settings of a pod or server: flag over environment over config file over default. */
 export async function loadSettings(flags: ServerFlags): Promise<Settings> {
   const config = await loadConfig(flags.config);
-  const { slots, host, port, dataDir } = flags;
+  const { slots, only, host, port, dataDir } = flags;
   const store = storeOf(flags, config);
   const apiKeys = keysFromEnvironment();
   return resolveConfig({
     ...config,
     ...(store !== undefined && { store }),
     ...(slots !== undefined && { slots }),
+    ...(only !== undefined && { only }),
     ...(dataDir !== undefined && { dataDir }),
     server: {
       ...config.server,

@@ -93,6 +93,11 @@ export function prunePods(olderThanMs: number): Statement {
       where status = 'down' and last_heartbeat < ${now} - ${olderThanMs} ${takeRows})`;
 }
 
+/** What every pod has said of itself. */
+export function podsKnown(): Statement {
+  return sql`select pod_id, metadata from ${podHealth}`;
+}
+
 export function listPods(): Statement {
   return sql`select * from ${podHealth} order by birth_timestamp, pod_id`;
 }

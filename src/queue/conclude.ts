@@ -1,9 +1,11 @@
 import { backoffMs } from "../base/backoff.ts";
 import { type Clock, sleep } from "../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Finished, Finishing } from "./finishing.ts";
+import { withFollowUp } from "./on-failure.ts";
 import { untilMended } from "./resend.ts";
 import { type Running, taskFields } from "./run.ts";
 import { completion, type Ending, settle } from "./settle.ts";
@@ -15,6 +17,8 @@ export type Conclusion = { readonly finish: Finish; readonly finished: Finished 
 export type ConcludingParts = {
   finishing: Finishing;
   random: Random;
+  /** Makes the ids of what follows failures. */
+  ids: Ids;
   clock: Clock;
   signal: AbortSignal;
   podId: string;
@@ -29,7 +33,7 @@ const givenBackMs = 60_000;
 
 /** Decides what an ending means and stores it; decides again where the row has been woken since. */
 export function createConcluding(parts: ConcludingParts) {
-  const { finishing, random, clock, signal, podId, log = silentLogger } = parts;
+  const { finishing, random, ids, clock, signal, podId, log = silentLogger } = parts;
 
   const storeAs = async (
     run: Running,
@@ -38,7 +42,8 @@ export function createConcluding(parts: ConcludingParts) {
   ): Promise<Conclusion> => {
     for (let decided = ending; ;) {
       const claim = { ...run.claim, wake: run.wake };
-      const settled = settle(claim, decided, run.handler.options, random);
+      const ended = settle(claim, decided, run.handler.options, random);
+      const settled = withFollowUp(ended, claim, run.handler, ids);
       const finish =
         delayMs !== undefined && settled.delayMs === 0 ? { ...settled, delayMs } : settled;
       const how = { apart: run.completing };

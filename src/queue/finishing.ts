@@ -5,7 +5,7 @@ import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
 import { byTurns } from "./apart.ts";
 import { resend, untilMended } from "./resend.ts";
-import { type Finish, finishTasks, lookAt, noteFinishes } from "./statements/finish.ts";
+import { type Finish, finishTasks, followFinishes, lookAt, noteFinishes } from "./statements/finish.ts";
 import { forgetEarlierSnoozes } from "./statements/snooze.ts";
 
 /**
@@ -59,16 +59,18 @@ export function createFinishing(parts: {
   const send = async (finishes: Finish[], codes: readonly ErrorCode[]): Promise<Finished[]> => {
     const noted = finishes.some((each) => each.event !== null);
     const snoozed = finishes.filter((each) => each.snoozed).map(({ taskId }) => taskId);
+    const following = followFinishes(finishes);
     const statements = [
       ...(noted ? [noteFinishes(podId, finishes)] : []),
       ...(snoozed.length > 0 ? [forgetEarlierSnoozes(snoozed)] : []),
+      ...following,
       finishTasks(finishes),
     ];
     const { tables } = await resend(database, statements, {
       ...parts,
       codes,
       ...(parts.onTrouble && { onFailed: parts.onTrouble }),
-      hint: finishes.some((each) => each.delayMs === 0),
+      hint: following.length > 0 || finishes.some((each) => each.delayMs === 0),
     });
     const stored = tables.at(-1)!;
     if (stored.length === finishes.length) return finishes.map(() => ({ type: "stored" }));

@@ -7,6 +7,7 @@ import type { OpenStore, StoreKind } from "../store/database.contract.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
 import { createTasks } from "./client.ts";
+import { withFollowUps } from "./on-failure.ts";
 import { type Claim, type Task, toClaim } from "./row.ts";
 import {
   claimOldest,
@@ -115,6 +116,11 @@ export async function openQueue(kind: StoreKind) {
       await database.write(podIds.map((podId) => beat(podId, "{}", 0)));
     },
 
+    /** As if it had been pruned. */
+    async forgetPod(podId: string): Promise<void> {
+      await database.write([sql`delete from ${table("pod_health")} where pod_id = ${podId}`]);
+    },
+
     /** Starts a pod's worker. */
     async work(
       podId: string,
@@ -127,7 +133,7 @@ export async function openQueue(kind: StoreKind) {
         database,
         clock,
         random,
-        handlers: new Map(handlers.map((handler) => [handler.name, handler])),
+        handlers: new Map(withFollowUps(handlers).map((handler) => [handler.name, handler])),
         capacity: { slots: 10, target: 1 },
         onEvent: (event) => told.push(event),
         ...more,

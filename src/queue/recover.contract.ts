@@ -168,6 +168,7 @@ export function recoverContract(kind: StoreKind): void {
         database: queue.database,
         limits,
         retentionMs: 60_000,
+        ids: queue.ids,
         onRecovered: (tasks) => recovered.push(tasks),
         ...more,
       });

@@ -1,4 +1,5 @@
 import { messageOf } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import {
   leaderOf,
@@ -9,12 +10,12 @@ import {
 } from "../pods/liveness.ts";
 import { finishPass, markDown, prunePods } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
+import { followPoison } from "./poison.ts";
 import { type Retention, retentionOf, shortestMs } from "./retention.ts";
 import {
   claimsOf,
   deleteFinished,
   noteRecovery,
-  type Orphan,
   recoverTasks,
   sweep,
 } from "./statements/recover.ts";
@@ -23,6 +24,8 @@ export type LeaderOptions = {
   podId: string;
   database: Database;
   limits: LivenessLimits;
+  /** Makes the ids of what follows failures. */
+  ids: Ids;
   /** Finished tasks are deleted after this long, by how they ended. Default 7 days. */
   retentionMs?: number | Partial<Retention>;
   /** Told how many tasks were given back, and how long the pods of the first ones had been silent. */
@@ -51,6 +54,7 @@ export function createLeader(options: LeaderOptions) {
     podId,
     database,
     limits,
+    ids,
     onRecovered = () => {},
     log = silentLogger,
   } = options;
@@ -65,14 +69,16 @@ export function createLeader(options: LeaderOptions) {
     for (;;) {
       const claims = await database.read(claimsOf([...byId.keys()], recoverLimit));
       if (claims.length === 0) return;
-      const orphans = claims.map((row): Orphan => ({
+      const orphans = claims.map((row) => ({
         taskId: row["task_id"],
         token: Number(row["claim_token"]),
+        deaths: Number(row["deaths"]),
         pod: byId.get(row["claimed_by"])!,
       }));
-      const [, recovered] = await database.write([noteRecovery(orphans), recoverTasks(orphans)], {
-        hint: true,
-      });
+      const following = await followPoison(database, orphans, ids);
+      const statements = [noteRecovery(orphans), ...following, recoverTasks(orphans)];
+      const tables = await database.write(statements, { hint: true });
+      const recovered = tables[1 + following.length];
       for (const row of recovered!) {
         log.warn(
           {

@@ -4,6 +4,7 @@ import type { Json, Jsonify } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Schema } from "../base/schema.ts";
+import { followUpName, type TaskFailure } from "./failure.ts";
 
 /** What a handler gets. */
 export type TaskContext<Input> = {
@@ -29,12 +30,16 @@ export type TaskContext<Input> = {
   readonly log: Logger;
 };
 
-export type HandleOptions = {
+export type HandleOptions<Input = any> = {
   /** How often the task is tried before it is failed. Default 3. */
   attempts?: number;
   /** How long one attempt may take before its signal fires. Default 15 minutes. */
   timeoutMs?: number;
   backoff?: Backoff;
+  /** How many of this task one pod runs at once. Default: as many as it has room for. */
+  slots?: number;
+  /** Runs after the task has failed for good, as a task of its own: `<name>:failed`. */
+  onFailure?: (context: TaskContext<TaskFailure<Input>>) => unknown;
 };
 
 export type ContractOptions<Input, Parsed, Returned, Output> = {
@@ -56,19 +61,27 @@ export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
   Parsed,
   Output
 > & {
-  readonly options: Required<Omit<HandleOptions, "backoff">> & { readonly backoff: Backoff };
+  readonly options: {
+    readonly attempts: number;
+    readonly timeoutMs: number;
+    readonly backoff: Backoff;
+    readonly slots?: number;
+  };
+  /** The handler of what follows where it fails for good. */
+  readonly onFailure?: TaskHandler;
   readonly run: (context: TaskContext<Parsed>) => unknown;
 };
 
 type Handle<Input, Parsed, Returned, Output> = {
   (run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
-  (options: HandleOptions, run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
+  (options: HandleOptions<Input>, run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
 };
 
 type Run<Parsed, Returned> = (context: TaskContext<Parsed>) => Returned | Promise<Returned>;
 
 export const handleDefaults = { attempts: 3, timeoutMs: 15 * 60_000 };
 
+const nameChars = 200;
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 const dayMs = 24 * 60 * 60_000;
 
@@ -79,7 +92,7 @@ export function task<Input = Json, Parsed = Input, Returned = unknown, Output = 
 ): TaskContract<Input, Parsed, Output> & { handle: Handle<Input, Parsed, Returned, Output> };
 export function task<Input = Json, Parsed = Input, Returned = unknown, Output = Returned>(
   name: string,
-  options: ContractOptions<Input, Parsed, Returned, Output> & HandleOptions,
+  options: ContractOptions<Input, Parsed, Returned, Output> & HandleOptions<Input>,
   run: Run<Parsed, Returned>,
 ): TaskHandler<Input, Parsed, Output>;
 export function task(
@@ -111,12 +124,13 @@ export function checkName(name: unknown): asserts name is string {
 
 function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any>): TaskHandler {
   const what = `task "${contract.name}"`;
-  checkOptions(what, given, ["attempts", "timeoutMs", "backoff"]);
+  checkOptions(what, given, ["attempts", "timeoutMs", "backoff", "slots", "onFailure"]);
   if (typeof run !== "function") {
     throw new FlotillaError("invalid_option", `${what}: the handler must be a function`);
   }
   const { attempts = handleDefaults.attempts, timeoutMs = handleDefaults.timeoutMs } = given;
-  const { backoff = {} } = given;
+  const { backoff = {}, slots, onFailure } = given;
+  if (slots !== undefined) checkNumber(`${what}: slots`, slots, { min: 1, max: 100_000 });
   checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000 });
   checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: 7 * dayMs });
   checkOptions(`${what}: backoff`, backoff, ["baseMs", "factor", "maxMs", "jitter"]);
@@ -125,7 +139,24 @@ function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any
   checkNumber(`${what}: backoff.factor`, factor, { min: 1, max: 100, whole: false });
   checkNumber(`${what}: backoff.maxMs`, maxMs, { min: 0, max: 30 * dayMs });
   checkNumber(`${what}: backoff.jitter`, jitter, { min: 0, max: 10, whole: false });
-  return { ...contract, options: { attempts, timeoutMs, backoff }, run };
+  const options = { attempts, timeoutMs, backoff, ...(slots !== undefined && { slots }) };
+  if (onFailure === undefined) return { ...contract, options, run };
+  return { ...contract, options, run, onFailure: followUpHandler(contract.name, onFailure) };
+}
+
+/** What follows a failure is tried as often as any task that says nothing of it. */
+function followUpHandler(name: string, onFailure: Run<any, unknown>): TaskHandler {
+  const following = followUpName(name);
+  if (following.length > nameChars) {
+    throw new FlotillaError(
+      "invalid_option",
+      `task "${name}": with \`onFailure\` its name may have ${nameChars - following.length + name.length} characters at most, because "${followUpName("")}" is added`,
+    );
+  }
+  if (typeof onFailure !== "function") {
+    throw new FlotillaError("invalid_option", `task "${name}": onFailure must be a function`);
+  }
+  return withRun({ name: following, input: undefined, output: undefined }, {}, onFailure);
 }
 
 export type InputOf<T extends TaskContract> =

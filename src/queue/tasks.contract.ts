@@ -10,6 +10,7 @@ import { policiesContract } from "./policies.contract.ts";
 import { outboxContract } from "./outbox/outbox.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
 import { middlewareContract } from "./middleware.contract.ts";
+import { onFailureContract } from "./on-failure.contract.ts";
 import { snoozeContract } from "./snooze.contract.ts";
 import { stopContract } from "./stop.contract.ts";
 import { troubleContract } from "./trouble.contract.ts";
@@ -31,6 +32,7 @@ export function tasksContract(kind: StoreKind): void {
   waitContract(kind);
   workerContract(kind);
   middlewareContract(kind);
+  onFailureContract(kind);
   snoozeContract(kind);
   stopContract(kind);
   troubleContract(kind);

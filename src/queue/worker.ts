@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
+import { type Ids, uuidv7 } from "../base/ids.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { fraction, type Random } from "../base/random.ts";
@@ -56,6 +57,8 @@ export type WorkerOptions = {
   database: Database;
   clock: Clock;
   random: Random;
+  /** Makes the ids of what follows failures. */
+  ids?: Ids;
   handlers: ReadonlyMap<string, TaskHandler>;
   capacity: Capacity;
   /** How long a lost hint may delay a claim or a cancel. */
@@ -113,7 +116,8 @@ export function startWorker(options: WorkerOptions): Worker {
     ...(outbox && { onTrouble: outbox.trouble }),
   });
   const finishing = outbox ? keepingIn(outbox, sending, signal) : sending;
-  const conclude = createConcluding({ ...options, finishing, signal });
+  const ids = options.ids ?? uuidv7(clock, random);
+  const conclude = createConcluding({ ...options, finishing, ids, signal });
   const progress = createProgress(options);
   const pace = createPace(options);
   const { middleware = [] } = options;

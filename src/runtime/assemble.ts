@@ -24,7 +24,8 @@ import { createFiring, type Fired } from "../schedules/fire.ts";
 import { startWorker, type Worker, type WorkerEvent } from "../queue/worker.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreEvent } from "../store/events.ts";
-import { handlersByName, type Settings } from "./config.ts";
+import type { Settings } from "./config.ts";
+import { workedOn } from "./handlers.ts";
 
 /** Everything a pod touches of the outside. Production and simulation bring their own. */
 export type PodParts = {
@@ -45,7 +46,7 @@ export type PodParts = {
 
 export type HeartbeatHooks = Pick<
   HeartbeatOptions,
-  "podId" | "heartbeatMs" | "stallBeats" | "onBeat" | "onError"
+  "podId" | "heartbeatMs" | "stallBeats" | "onBeat" | "onError" | "metadata"
 >;
 
 export type PodEvent =
@@ -98,7 +99,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   };
   const { heartbeatMs, deadAfterMs, stallBeats } = settings;
   const limits: LivenessLimits = { deadAfterMs, gapMs: gapOf(settings) };
-  const handlers = handlersByName(settings.use);
+  const handlers = workedOn(settings.use, settings.only);
   const tasks = createTasks({
     ...parts,
     maxPayloadBytes: settings.maxPayloadBytes,
@@ -109,6 +110,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     database,
     limits,
     retentionMs: settings.retentionMs,
+    ids: parts.ids,
     log,
     onRecovered: (recovered, silences) => {
       const passMs = clock.monotonic() - passStartedMs;
@@ -186,6 +188,10 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     podId,
     heartbeatMs,
     stallBeats,
+    metadata: {
+      names: [...handlers.keys()],
+      followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
+    },
     onBeat,
     onError(error) {
       lastError = error;

@@ -11,6 +11,7 @@ import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Durability } from "../store/database.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { checkedStore, type Store } from "../store/open.ts";
+import { workedOn } from "./handlers.ts";
 
 /** What `flotilla.config.ts` says, and what `startPod` takes. Everything has a default but `use`. */
 export type Config = {
@@ -40,6 +41,8 @@ export type Config = {
   graceMs?: number;
   /** How long a stop waits for running tasks before it tells them to stop. Default 20,000. */
   shutdownMs?: number;
+  /** The tasks of `use` that this pod works on, by name. Default: all of them. */
+  only?: readonly string[];
   /** Runs around every handler, the first outermost. Default none. */
   middleware?: readonly Middleware[];
   /** How long finished tasks are kept, all alike or by how they ended. Default 7 days. */
@@ -78,7 +81,7 @@ export const defaultDataDir = ".flotilla";
 export type Settings = Required<Omit<Config, Optional | "retentionMs">> &
   Pick<Config, Optional> & { retentionMs: Retention };
 
-type Optional = "log" | "onStart" | "server";
+type Optional = "only" | "log" | "onStart" | "server";
 
 const dayMs = 24 * 60 * 60_000;
 
@@ -107,6 +110,7 @@ const others = [
   "migrate",
   "retentionMs",
   "middleware",
+  "only",
   "log",
   "onStart",
   "server",
@@ -144,7 +148,7 @@ export function resolveConfig(config: Config): Settings {
   }
   if (config.dataDir !== undefined) checkDataDir(config.dataDir);
   checkServer(config.server);
-  handlersByName(use);
+  workedOn(use, config.only);
   const { schedules = [] } = config;
   checkSchedules(schedules);
   return {
@@ -157,6 +161,7 @@ export function resolveConfig(config: Config): Settings {
     middleware,
     retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,
+    ...(config.only && { only: config.only }),
     ...(config.log && { log: config.log }),
     ...(config.onStart && { onStart: config.onStart }),
     ...(config.server && { server: config.server }),
@@ -173,31 +178,3 @@ function checkServer(server: ServerConfig | undefined): void {
   }
 }
 
-// A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.
-const handlersMost = 500;
-
-export function handlersByName(use: readonly TaskHandler[]): Map<string, TaskHandler> {
-  const handlers = new Map<string, TaskHandler>();
-  if (!Array.isArray(use)) {
-    throw new FlotillaError("invalid_option", "use must be an array of handlers");
-  }
-  if (use.length > handlersMost) {
-    throw new FlotillaError(
-      "invalid_option",
-      `use: a pod takes ${handlersMost} handlers at most, not ${use.length}: spread them over several`,
-    );
-  }
-  for (const handler of use) {
-    if (typeof handler?.run !== "function") {
-      throw new FlotillaError(
-        "invalid_option",
-        `use: ${JSON.stringify(handler?.name ?? handler)} has no handler; pass what \`.handle(…)\` returned`,
-      );
-    }
-    if (handlers.has(handler.name)) {
-      throw new FlotillaError("invalid_option", `use: two handlers for the task "${handler.name}"`);
-    }
-    handlers.set(handler.name, handler);
-  }
-  return handlers;
-}

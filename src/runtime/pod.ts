@@ -39,11 +39,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
           ...hooks,
           store: settings.store,
           pulse,
-          metadata: {
-            host: hostname(),
-            pid: process.pid,
-            names: settings.use.map((handler) => handler.name),
-          },
+          metadata: { host: hostname(), pid: process.pid, ...hooks.metadata },
         }),
       ...(await outboxDiskFor(settings, database, log)),
       breathe: pulse.breathe,

@@ -68,6 +68,7 @@ export function mortalDatabase(database: Database, life: Life): Database {
 export function mortalHandler(handler: TaskHandler, life: Life): TaskHandler {
   return {
     ...handler,
+    ...(handler.onFailure && { onFailure: mortalHandler(handler.onFailure, life) }),
     run(context) {
       life.reach("started");
       return life.alive ? handler.run(context) : new Promise(() => {});

@@ -1,4 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { uuidv7 } from "../../src/base/ids.ts";
+import { systemRandom } from "../../src/base/random.ts";
 import { nobodySeen, type Liveness, observe, type PodSeen } from "../../src/pods/liveness.ts";
 import { toPodSeen } from "../../src/pods/statements.ts";
 import { createLeader } from "../../src/queue/recover.ts";
@@ -188,6 +191,7 @@ function leaderOn(
       database: wrap(store),
       limits,
       retentionMs: 3_600_000,
+      ids: uuidv7(systemClock, systemRandom),
       onRecovered: (tasks) => (recovered += tasks),
     });
     const led = await leader.pass(await livenessOf(fleet, podId, silent));

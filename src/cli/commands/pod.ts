@@ -28,6 +28,7 @@ export function workCommand(program: Command): void {
       `
 Examples:
   $ flotilla work
+  $ flotilla work --only mail,report
   $ flotilla work --slots 200 --store sqlite:/var/lib/app/flotilla.db`,
     )
     .action(async (flags: PodFlags) => {

@@ -1,5 +1,6 @@
 import { holdTask, now, returning, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
+import { type FollowUp, insertFollowUps } from "./follow-up.ts";
 import { ungated } from "./parked.ts";
 
 const tasks = table("step_tracker");
@@ -20,6 +21,8 @@ export type Finish = {
   readonly delayMs: number | null;
   /** What must not have been missed: a row with a newer `wake` isn't parked, but decided again. */
   readonly wake: number | null;
+  /** What follows where it has failed for good. */
+  readonly followUp?: FollowUp;
   readonly event: {
     readonly type: string;
     readonly attempt: number;
@@ -136,6 +139,13 @@ export function noteFinishes(podId: string, finishes: readonly Finish[]): Statem
       and task.status in ('claimed', 'pending')
       and (noted.wake is null or task.wake = noted.wake)
     ${holdTask}`;
+}
+
+/** Stores what follows failures, under the same conditions as the finish that it goes with. */
+export function followFinishes(finishes: readonly Finish[]): Statement[] {
+  const followUps = finishes.flatMap(({ followUp }) => followUp ?? []);
+  if (followUps.length === 0) return [];
+  return [insertFollowUps(followUps, sql`task.status in ('claimed', 'pending') ${holdTask}`)];
 }
 
 /** How tasks stand that were held, to learn what became of a claim or of a finish. */

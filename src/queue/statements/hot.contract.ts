@@ -11,7 +11,14 @@ import {
   unparkDue,
 } from "./claim.ts";
 import { namesWaiting, otherDepths, readyDepth } from "./depth.ts";
-import { type Finish, finishTasks, lookAt, noteFinishes, saveProgress } from "./finish.ts";
+import {
+  type Finish,
+  finishTasks,
+  followFinishes,
+  lookAt,
+  noteFinishes,
+  saveProgress,
+} from "./finish.ts";
 import {
   findKeys,
   findOwn,
@@ -23,7 +30,14 @@ import {
   trimReplaced,
   undoUnlessWhole,
 } from "./keys.ts";
-import { claimsOf, deleteFinished, noteRecovery, recoverTasks, sweep } from "./recover.ts";
+import {
+  claimsOf,
+  deleteFinished,
+  followRecovery,
+  noteRecovery,
+  recoverTasks,
+  sweep,
+} from "./recover.ts";
 import { forgetEarlierSnoozes } from "./snooze.ts";
 
 const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
@@ -40,6 +54,7 @@ const finish: Finish = {
   event: { type: "retry", attempt: 1, detail: null },
 };
 const kept = { completed: 1_000, failed: 2_000, cancelled: 3_000 };
+const followUp = { taskId: "y", failedId: "x", token: 1, name: "a:failed", payload: "1" };
 const orphans = [{ taskId: "x", token: 1, pod }];
 const key = {
   taskId: "x",
@@ -67,6 +82,8 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   finishTasks: finishTasks([finish]),
   noteFinishes: noteFinishes("pod", [finish]),
   forgetEarlierSnoozes: forgetEarlierSnoozes(["x"]),
+  followFinishes: followFinishes([{ ...finish, status: "failed", followUp }]),
+  followRecovery: followRecovery([followUp], orphans),
   lookAt: lookAt(["x"]),
   saveProgress: saveProgress([{ taskId: "x", token: 1, value: "1" }]),
   findKeys: findKeys([key]),

@@ -16,6 +16,7 @@ import {
 import type { Retention } from "../retention.ts";
 import { aloneAfterDeaths, deathLimit } from "../settle.ts";
 import { nextSeq } from "./events.ts";
+import { type FollowUp, insertFollowUps } from "./follow-up.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -32,8 +33,8 @@ export function claimsOf(podIds: readonly string[], count: number): Statement {
     podIds.map((podId) => [podId]),
   );
   return sql`
-    select task_id, claim_token, claimed_by from (
-      select task_id, claim_token, claimed_by from ${tasks}
+    select task_id, claim_token, claimed_by, deaths from (
+      select task_id, claim_token, claimed_by, deaths from ${tasks}
       where status = 'claimed' and claimed_by in (select pod_id from ${silent} silent)
       order by claimed_by, claim_call ${limit(count)}) held
     order by task_id`;
@@ -91,6 +92,19 @@ export function noteRecovery(orphans: readonly Orphan[]): Statement {
     from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${takeTask}`;
 }
 
+/** Stores what follows the tasks that recovery is about to fail. Goes between its note and itself. */
+export function followRecovery(
+  followUps: readonly FollowUp[],
+  orphans: readonly Orphan[],
+): Statement {
+  return insertFollowUps(
+    followUps,
+    sql`task.deaths + 1 >= ${deathLimit} and task.cancel_requested = 0
+      and exists (select 1 from ${orphanRows(orphans)} orphan where ${isOrphan(sql`task`)})
+    ${takeTask}`,
+  );
+}
+
 function isOrphan(from: typeof tasks | Statement): Statement {
   return sql`${from}.task_id = orphan.task_id and ${from}.claim_token = orphan.token
     and ${from}.status = 'claimed' and ${from}.claimed_by = orphan.pod_id
@@ -98,7 +112,7 @@ function isOrphan(from: typeof tasks | Statement): Statement {
       where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)`;
 }
 
-const poisonError = JSON.stringify({
+export const poisonError = JSON.stringify({
   code: "pod_died",
   message: `${deathLimit} pods died while they ran this task, ${deathLimit - aloneAfterDeaths} of them with nothing else to run`,
 });

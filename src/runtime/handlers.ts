@@ -1,0 +1,57 @@
+import { FlotillaError } from "../base/errors.ts";
+import { nearest } from "../base/options.ts";
+import { withFollowUps } from "../queue/on-failure.ts";
+import type { TaskHandler } from "../queue/task.ts";
+
+// A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.
+const handlersMost = 500;
+
+/** Every handler of a program by its task's name, with those that `onFailure` brings. */
+export function handlersByName(use: readonly TaskHandler[]): Map<string, TaskHandler> {
+  const handlers = new Map<string, TaskHandler>();
+  if (!Array.isArray(use)) {
+    throw new FlotillaError("invalid_option", "use must be an array of handlers");
+  }
+  for (const handler of use) {
+    if (typeof handler?.run === "function") continue;
+    throw new FlotillaError(
+      "invalid_option",
+      `use: ${JSON.stringify(handler?.name ?? handler)} has no handler; pass what \`.handle(…)\` returned`,
+    );
+  }
+  const all = withFollowUps(use);
+  if (all.length > handlersMost) {
+    throw new FlotillaError(
+      "invalid_option",
+      `use: a pod takes ${handlersMost} handlers at most, not ${all.length}: spread them over several`,
+    );
+  }
+  for (const handler of all) {
+    if (handlers.has(handler.name)) {
+      throw new FlotillaError("invalid_option", `use: two handlers for the task "${handler.name}"`);
+    }
+    handlers.set(handler.name, handler);
+  }
+  return handlers;
+}
+
+/** The handlers that a pod works with: those that `only` names and what follows them, or all. */
+export function workedOn(
+  use: readonly TaskHandler[],
+  only: readonly string[] | undefined,
+): Map<string, TaskHandler> {
+  const all = handlersByName(use);
+  if (only === undefined) return all;
+  if (!Array.isArray(only) || only.length === 0) {
+    throw new FlotillaError("invalid_option", "only must name at least one task of `use`");
+  }
+  for (const name of only) {
+    if (all.has(name)) continue;
+    const meant = typeof name === "string" ? nearest(name, [...all.keys()]) : undefined;
+    const hint = meant ? `, did you mean "${meant}"?` : "";
+    const shown = JSON.stringify(name)?.slice(0, 80);
+    throw new FlotillaError("invalid_option", `only: \`use\` has no handler for ${shown}${hint}`);
+  }
+  const chosen = [...new Set(only)].map((name) => all.get(name)!);
+  return handlersByName(chosen.filter((each) => !chosen.some((other) => other.onFailure === each)));
+}
