@@ -10,6 +10,7 @@ import { refuse } from "./errors.ts";
 import type { Metrics } from "./metrics.ts";
 import { parseEnqueue, parseFilter } from "./parse.ts";
 import { createReadiness } from "./ready.ts";
+import { bulkRoutes } from "./routes/bulk.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
@@ -65,12 +66,13 @@ export function createApp(parts: AppParts): Hono {
   app.use("/v1/*", access);
   app.post("/v1/tasks", async (c) => {
     const { name, input, options } = await parseEnqueue(c, maxBytes);
-    const task: TaskContract = { name, input: contracts?.get(name)?.input, output: undefined };
+    const task = contracts?.get(name) ?? { name, input: undefined, output: undefined };
     const [traceparent, tracestate] = [c.req.header("traceparent"), c.req.header("tracestate")];
     const trace = { traceparent, tracestate };
     const enqueued = await flotilla.enqueue(task, input, { ...options, trace });
     return c.json(enqueued, enqueued.created ? 201 : 200);
   });
+  bulkRoutes(app, { ...parts, maxRowBytes: maxBytes });
   app.get("/v1/tasks", async (c) => c.json(await flotilla.list(parseFilter(c))));
   app.get("/v1/tasks/:id", async (c) => {
     const taskId = c.req.param("id");

@@ -1,31 +1,11 @@
 import type { Context } from "hono";
 import { FlotillaError } from "../base/errors.ts";
-import { checkOptions } from "../base/options.ts";
 import type { ListOptions } from "../queue/client.ts";
-import type { EnqueueOptions } from "../queue/enqueue.ts";
+import { type JsonRow, parseRow } from "../runtime/rows.ts";
 
-/** What `POST /v1/tasks` takes. The values of the options are checked where tasks are made. */
-export type EnqueueRequest = {
-  readonly name: string;
-  readonly input: unknown;
-  readonly options: Omit<EnqueueOptions, "tx" | "trace">;
-};
-
-const optionNames = ["priority", "delayMs", "key", "attempts", "tenant"];
-
-export async function parseEnqueue(c: Context, maxBytes: number): Promise<EnqueueRequest> {
-  const body = asObject("the body", await jsonBody(c, maxBytes));
-  checkOptions("the body", body, ["name", "input", "options"]);
-  const { name, input = null, options = {} } = body;
-  if (typeof name !== "string") {
-    throw new FlotillaError("invalid_input", "the body needs `name`, the name of a task, as text");
-  }
-  const given = asObject("options", options);
-  checkOptions("options", given, optionNames);
-  for (const [option, value] of Object.entries(given)) {
-    if (value === null) throw new FlotillaError("invalid_option", `${option} must not be null`);
-  }
-  return { name, input, options: given };
+/** What `POST /v1/tasks` takes. */
+export async function parseEnqueue(c: Context, maxBytes: number): Promise<JsonRow> {
+  return parseRow("the body", await jsonBody(c, maxBytes));
 }
 
 /** What `GET /v1/tasks` takes. The filters are checked where tasks are listed. */
@@ -34,8 +14,8 @@ export function parseFilter(c: Context): ListOptions {
   return { ...rest, ...(limit !== undefined && { limit: asNumber("limit", limit) }) };
 }
 
-async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
-  const type = c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
+export async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
+  const type = typeOf(c);
   if (type !== "application/json") {
     throw new FlotillaError(
       "unsupported",
@@ -50,8 +30,13 @@ async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
   }
 }
 
+/** What the body says it is, without parameters. */
+export function typeOf(c: Context): string | undefined {
+  return c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
+}
+
 /** Read bit by bit, because a body needn't say how long it is, and needn't keep to what it said. */
-async function readBody(c: Context, maxBytes: number): Promise<Uint8Array> {
+export async function readBody(c: Context, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of c.req.raw.body ?? []) {
@@ -68,14 +53,14 @@ async function readBody(c: Context, maxBytes: number): Promise<Uint8Array> {
   return Buffer.concat(chunks);
 }
 
-function asObject(what: string, value: unknown): Record<string, unknown> {
+export function asObject(what: string, value: unknown): Record<string, unknown> {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) {
     return value as Record<string, unknown>;
   }
   throw new FlotillaError("invalid_input", `${what} must be an object`);
 }
 
-function asNumber(what: string, text: string): number {
+export function asNumber(what: string, text: string): number {
   if (/^-?\d{1,15}$/.test(text)) return Number(text);
   throw new FlotillaError(
     "invalid_option",

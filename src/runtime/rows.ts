@@ -1,0 +1,125 @@
+import { FlotillaError } from "../base/errors.ts";
+import { checkOptions } from "../base/options.ts";
+import { type EnqueueOptions, enqueueOptionNames } from "../queue/enqueue.ts";
+
+/** A task as JSON says it: what the server takes, and what a line of a file holds. */
+export type JsonRow = {
+  readonly name: string;
+  readonly input: unknown;
+  readonly options: JsonRowOptions;
+};
+
+export type JsonRowOptions = Omit<EnqueueOptions, "tx" | "trace">;
+
+const optionNames = enqueueOptionNames.filter((name) => name !== "tx" && name !== "trace");
+
+/** Reads a row. The values of its options are checked where tasks are made. */
+export function parseRow(what: string, value: unknown, byDefault: Partial<JsonRow> = {}): JsonRow {
+  const row = asObject(what, value);
+  checkOptions(what, row, ["name", "input", "options"]);
+  const { name = byDefault.name, input = null, options = {} } = row;
+  if (typeof name !== "string") {
+    throw new FlotillaError("invalid_input", `${what} needs \`name\`, the name of a task, as text`);
+  }
+  const given = asObject("options", options);
+  checkOptions("options", given, optionNames);
+  for (const [option, each] of Object.entries(given)) {
+    if (each === null) throw new FlotillaError("invalid_option", `${option} must not be null`);
+  }
+  const runAt = "runAt" in given ? { runAt: asTime(given["runAt"]) } : {};
+  return { name, input, options: { ...byDefault.options, ...given, ...runAt } };
+}
+
+const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
+
+/** JSON has no dates, so a time is a number of milliseconds since 1970, or text as in RFC 3339. */
+export function asTime(value: unknown): number {
+  if (typeof value === "number") return value;
+  const ms = typeof value === "string" && isoTime.test(value) ? Date.parse(value) : Number.NaN;
+  if (!Number.isNaN(ms)) return ms;
+  throw new FlotillaError(
+    "invalid_option",
+    "runAt must be a time such as 2026-01-31T08:00:00Z, or milliseconds since 1970",
+  );
+}
+
+/** A line of a file, and its number from 1. */
+export type Line = { readonly number: number } & (
+  | { readonly text: string }
+  | { readonly error: FlotillaError }
+);
+
+const newline = 0x0a;
+
+/** The lines of what comes in parts, without the empty ones. One that is too long is passed over. */
+export async function* readLines(
+  chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  { maxBytes }: { maxBytes: number },
+): AsyncGenerator<Line> {
+  let number = 0;
+  let parts: Uint8Array[] = [];
+  let bytes = 0;
+  const add = (part: Uint8Array): void => {
+    bytes += part.length;
+    if (bytes <= maxBytes) parts.push(part);
+  };
+  const line = (): Line | undefined => {
+    number++;
+    const [taken, length] = [parts, bytes];
+    [parts, bytes] = [[], 0];
+    if (length > maxBytes) return { number, error: tooLong(number, maxBytes) };
+    const text = decode(taken);
+    if (text === undefined) return { number, error: notUtf8(number) };
+    return text.trim() === "" ? undefined : { number, text };
+  };
+  for await (const chunk of chunks) {
+    let from = 0;
+    for (;;) {
+      const at = chunk.indexOf(newline, from);
+      if (at < 0) break;
+      add(chunk.subarray(from, at));
+      const whole = line();
+      if (whole) yield whole;
+      from = at + 1;
+    }
+    if (from < chunk.length) add(chunk.subarray(from));
+  }
+  const last = bytes > 0 ? line() : undefined;
+  if (last) yield last;
+}
+
+/** The row that a line holds. */
+export function parseLine(line: Line, byDefault: Partial<JsonRow> = {}): JsonRow {
+  if ("error" in line) throw line.error;
+  let value: unknown;
+  try {
+    value = JSON.parse(line.text);
+  } catch (error) {
+    throw new FlotillaError("invalid_input", `line ${line.number} isn't JSON`, { cause: error });
+  }
+  return parseRow(`line ${line.number}`, value, byDefault);
+}
+
+function decode(parts: readonly Uint8Array[]): string | undefined {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(parts));
+  } catch {
+    return undefined;
+  }
+}
+
+function tooLong(number: number, maxBytes: number): FlotillaError {
+  const message = `line ${number} takes more than ${maxBytes} bytes`;
+  return new FlotillaError("payload_too_large", message, { details: { maxBytes } });
+}
+
+function notUtf8(number: number): FlotillaError {
+  return new FlotillaError("invalid_input", `line ${number} isn't UTF-8`);
+}
+
+function asObject(what: string, value: unknown): Record<string, unknown> {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    return value as Record<string, unknown>;
+  }
+  throw new FlotillaError("invalid_input", `${what} must be an object`);
+}

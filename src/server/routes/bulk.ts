@@ -1,0 +1,95 @@
+import type { Context, Hono } from "hono";
+import { FlotillaError } from "../../base/errors.ts";
+import type { EachResult, EnqueueRow } from "../../queue/each.ts";
+import type { TaskContract } from "../../queue/task.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/rows.ts";
+import { readBody, typeOf } from "../parse.ts";
+
+// A request is held in memory, and so is its answer. Whoever has more sends it in parts.
+const maxBodyBytes = 32 * 1024 * 1024;
+const maxRows = 100_000;
+
+const typeOfLines = "application/x-ndjson";
+
+export type BulkParts = {
+  flotilla: Flotilla;
+  contracts?: ReadonlyMap<string, TaskContract>;
+  /** What one row may take. */
+  maxRowBytes: number;
+};
+
+/**
+ * `POST /v1/tasks/bulk` takes rows `{ name, input, options }`: one per line as NDJSON, or an array as
+ * JSON. It answers with how many there were of each outcome, and with the outcome of each in order.
+ */
+export function bulkRoutes(app: Hono, parts: BulkParts): void {
+  app.post("/v1/tasks/bulk", async (c) => {
+    const trace = {
+      traceparent: c.req.header("traceparent"),
+      tracestate: c.req.header("tracestate"),
+    };
+    const toTask = ({ name, input, options }: JsonRow): EnqueueRow => {
+      const task = parts.contracts?.get(name);
+      const rest = { input, options: { ...options, trace } };
+      return task ? { task, ...rest } : { task: name, ...rest };
+    };
+    const rows = await rowsOf(c, parts.maxRowBytes);
+    const result: EachResult = await parts.flotilla.enqueueEach(tasksOf(rows, toTask), {
+      signal: c.req.raw.signal,
+    });
+    return c.json(result);
+  });
+}
+
+/** A row that makes no sense is rejected in its place. */
+function* tasksOf(
+  rows: readonly (() => JsonRow)[],
+  toTask: (row: JsonRow) => EnqueueRow,
+): Generator<EnqueueRow | Error> {
+  for (const row of rows) {
+    try {
+      yield toTask(row());
+    } catch (error) {
+      yield error as Error;
+    }
+  }
+}
+
+async function rowsOf(c: Context, maxRowBytes: number): Promise<(() => JsonRow)[]> {
+  const type = typeOf(c);
+  if (type !== "application/json" && type !== typeOfLines) {
+    throw new FlotillaError(
+      "unsupported",
+      `send rows as \`${typeOfLines}\`, one per line, or an array of them as \`application/json\``,
+    );
+  }
+  const body = await readBody(c, maxBodyBytes);
+  const rows: (() => JsonRow)[] = [];
+  if (type === typeOfLines) {
+    for await (const line of readLines([body], { maxBytes: maxRowBytes })) {
+      rows.push(() => parseLine(line));
+      if (rows.length > maxRows) break;
+    }
+  } else {
+    const values = arrayOf(body);
+    values.forEach((value, at) => rows.push(() => parseRow(`row ${at}`, value)));
+  }
+  if (rows.length <= maxRows) return rows;
+  throw new FlotillaError(
+    "payload_too_large",
+    `a request takes ${maxRows} rows at most: send them in parts`,
+    { details: { maxRows } },
+  );
+}
+
+function arrayOf(body: Uint8Array): unknown[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+  } catch (error) {
+    throw new FlotillaError("invalid_input", "the body isn't JSON in UTF-8", { cause: error });
+  }
+  if (Array.isArray(value)) return value as unknown[];
+  throw new FlotillaError("invalid_input", "the body must be an array of rows");
+}
