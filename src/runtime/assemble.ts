@@ -210,7 +210,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       known,
       () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
     );
-    await putAll(settings.schedules, scheduleParts);
+    await putAll(settings.schedules, scheduleParts, { limitMs: firstBeatLimitMs });
   } catch (error) {
     await firing.stop();
     await endHeartbeat();

@@ -4,7 +4,7 @@ import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
-import { resend, untilKnown } from "../queue/resend.ts";
+import { resend, type ResendOptions, untilKnown } from "../queue/resend.ts";
 import { insertTasks } from "../queue/statements/enqueue.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
@@ -135,6 +135,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
 export async function putAll(
   declared: readonly ScheduleDeclaration[],
   parts: SchedulesParts,
+  patience: Pick<ResendOptions, "limitMs" | "codes"> = untilKnown,
 ): Promise<Schedule[]> {
   const { database, clock, random, ids, maxPayloadBytes = defaultMaxBytes } = parts;
   if (declared.length === 0) return [];
@@ -146,7 +147,7 @@ export async function putAll(
   const { tables } = await resend(database, [...ordered.map(putSchedule), wanted], {
     clock,
     random,
-    ...untilKnown,
+    ...patience,
   });
   return tables.at(-1)!.map(toSchedule);
 }

@@ -13,6 +13,7 @@ import type { World } from "./world.ts";
 export type Seen = {
   readonly tasks: ReadonlyMap<string, Row>;
   readonly pods: ReadonlyMap<string, Row>;
+  readonly schedules?: ReadonlyMap<string, Row>;
 };
 
 const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
@@ -26,6 +27,10 @@ export async function lookBefore(database: Database, who: string, intent: Intent
         ? await database.read(sql`select pod_id, beat from ${table("pod_health")}`)
         : [];
     return { tasks: byId(found, "task_id"), pods: byId(beats, "pod_id") };
+  }
+  if (intent.kind === "fire") {
+    const found = await database.read(sql`select schedule_id, next_at from ${table("schedule")}`);
+    return { ...nothingSeen, schedules: byId(found, "schedule_id") };
   }
   if (intent.kind === "claim") {
     const floors = await database.read(
@@ -52,6 +57,13 @@ export function countFences(
     for (const row of intent.rows) {
       if (changed.has(row["task_id"] as string)) continue;
       world.count(row["unique_key"] === null ? "fence: enqueue, id" : "fence: enqueue, key or id");
+    }
+    return;
+  }
+  if (intent.kind === "fire") {
+    for (const row of intent.rows) {
+      const met = seen.schedules?.get(row["schedule_id"] as string);
+      if (met?.["next_at"] !== row["seen_at"]) world.count("fence: fire, next time");
     }
     return;
   }

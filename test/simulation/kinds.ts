@@ -14,6 +14,7 @@ import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks, saveProgress } from "../../src/queue/statements/finish.ts";
 import { retentionOf } from "../../src/queue/retention.ts";
 import { deleteFinished, recoverTasks } from "../../src/queue/statements/recover.ts";
+import { moveSchedules } from "../../src/schedules/statements.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 
 export type Kind =
@@ -23,6 +24,7 @@ export type Kind =
   | "delete"
   | "enqueue"
   | "finish"
+  | "fire"
   | "leave"
   | "mark_down"
   | "pass"
@@ -43,6 +45,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [deleteFinished([], retentionOf(0))[0]!.strings, "delete"],
   [insertTasks([]).strings, "enqueue"],
   [finishTasks([]).strings, "finish"],
+  [moveSchedules([]).strings, "fire"],
   [leave("").strings, "leave"],
   [markDown([]).strings, "mark_down"],
   [finishPass("").strings, "pass"],

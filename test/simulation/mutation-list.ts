@@ -146,6 +146,47 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    // The key of a time covers the comparison as long as the first task is kept, so both go.
+    name: "fire: without comparing, and without a key for each time",
+    edits: [
+      {
+        file: "src/schedules/statements.ts",
+        find: "and ${schedules}.next_at = moved.seen_at and ${schedules}.revision = moved.seen_revision",
+        put: "",
+      },
+      {
+        file: "src/schedules/fire.ts",
+        find: "newTask(ids.next(), keyOf(scheduleId, atMs))",
+        put: "newTask(ids.next(), `${keyOf(scheduleId, atMs)}/${ids.next()}`)",
+      },
+    ],
+  },
+  {
+    name: "fire: tasks though the schedule wasn't moved, and without a key for each time",
+    edits: [
+      {
+        file: "src/schedules/statements.ts",
+        find: "and schedule.mark = made.mark)",
+        put: ")",
+      },
+      {
+        file: "src/schedules/fire.ts",
+        find: "newTask(ids.next(), keyOf(scheduleId, atMs))",
+        put: "newTask(ids.next(), `${keyOf(scheduleId, atMs)}/${ids.next()}`)",
+      },
+    ],
+  },
+  {
+    name: "fire: all that were missed as one",
+    edits: [
+      {
+        file: "src/schedules/plan.ts",
+        find: "return due.slice(0, Math.min(most, timesMost));",
+        put: "return due.slice(0, 1);",
+      },
+    ],
+  },
+  {
     name: "enqueue: sent again with another id",
     edits: [
       {

@@ -12,6 +12,7 @@ import { resolveConfig } from "../../src/runtime/config.ts";
 import type { Checker, PodFacts } from "./checker.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";
+import { schedules } from "./schedules.ts";
 import { startOfTimeMs, type World } from "./world.ts";
 
 export type SimPod = PodFacts & {
@@ -119,6 +120,7 @@ export function startSimPod(
     graceMs: 1_000,
     shutdownMs: 2_000,
     use: options.handlersFor(pod),
+    schedules,
   });
   const crash = () => gone("crashed at a request");
   const database = network.connect({ who: podId, lane: main, crash });

@@ -38,12 +38,15 @@ const mustHappen = [
   "fence: finish, status",
   "fence: finish, token",
   "fence: finish, wake",
+  "fence: fire, next time",
   "fence: liveness, gap",
   "fence: progress, status",
   "fence: progress, token",
   "fence: recover, beat",
   "fence: recover, status",
   "fence: recover, token",
+  "schedule: tick, several",
+  "schedule: tock, several",
 ];
 
 describe("pods on virtual time, over a store that fails in every way", () => {

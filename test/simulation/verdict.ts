@@ -4,6 +4,7 @@
  */
 import { sql, table } from "../../src/store/sql.ts";
 import type { Checker } from "./checker.ts";
+import { judgeSchedules, scheduledOp } from "./schedules.ts";
 import type { Clients, Payload, Request } from "./workload.ts";
 import type { World } from "./world.ts";
 
@@ -14,7 +15,7 @@ export async function judgeEnd(world: World, checker: Checker, clients: Clients)
   const byOp = new Map<number, string[]>();
   for (const row of rows) {
     const { op } = JSON.parse(row["payload"]) as Payload;
-    byOp.set(op, [...(byOp.get(op) ?? []), row["task_id"]]);
+    if (op !== scheduledOp) byOp.set(op, [...(byOp.get(op) ?? []), row["task_id"]]);
   }
 
   const holders = new Map<string, string>();
@@ -48,6 +49,8 @@ export async function judgeEnd(world: World, checker: Checker, clients: Clients)
   }
   const known = new Set(clients.history.map((request: Request) => request.op));
   for (const op of byOp.keys()) if (!known.has(op)) violate("T1", `nobody asked for ${op}`);
+
+  await judgeSchedules(world, rows);
 
   for (const row of rows) {
     const taskId = row["task_id"] as string;
