@@ -2,25 +2,34 @@ import pg from "pg";
 import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
-import { beat } from "../../src/pods/statements.ts";
+import { announceWaiting, beat } from "../../src/pods/statements.ts";
 import { completion } from "../../src/queue/settle.ts";
-import { claimTasks, lookAhead } from "../../src/queue/statements/claim.ts";
+import {
+  claimTasks,
+  type Frontier,
+  frontierOf,
+  lookAhead,
+} from "../../src/queue/statements/claim.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks } from "../../src/queue/statements/finish.ts";
+import { sendBatch } from "../../src/store/postgres/batch.ts";
 import { postgresDialect } from "../../src/store/postgres/dialect.ts";
-import { render, type Statement } from "../../src/store/sql.ts";
+import { plainNumbers, startUpConfig } from "../../src/store/postgres/driver.ts";
+import { channelOf, hintQuery } from "../../src/store/postgres/listen.ts";
+import { type Query, render, type Statement } from "../../src/store/sql.ts";
 import { workName } from "../tasks/work.ts";
 import { system as flotilla } from "./flotilla.ts";
 import type { Payload, Producer, Run, System } from "./system.ts";
 
 /**
- * What bare `pg` can do: the very statements that our tasks are made of, on our tables, prepared and
- * sent at once as we do, in batches of 100, with nothing around them.
+ * What bare `pg` can do: the very statements that our tasks are made of, on our tables, with the
+ * same settings, prepared and sent as one batch as we do, a hundred tasks at a time, with nothing
+ * around them.
  */
 const batch = 100;
 // More than this brings nothing on two cores.
 const connections = 4;
-const channel = "flotilla_hint";
+const schema = "flotilla";
 
 export const system: System = {
   ...flotilla,
@@ -57,7 +66,7 @@ export const system: System = {
     await listener.connect();
     const loops = await Promise.all(Array.from({ length: connections }, () => claimLoop(url, run)));
     listener.on("notification", () => loops[0]!.wake());
-    await listener.query(`listen ${channel}`);
+    await listener.query(`listen ${channelOf(schema)}`);
     for (const loop of loops) loop.wake();
   },
 };
@@ -67,23 +76,35 @@ async function claimLoop(url: string, run: Run) {
   const bare = await openBare(url);
   const podId = `limit ${Math.random()}`;
   const names = [workName];
-  await bare.commit([beat(podId, "{}", 0)]);
+  // Whoever enqueues calls out only if somebody waits.
+  await bare.commit([beat(podId, "{}", 0), announceWaiting(podId, true)]);
   let call = 0;
+  let from: Frontier | undefined;
   let busy = false;
   let again = false;
 
   /** A task is claimed for good before it runs, so claim and finish are two commits. */
   const turn = async (): Promise<boolean> => {
-    const claiming = claimTasks({ podId, call: ++call, names, limit: batch });
+    const goesOn = from !== undefined;
+    const claiming = claimTasks({
+      podId,
+      call: ++call,
+      names,
+      limit: batch,
+      ...(from && { from }),
+    });
     const [claimed] = await bare.commit([claiming, lookAhead(names)]);
-    if (claimed!.length === 0) return false;
+    const full = claimed!.length === batch;
+    from = full ? frontierOf(claimed!) : undefined;
+    // Something may have come before the place that this claim began at.
+    if (claimed!.length === 0) return goesOn;
     const waits = claimed!.map((row) => run(JSON.parse(row["payload"]) as Payload));
     await Promise.all(waits.filter((wait) => wait !== undefined));
     const finishes = claimed!.map((row) =>
       completion({ taskId: row["task_id"], token: Number(row["claim_token"]) }, "null"),
     );
     await bare.commit([finishTasks(finishes)]);
-    return claimed!.length === batch;
+    return full || goesOn;
   };
   const wake = async (): Promise<void> => {
     if (busy) {
@@ -104,25 +125,24 @@ type Bare = {
 };
 
 async function openBare(url: string): Promise<Bare> {
-  const dialect = postgresDialect({ schema: "flotilla" });
-  const client = new pg.Client({ connectionString: url, pipeline: true } as pg.ClientConfig);
+  const dialect = postgresDialect({ schema });
+  const types = plainNumbers(pg);
+  const client = new pg.Client({ connectionString: url, ...startUpConfig({}, "full") });
   await client.connect();
   const names = new Map<string, string>();
-  const send = (statement: Statement) => {
-    const { text, values } = render(statement, dialect);
-    const name = names.get(text) ?? `limit_${names.size}`;
-    names.set(text, name);
-    return client.query({ name, text, values: values as unknown[] });
+  const named = (query: Query) => {
+    const name = names.get(query.text) ?? `limit_${names.size}`;
+    names.set(query.text, name);
+    return { ...query, name };
   };
   return {
     async commit(statements, hint) {
-      const alone = statements.length === 1 && !hint;
-      const begun = alone ? [] : [client.query("begin")];
-      const sent = statements.map(send);
-      const told = hint ? [client.query("select pg_notify($1, '')", [channel])] : [];
-      const ended = alone ? [] : [client.query("commit")];
-      await Promise.all([...begun, ...told, ...ended]);
-      return (await Promise.all(sent)).map((result) => result.rows);
+      const queries = statements.map((statement) => render(statement, dialect));
+      if (hint) queries.push(hintQuery(schema));
+      const sent = { types, answerTimeoutMs: 60_000 };
+      const outcome = await sendBatch(pg, client, queries.map(named), sent);
+      if ("error" in outcome) throw outcome.error;
+      return outcome.results.map((result) => result.rows);
     },
     close: () => client.end(),
   };

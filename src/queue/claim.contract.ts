@@ -3,7 +3,13 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
 import { rows, sql, table } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { claimReserved, releaseCall, reserveAlone, unparkDue } from "./statements/claim.ts";
+import {
+  claimReserved,
+  claimTasks,
+  releaseCall,
+  reserveAlone,
+  unparkDue,
+} from "./statements/claim.ts";
 
 type Given = { taskId: string; name: string; priority: number; createdAtMs: number };
 
@@ -67,6 +73,25 @@ export function claimContract(kind: StoreKind): void {
       ]);
       const rest = await queue.claim("pod-1", ["a", "b"], 10);
       expect(rest.map((claim) => claim.taskId).toSorted()).toEqual(["before", "lower"]);
+    });
+
+    test("leaves what saw a pod die to a claim from the head, where its pod holds too many to list", async () => {
+      await insert([
+        { taskId: "died", name: "a", priority: 0, createdAtMs: 1 },
+        { taskId: "fresh", name: "a", priority: 0, createdAtMs: 2 },
+      ]);
+      await queue.database.write([sql`update ${rowsOf} set deaths = 1 where task_id = 'died'`]);
+      const from = { priority: 0, createdAt: 1 };
+      const take = async (call: number, held: readonly string[], more = {}) => {
+        const claim = { podId: "pod-1", call, names: ["a"], limit: 9, held, ...more };
+        const [claimed] = await queue.database.write([claimTasks(claim)]);
+        return claimed!.map((row) => row["task_id"]);
+      };
+      const many = Array.from({ length: 100 }, (_, at) => `held ${at}`);
+      expect(await take(701, many, { from })).toEqual(["fresh"]);
+      expect(await take(702, [...many, "died"])).toEqual([]);
+      expect(await take(703, ["died"], { from })).toEqual([]);
+      expect(await take(704, many)).toEqual(["died"]);
     });
 
     test("takes by priority, then age, then id, or oldest first where that is asked: as a sort would", async () => {

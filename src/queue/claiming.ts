@@ -50,19 +50,23 @@ const claimTimeoutMs = 10_000;
 // Every sixteenth claim takes the oldest first, so that low priorities move too.
 const oldestEvery = 16;
 
-/** Makes claim calls, one at a time, and takes back those whose answer never came. */
+/** Makes claim calls, and takes back those whose answer never came. */
 export function createClaiming(parts: ClaimingParts): Claiming {
   const { podId, database, clock, random, names, onFloor, signal, log } = parts;
   let lastCall = 0;
+  /** The newest call that was given up. An older one may be given up after it. */
+  let floor = 0;
   /** When something that waits for its time is due, as far as the last look has shown. */
   let dueMs = -Infinity;
   let anyAlone = true;
   /** Where the last claim ended, while there is more to claim than anybody takes at once. */
   let from: Frontier | undefined;
 
-  // Whether the claim landed isn't known: whatever it took, or may still take, is given back.
+  // Whether the claim landed isn't known: whatever it took, or may still take, is given back. An older
+  // call that is under way keeps what it has taken, or finds that it may take nothing any more.
   const giveUp = async (call: number): Promise<void> => {
-    onFloor(call);
+    floor = Math.max(floor, call);
+    onFloor(floor);
     try {
       const patience = { clock, random, signal, codes: untilMended, hint: true };
       await resend(database, releaseCall(podId, call), patience);

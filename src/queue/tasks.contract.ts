@@ -14,6 +14,7 @@ import { onFailureContract } from "./on-failure.contract.ts";
 import { snoozeContract } from "./snooze.contract.ts";
 import { stopContract } from "./stop.contract.ts";
 import { troubleContract } from "./trouble.contract.ts";
+import { twoClaimsContract } from "./two-claims.contract.ts";
 import { waitContract } from "./wait.contract.ts";
 import { withinContract } from "./within.contract.ts";
 import { workerContract } from "./worker.contract.ts";
@@ -36,6 +37,7 @@ export function tasksContract(kind: StoreKind): void {
   snoozeContract(kind);
   stopContract(kind);
   troubleContract(kind);
+  twoClaimsContract(kind);
   withinContract(kind);
   outboxContract(kind);
 }

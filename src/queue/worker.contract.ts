@@ -277,8 +277,10 @@ export function workerContract(kind: StoreKind): void {
       await queue.enqueueMany("a", [1, 1, 1, 1], { priority: 10 });
       await queue.work("pod-1", [endless], { capacity: { slots: 2, target: 1 } });
       await queue.ended(taskId);
-      // With one task a claim, the sixteenth claim takes the oldest.
-      expect(order.indexOf(0)).toBe(15);
+      // With one task a claim, the sixteenth claim takes the oldest. It looks for it first, and claims
+      // that are made beside it don't wait for that.
+      expect(order.indexOf(0)).toBeGreaterThanOrEqual(15);
+      expect(order.indexOf(0)).toBeLessThan(32);
     });
   });
 }

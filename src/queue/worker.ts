@@ -6,7 +6,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { fraction, type Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { createAnnouncing } from "./announce.ts";
-import { type Capacity, claimLimit } from "./capacity.ts";
+import { type Capacity, capacityOf, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
 import { type Conclusion, createConcluding } from "./conclude.ts";
 import { createDeadlines } from "./deadlines.ts";
@@ -97,8 +97,8 @@ export type WorkerState =
   | "waiting for the store";
 
 /**
- * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, and
- * whatever ends meanwhile is finished in one statement.
+ * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, or two
+ * while there is a backlog, and whatever ends meanwhile is finished in one statement.
  */
 export function startWorker(options: WorkerOptions): Worker {
   const { podId, database, clock, random, handlers, capacity, log = silentLogger } = options;
@@ -131,7 +131,11 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   let stopping = false;
-  let claiming = false;
+  /** Claim calls under way, and how many tasks they may bring. */
+  let underWay = 0;
+  let asked = 0;
+  /** The last claim was full, so another would probably be, too. */
+  let backlog = false;
   /** The last claim was full or somebody hinted, so there is probably something to claim. */
   let more = true;
   /** A task that must run alone and waits for this pod to be empty. */
@@ -151,7 +155,7 @@ export function startWorker(options: WorkerOptions): Worker {
     });
   };
   const checkQuiet = () => {
-    if (running.size === 0 && storing === 0 && !claiming) onQuiet?.();
+    if (running.size === 0 && storing === 0 && underWay === 0) onQuiet?.();
   };
 
   const claims = createClaiming({
@@ -175,8 +179,9 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   const claimSoon = () => {
-    if (stopping || claiming || names.length === 0 || outbox?.full) return;
-    const limit = reserved === undefined ? claimLimit(capacity, running.size) : 1;
+    if (stopping || names.length === 0 || outbox?.full) return;
+    if (underWay > 0) return claimBeside();
+    const limit = reserved === undefined ? claimLimit(capacity, running.size + asked) : 1;
     announcing.set(!more && limit > 0 && !runsAlone);
     if (!more || runsAlone) return;
     const tooEarlyMs = pace.waitMs();
@@ -185,22 +190,35 @@ export function startWorker(options: WorkerOptions): Worker {
     if (limit > 0) void claim(limit);
   };
 
+  // The store would wait for us else, while we read one answer and run what it brought. A claim of a
+  // few tasks wouldn't be worth its transaction, so this is for pods that are at least half empty.
+  const heldMost = capacityOf(capacity) - claimLimit(capacity, 0);
+  const claimBeside = () => {
+    if (!backlog || underWay > 1 || running.size + asked > heldMost) return;
+    if (reserved !== undefined || pace.waitMs() > 0) return;
+    void claim(claimLimit(capacity, 0));
+  };
+
   const claim = async (limit: number): Promise<void> => {
-    claiming = true;
+    underWay++;
+    asked += limit;
     more = false;
     const alone = reserved;
     reserved = undefined;
+    // Nothing may come beside what must run alone.
+    if (alone !== undefined) backlog = false;
     const startedMs = clock.monotonic();
     try {
       // A pod that is taken for dead can lose a task again as soon as it has claimed it.
       const held = [...unsettled].map((run) => run.claim.taskId).concat(outbox?.leftOver ?? []);
       const claimed = await claims.claim(limit, alone, held);
-      claiming = false;
+      underWay--;
       pace.succeeded();
       const { length } = claimed.claims;
+      backlog = alone === undefined && length === limit;
       onEvent({ type: "claimed", tasks: length, tookMs: clock.monotonic() - startedMs });
       runsAlone = alone !== undefined && length > 0;
-      reserved = claimed.reserved;
+      reserved ??= claimed.reserved;
       if (claimed.nextDueMs === 0) more = true;
       else if (claimed.nextDueMs !== undefined && claimed.nextDueMs < pollMs) {
         wakeIn(claimed.nextDueMs);
@@ -208,14 +226,17 @@ export function startWorker(options: WorkerOptions): Worker {
       if (length === limit || alone !== undefined || reserved !== undefined) more = true;
       else if (length === 0) pace.foundNothing();
       // The next claim goes out before these run, so that the store works while they do.
-      const begun = claimed.claims.map(hold);
+      const begun = claimed.claims.filter(isNewest).map(hold);
+      asked -= limit;
       claimSoon();
       for (const run of begun) {
         if (stopping) end(run, { type: "interrupted" });
         else void runHandler(run, runParts).then((ending) => end(run, ending));
       }
     } catch (error) {
-      claiming = false;
+      underWay--;
+      asked -= limit;
+      backlog = false;
       more = true;
       const code = error instanceof FlotillaError ? error.code : "internal";
       onEvent({ type: "claim_failed", code, waitMs: pace.failed() });
@@ -223,6 +244,19 @@ export function startWorker(options: WorkerOptions): Worker {
       claimSoon();
     }
     checkQuiet();
+  };
+
+  /**
+   * Two claims that are under way together may bring the same task, where recovery has taken it from
+   * the first of them. Their answers come in any order, and the newer token counts.
+   */
+  const isNewest = ({ taskId, token }: Claim): boolean => {
+    const other = running.get(taskId);
+    if (other === undefined) return true;
+    if (other.claim.token > token) return false;
+    stopRun(other, "claim_lost");
+    end(other, endingOf(other, undefined));
+    return true;
   };
 
   const hold = (claimed: Claim): Running => {
@@ -340,7 +374,7 @@ export function startWorker(options: WorkerOptions): Worker {
       if (runsAlone) return "alone";
       if (reserved !== undefined) return "draining for one";
       if (claimLimit(capacity, running.size) === 0) return "full";
-      return claiming ? "claiming" : "idle";
+      return underWay > 0 ? "claiming" : "idle";
     },
     async stop({ waitMs }) {
       stopping = true;

@@ -156,14 +156,19 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
 
 // A pod that was taken for dead may still finish what nobody else has claimed, so it doesn't run it
 // again itself. Only tasks that saw a pod die can be among them, and only those are compared.
-function notHeld({ held = [] }: ClaimCall): Statement {
+function notHeld({ held = [], from }: ClaimCall): Statement {
   if (held.length === 0) return sql``;
+  // A long list with every claim of a long backlog costs more than the rest of it. What saw a pod die
+  // is left to the claims that begin at the head, as every sixteenth does.
+  if (from !== undefined && held.length > heldListed) return sql`and deaths = 0`;
   const ids = rows(
     { task_id: "text" },
     held.map((taskId) => [taskId]),
   );
   return sql`and (deaths = 0 or task_id not in (select task_id from ${ids} held))`;
 }
+
+const heldListed = 64;
 
 /**
  * Claims the task that this pod has emptied itself for. The mark isn't asked for: it keeps others
