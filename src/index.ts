@@ -4,6 +4,7 @@ export type { Json, Jsonify } from "./base/jsonify.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";
+export type { ClaimedTask, Claimer, LostReason, Said } from "./queue/claimer.ts";
 export type { ListOptions, Stats, TaskEvent, TaskPage, Tasks } from "./queue/client.ts";
 export type { Depth, DepthState, NameDepth } from "./queue/depth.ts";
 export type {
@@ -33,6 +34,7 @@ export {
 export type { WaitOptions } from "./queue/wait.ts";
 export type { Pod, PodEvent } from "./runtime/assemble.ts";
 export { type Config, defineConfig, type ServerConfig } from "./runtime/config.ts";
+export { type ClaimerConfig, startClaimer } from "./runtime/claimer.ts";
 export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./runtime/connect.ts";
 export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/client.ts";
 export type { Missed } from "./schedules/plan.ts";

@@ -1,6 +1,7 @@
 import type { StoreKind } from "../store/database.contract.ts";
 import { askContract } from "./ask.contract.ts";
 import { claimContract } from "./claim.contract.ts";
+import { claimerContract } from "./claimer.contract.ts";
 import { depthContract } from "./depth.contract.ts";
 import { eachContract } from "./each.contract.ts";
 import { enqueueContract } from "./enqueue.contract.ts";
@@ -40,4 +41,5 @@ export function tasksContract(kind: StoreKind): void {
   twoClaimsContract(kind);
   withinContract(kind);
   outboxContract(kind);
+  claimerContract(kind);
 }

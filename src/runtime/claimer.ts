@@ -1,0 +1,105 @@
+import { hostname } from "node:os";
+import process from "node:process";
+import type { Backoff } from "../base/backoff.ts";
+import { systemClock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import { systemRandom } from "../base/random.ts";
+import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
+import { type Claimer, createClaimer, type ClaimerParts } from "../queue/claimer.ts";
+import { checkName } from "../queue/task.ts";
+import { openStore } from "../store/open.ts";
+import { assemblePod } from "./assemble.ts";
+import { type Config, resolveConfig } from "./config.ts";
+import { defaultLogger } from "./log.ts";
+
+const ofConfig = [
+  "store",
+  "durability",
+  "migrate",
+  "pollMs",
+  "heartbeatMs",
+  "deadAfterMs",
+  "stallBeats",
+  "maxResultBytes",
+  "log",
+] as const;
+
+/** Everything has a default but `names`. */
+export type ClaimerConfig = Pick<Config, (typeof ofConfig)[number]> &
+  Pick<ClaimerParts, "onLost"> & {
+    /** The tasks that are claimed. */
+    names: readonly string[];
+    /** How often a task is tried that doesn't say so itself. Default 3. */
+    attempts?: number;
+    backoff?: Backoff;
+  };
+
+const namesMost = 500;
+
+/**
+ * For those who bring their own loop: a pod that claims and beats, and runs nothing itself. It takes
+ * its turn at leading like any other. `await using claimer = await startClaimer(…)` also stops it.
+ */
+export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
+  checkOptions("startClaimer", config, [...ofConfig, "names", "attempts", "backoff", "onLost"]);
+  const { names, attempts, backoff, onLost, ...rest } = config;
+  if (!Array.isArray(names) || names.length === 0 || names.length > namesMost) {
+    throw new FlotillaError("invalid_option", `names: 1 to ${namesMost} names of tasks`);
+  }
+  for (const name of names) checkName(name);
+  if (attempts !== undefined) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
+  // What is held here isn't held by the pod's own worker, so there is nothing for it to keep.
+  const settings = resolveConfig({ ...rest, dataDir: false });
+  const log = settings.log ?? defaultLogger();
+  const database = await openStore(settings.store, { ...settings, log });
+  const ids = uuidv7(systemClock, systemRandom);
+  const pulse = createPulse();
+  const shared = {
+    podId: ids.next(),
+    database,
+    clock: systemClock,
+    random: systemRandom,
+    ids,
+    log,
+  };
+  try {
+    const pod = await assemblePod(settings, {
+      ...shared,
+      startHeartbeat: (hooks) =>
+        startHeartbeatThread({
+          ...hooks,
+          store: settings.store,
+          pulse,
+          metadata: { host: hostname(), pid: process.pid, names },
+        }),
+      breathe: pulse.breathe,
+      raiseFloor: pulse.raiseFloor,
+    });
+    const claimer = createClaimer({
+      ...settings,
+      ...shared,
+      names,
+      onFloor: pulse.raiseFloor,
+      ...(attempts !== undefined && { attempts }),
+      ...(backoff && { backoff }),
+      ...(onLost && { onLost }),
+    });
+    let stopped: Promise<void> | undefined;
+    const stop = async () => {
+      await claimer.stop();
+      await pod.stop();
+      await database.close();
+    };
+    const once = () => (stopped ??= stop());
+    return Object.defineProperties({} as Claimer, {
+      ...Object.getOwnPropertyDescriptors(claimer),
+      stop: { value: once, enumerable: true },
+      [Symbol.asyncDispose]: { value: once },
+    });
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+}
