@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf, snooze } from "../base/errors.ts";
 import type { Backoff } from "../base/backoff.ts";
+import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes, encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
@@ -59,6 +60,7 @@ export type ClaimerParts = {
   database: Database;
   clock: Clock;
   random: Random;
+  ids: Ids;
   names: readonly string[];
   /** How often a task is tried that doesn't say so itself. Default 3. */
   attempts?: number;
