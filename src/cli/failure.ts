@@ -13,9 +13,11 @@ export function exitCodeOf(thrown: unknown): number {
   return thrown instanceof FlotillaError ? codeOf(thrown.code) : exitCodes.error;
 }
 
+const usage: readonly ErrorCode[] = ["invalid_option", "invalid_schedule", "unsupported"];
+
 function codeOf(code: ErrorCode): number {
   if (code.startsWith("store_")) return exitCodes.store;
-  if (code === "invalid_option" || code === "unsupported") return exitCodes.usage;
+  if (usage.includes(code)) return exitCodes.usage;
   if (code === "not_found" || code === "conflict" || code === "duplicate_key")
     return exitCodes.refused;
   return exitCodes.error;

@@ -8,6 +8,7 @@ import { enqueueCommand } from "./commands/enqueue.ts";
 import { migrateCommand } from "./commands/migrate.ts";
 import { devCommand, serveCommand, workCommand } from "./commands/pod.ts";
 import { podsCommand } from "./commands/pods.ts";
+import { schedulesCommand } from "./commands/schedules.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 
 const after = `
@@ -48,6 +49,7 @@ export function createProgram(): Command {
     serveCommand,
     enqueueCommand,
     tasksCommand,
+    schedulesCommand,
     podsCommand,
     migrateCommand,
     doctorCommand,

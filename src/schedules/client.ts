@@ -6,10 +6,18 @@ import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import { resend, type ResendOptions, untilKnown } from "../queue/resend.ts";
 import { insertTasks } from "../queue/statements/enqueue.ts";
+import type { TaskContract } from "../queue/task.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 import { type Schedule, taskOf, toSchedule } from "./row.ts";
-import { checkId, definitionOf, type ScheduleDeclaration } from "./schedule.ts";
+import {
+  checkId,
+  definitionOf,
+  schedule,
+  type ScheduleDeclaration,
+  type ScheduleOf,
+  type ScheduleOfName,
+} from "./schedule.ts";
 import {
   getSchedules,
   listSchedules,
@@ -33,6 +41,8 @@ export type ScheduleListOptions = {
 export type Schedules = {
   /** Stores what a schedule says. What says so already is left alone; what is paused stays paused. */
   put(declared: ScheduleDeclaration): Promise<Schedule>;
+  put<T extends TaskContract>(scheduleId: string, given: ScheduleOf<T>): Promise<Schedule>;
+  put(scheduleId: string, given: ScheduleOfName): Promise<Schedule>;
   get(scheduleId: string): Promise<Schedule | undefined>;
   /** A page, in order of their ids. */
   list(options?: ScheduleListOptions): Promise<SchedulePage>;
@@ -81,7 +91,9 @@ export function createSchedules(parts: SchedulesParts): Schedules {
   };
 
   return {
-    async put(declared) {
+    async put(first: ScheduleDeclaration | string, given?: object) {
+      const declared = typeof first === "string" ? schedule(first, given as ScheduleOfName) : first;
+      checkSchedules([declared]);
       const [stored] = await putAll([declared], parts);
       return stored!;
     },

@@ -10,6 +10,7 @@ import { refuse } from "./errors.ts";
 import type { Metrics } from "./metrics.ts";
 import { parseEnqueue, parseFilter } from "./parse.ts";
 import { createReadiness } from "./ready.ts";
+import { scheduleRoutes } from "./routes/schedules.ts";
 import { bulkRoutes } from "./routes/bulk.ts";
 
 export type AppParts = {
@@ -93,5 +94,6 @@ export function createApp(parts: AppParts): Hono {
     await flotilla.retry(c.req.param("id"));
     return c.json({ status: "pending" });
   });
+  scheduleRoutes(app, { flotilla, contracts, maxBytes });
   return app;
 }

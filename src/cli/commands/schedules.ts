@@ -1,0 +1,210 @@
+import { type Command, Option } from "commander";
+import { FlotillaError } from "../../base/errors.ts";
+import type { TaskContract } from "../../queue/task.ts";
+import { resolveConfig } from "../../runtime/config.ts";
+import { namesWithWorker } from "../../runtime/workers.ts";
+import { missedPolicies } from "../../schedules/plan.ts";
+import type { Schedule } from "../../schedules/row.ts";
+import { schedule as declare, type ScheduleOf } from "../../schedules/schedule.ts";
+import { everyRange } from "../../schedules/times.ts";
+import { onStore } from "../connection.ts";
+import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { columns, oneLine, paint, print, printJson } from "../output.ts";
+import { loadConfig } from "../settings.ts";
+
+type Flags = StoreFlags & { json?: true };
+type ListFlags = Flags & { cursor?: string; limit: number };
+type AddFlags = Flags & {
+  pattern?: string;
+  zone?: string;
+  everyMs?: number;
+  missed?: "skip" | "once" | "all";
+  priority?: number;
+  attempts?: number;
+  tenant?: string;
+};
+
+export function schedulesCommand(program: Command): void {
+  const schedules = program
+    .command("schedules")
+    .description("look at schedules, add and remove, pause and fire them")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla schedules add nightly report '{"full":true}' --pattern '0 3 * * *' --zone Europe/Berlin
+  $ flotilla schedules add poll fetch --every-ms 300000 --missed skip
+  $ flotilla schedules show nightly
+  $ flotilla schedules pause nightly`,
+    );
+  const command = (words: string, does: string) =>
+    withJson(withStore(schedules.command(words).description(does)));
+
+  command("list", "list schedules, in order of their ids")
+    .option("--cursor <cursor>", "go on after an earlier page")
+    .addOption(
+      new Option("--limit <number>", "how many at most")
+        .default(100)
+        .argParser(number("--limit", { min: 1, max: 1_000 })),
+    )
+    .action(list);
+  command("show <id>", "show one schedule and its next times").action(show);
+  command("add <id> <name> [json]", "store a schedule, or change what it says")
+    .option("--pattern <cron>", "when, as cron: minute, hour, day of month, month, day of week")
+    .option("--zone <zone>", "the time zone of the pattern, as in Europe/Berlin (default: UTC)")
+    .addOption(
+      new Option("--every-ms <ms>", "instead of a pattern: every so many milliseconds").argParser(
+        number("--every-ms", everyRange),
+      ),
+    )
+    .addOption(
+      new Option("--missed <policy>", "what becomes of missed times (default: once)").choices(
+        missedPolicies,
+      ),
+    )
+    .addOption(
+      new Option("--priority <number>", "of its tasks, −100 to 100").argParser(
+        number("--priority", { min: -100, max: 100 }),
+      ),
+    )
+    .addOption(
+      new Option("--attempts <number>", "how often its tasks are tried").argParser(
+        number("--attempts", { min: 1, max: 1_000 }),
+      ),
+    )
+    .option("--tenant <tenant>", "whose tasks they are")
+    .action(add);
+  command("remove <id>", "remove a schedule; its tasks stay").action(remove);
+  command("pause <id>", "fire no more until it is resumed").action(pause);
+  command("resume <id>", "go on with the next time from now").action(resume);
+  command("fire <id>", "make a task now, besides those of its times").action(fire);
+}
+
+async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void> {
+  const { page, names } = await onStore(flags, async (flotilla) => ({
+    page: await flotilla.schedules.list({ limit, ...(cursor !== undefined && { cursor }) }),
+    names: await namesWithWorker(flotilla),
+  }));
+  const all = page.schedules.map((each) => ({ ...each, hasWorker: names.has(each.name) }));
+  if (json) return printJson({ schedules: all, next: page.next });
+  if (all.length === 0) return print("no schedules");
+  const heading = ["id", "task", "when", "zone", "state", "next", ""];
+  const rows = all.map((each) => [
+    each.scheduleId,
+    oneLine(each.name, 40),
+    oneLine(each.pattern, 40),
+    oneLine(each.zone, 40),
+    paintState(each.state),
+    time(each.nextAtMs),
+    paint("dim", oneLine(each.error ?? (each.hasWorker ? "" : "no worker"), 60)),
+  ]);
+  print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+}
+
+async function show(scheduleId: string, flags: Flags): Promise<void> {
+  const { schedule, upcomingMs, names } = await onStore(flags, async ({ schedules, pods }) => {
+    const found = await schedules.get(scheduleId);
+    if (!found) throw missing(scheduleId);
+    const coming = found.state === "broken" ? [] : await schedules.upcoming(scheduleId);
+    return { schedule: found, upcomingMs: coming, names: await namesWithWorker({ pods }) };
+  });
+  const hasWorker = names.has(schedule.name);
+  if (flags.json) return printJson({ schedule: { ...schedule, hasWorker }, upcomingMs });
+  const { name, pattern, zone, missed, state, error, revision, options, lastTaskId } = schedule;
+  const facts: [string, string][] = [
+    ["id", schedule.scheduleId],
+    ["task", oneLine(name, 200) + (hasWorker ? "" : " (no worker)")],
+    ["when", `${oneLine(pattern, 200)}  ${oneLine(zone, 100)}`],
+    ["missed", missed],
+    ["state", paintState(state)],
+    ...(error === null ? [] : [["error", oneLine(error, 1_000)] as [string, string]]),
+    ["revision", String(revision)],
+    ["input", oneLine(JSON.stringify(schedule.input), 1_000)],
+    ["options", oneLine(JSON.stringify(options), 1_000)],
+    ["last", `${time(schedule.lastAtMs)}${lastTaskId === null ? "" : `  ${lastTaskId}`}`],
+  ];
+  print(columns(facts.map(([what, value]) => [paint("dim", what), value])));
+  for (const atMs of upcomingMs) print(`${paint("dim", "next")}  ${time(atMs)}`);
+}
+
+async function add(
+  scheduleId: string,
+  name: string,
+  given: string | undefined,
+  flags: AddFlags,
+): Promise<void> {
+  const { json, config, store, pattern, zone, everyMs, missed, ...options } = flags;
+  // The config's handler brings the schema, so that a bad payload is refused here.
+  const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
+  const handler = use.find((each) => each.name === name);
+  const task = { ...handler, name } as TaskContract;
+  const declared = declare(scheduleId, {
+    task,
+    input: parseInput(given),
+    options,
+    ...(pattern !== undefined && { pattern }),
+    ...(everyMs !== undefined && { everyMs }),
+    ...(zone !== undefined && { zone }),
+    ...(missed !== undefined && { missed }),
+  } as object as ScheduleOf<TaskContract>);
+  const where = { ...(config && { config }), ...(store && { store }) };
+  const put = await onStore(where, ({ schedules }) => schedules.put(declared), { maxPayloadBytes });
+  told(put, json, `schedule ${scheduleId} is stored; its next time is ${time(put.nextAtMs)}`);
+}
+
+async function remove(scheduleId: string, flags: Flags): Promise<void> {
+  if (!(await onStore(flags, ({ schedules }) => schedules.remove(scheduleId)))) {
+    throw missing(scheduleId);
+  }
+  if (flags.json) return printJson({ scheduleId, removed: true });
+  print(`schedule ${scheduleId} is removed`);
+}
+
+async function pause(scheduleId: string, flags: Flags): Promise<void> {
+  const paused = await onStore(flags, ({ schedules }) => schedules.pause(scheduleId));
+  told(paused, flags.json, `schedule ${scheduleId} is paused`);
+}
+
+async function resume(scheduleId: string, flags: Flags): Promise<void> {
+  const resumed = await onStore(flags, ({ schedules }) => schedules.resume(scheduleId));
+  told(resumed, flags.json, `schedule ${scheduleId} goes on at ${time(resumed.nextAtMs)}`);
+}
+
+async function fire(scheduleId: string, flags: Flags): Promise<void> {
+  const fired = await onStore(flags, ({ schedules }) => schedules.fire(scheduleId));
+  if (flags.json) return printJson(fired);
+  print(fired.taskId);
+}
+
+function told(schedule: Schedule, json: true | undefined, text: string): void {
+  if (json) printJson({ schedule });
+  else print(text);
+}
+
+function parseInput(given: string | undefined): unknown {
+  if (given === undefined) return null;
+  try {
+    return JSON.parse(given);
+  } catch (error) {
+    throw new FlotillaError(
+      "invalid_option",
+      `the payload isn't JSON: quote it for the shell, as in '{"to":"ada"}'`,
+      { cause: error },
+    );
+  }
+}
+
+const stateStyles = { active: "green", paused: "yellow", ended: "gray", broken: "red" } as const;
+
+function paintState(state: Schedule["state"]): string {
+  return paint(stateStyles[state], state);
+}
+
+function time(atMs: number | null): string {
+  return atMs === null ? "never" : new Date(atMs).toISOString();
+}
+
+function missing(scheduleId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no schedule ${scheduleId}`);
+}

@@ -1,0 +1,142 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { z } from "zod";
+import { systemClock } from "../../base/clock.ts";
+import { silentLogger } from "../../base/log.ts";
+import { task, type TaskContract } from "../../queue/task.ts";
+import { connect, type Flotilla } from "../../runtime/connect.ts";
+import { createApp } from "../app.ts";
+import { createMetrics } from "../metrics.ts";
+
+let folder: string;
+let flotilla: Flotilla;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "flotilla-schedules-"));
+  flotilla = connect(`sqlite:${join(folder, "test.db")}`);
+});
+afterEach(async () => {
+  await flotilla.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function ask(method: string, path: string, body?: unknown) {
+  const contracts = new Map<string, TaskContract>([
+    ["mail", task("mail", { input: z.object({ to: z.string() }) })],
+  ]);
+  const app = createApp({
+    flotilla,
+    apiKeys: [],
+    contracts,
+    metrics: createMetrics(),
+    isStopping: () => false,
+    clock: systemClock,
+    log: silentLogger,
+  });
+  const answer = await app.request(path, {
+    method,
+    headers: { Host: "localhost", "Content-Type": "application/json" },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  // oxlint-disable-next-line typescript/no-explicit-any
+  return { status: answer.status, body: (await answer.json()) as any };
+}
+
+const nightly = {
+  name: "mail",
+  input: { to: "ada" },
+  pattern: "0 3 * * *",
+  zone: "Europe/Berlin",
+  options: { priority: 2 },
+};
+
+describe("schedules over HTTP", () => {
+  test("are put, shown, listed, paused, resumed, fired and removed", async () => {
+    const put = await ask("PUT", "/v1/schedules/nightly", nightly);
+    expect(put).toMatchObject({
+      status: 200,
+      body: {
+        schedule: {
+          scheduleId: "nightly",
+          pattern: "0 3 * * *",
+          zone: "Europe/Berlin",
+          missed: "once",
+          state: "active",
+          revision: 1,
+          hasWorker: false,
+        },
+      },
+    });
+    const shown = await ask("GET", "/v1/schedules/nightly");
+    expect(shown.body.upcomingMs).toHaveLength(5);
+    expect(shown.body.upcomingMs[0]).toBe(shown.body.schedule.nextAtMs);
+    expect(await ask("GET", "/v1/schedules?limit=1")).toMatchObject({
+      body: { schedules: [{ scheduleId: "nightly" }], next: null },
+    });
+    expect(await ask("POST", "/v1/schedules/nightly/pause")).toMatchObject({
+      body: { schedule: { state: "paused" } },
+    });
+    expect(await ask("POST", "/v1/schedules/nightly/resume")).toMatchObject({
+      body: { schedule: { state: "active" } },
+    });
+    const fired = await ask("POST", "/v1/schedules/nightly/fire");
+    expect(fired.status).toBe(201);
+    expect(await flotilla.get(fired.body.taskId)).toMatchObject({ name: "mail", priority: 2 });
+    expect(await ask("DELETE", "/v1/schedules/nightly")).toMatchObject({ status: 200 });
+    expect(await ask("DELETE", "/v1/schedules/nightly")).toMatchObject({ status: 404 });
+  });
+
+  test.each<[string, unknown, number, string]>([
+    ["a pattern", { ...nightly, pattern: "0 25 * * *" }, 400, "invalid_schedule"],
+    ["a zone", { ...nightly, zone: "Mars/Phobos" }, 400, "invalid_schedule"],
+    ["an input", { ...nightly, input: { to: 5 } }, 400, "invalid_input"],
+    ["a policy", { ...nightly, missed: "never" }, 400, "invalid_option"],
+    ["an option", { ...nightly, options: { key: "k" } }, 400, "invalid_option"],
+    ["a field", { ...nightly, patern: "" }, 400, "invalid_option"],
+    ["a name", { pattern: "* * * * *" }, 400, "invalid_input"],
+    ["a time", { name: "mail", input: { to: "a" } }, 400, "invalid_schedule"],
+  ])("refuse %s that makes no sense", async (_, body, status, code) => {
+    expect(await ask("PUT", "/v1/schedules/bad", body)).toMatchObject({
+      status,
+      body: { error: { code } },
+    });
+    expect(await ask("GET", "/v1/schedules")).toMatchObject({ body: { schedules: [] } });
+  });
+
+  test("say where a pattern is wrong", async () => {
+    const { body } = await ask("PUT", "/v1/schedules/bad", { ...nightly, pattern: "0 25 * * *" });
+    expect(body.error.details).toEqual({
+      scheduleId: "bad",
+      pattern: "0 25 * * *",
+      field: "hour",
+      value: "25",
+    });
+  });
+
+  test.each([
+    ["GET", ""],
+    ["POST", "/pause"],
+    ["POST", "/resume"],
+    ["POST", "/fire"],
+    ["DELETE", ""],
+  ])("%s /v1/schedules/none%s finds nothing", async (method, rest) => {
+    expect(await ask(method, `/v1/schedules/none${rest}`)).toMatchObject({ status: 404 });
+  });
+
+  test("know whether a pod would run their tasks", async () => {
+    await ask("PUT", "/v1/schedules/nightly", nightly);
+    const { startPod } = await import("../../runtime/pod.ts");
+    const mail = task("mail", {}, () => {});
+    const pod = await startPod({
+      store: `sqlite:${join(folder, "test.db")}`,
+      use: [mail],
+      log: silentLogger,
+    });
+    expect(await ask("GET", "/v1/schedules/nightly")).toMatchObject({
+      body: { schedule: { hasWorker: true } },
+    });
+    await pod.stop();
+  });
+});
