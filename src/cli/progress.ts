@@ -1,0 +1,68 @@
+import process from "node:process";
+import { type Clock, systemClock } from "../base/clock.ts";
+import { createScreen, type Terminal } from "./screen.ts";
+
+export type ProgressParts = {
+  /** Where it is shown: in place on a terminal, as a line now and then elsewhere. */
+  stream?: Terminal & { readonly isTTY?: boolean };
+  clock?: Clock;
+};
+
+export type Progress = {
+  /** Shows how far something is, unless it was just shown. */
+  show(line: string): void;
+  /** Prints a line above it. */
+  print(line: string): void;
+  /** Takes it away, so that what is printed next stands where it was. */
+  end(): void;
+};
+
+const redrawMs = 100;
+const lineMs = 5_000;
+
+/** Shows how far something is that takes long. On standard error, since the outcome goes elsewhere. */
+export function startProgress(parts: ProgressParts = {}): Progress {
+  const { stream = process.stderr, clock = systemClock } = parts;
+  const screen = stream.isTTY ? createScreen(stream) : undefined;
+  let shownMs = screen ? -Infinity : clock.monotonic();
+  return {
+    show(line) {
+      const nowMs = clock.monotonic();
+      if (nowMs - shownMs < (screen ? redrawMs : lineMs)) return;
+      shownMs = nowMs;
+      if (screen) screen.show([line]);
+      else stream.write(`${line}\n`);
+    },
+    print(line) {
+      if (screen) screen.print(line);
+      else stream.write(`${line}\n`);
+    },
+    end() {
+      screen?.show([]);
+    },
+  };
+}
+
+const barChars = 30;
+
+/** How much of all is done, as a bar and in numbers. */
+export function bar(done: number, all: number): string {
+  return `${barOf(all > 0 ? done / all : 1)} ${count(done)} of ${count(all)}`;
+}
+
+/** A share from 0 to 1 as a bar, with its percentage. */
+export function barOf(share: number): string {
+  const bounded = Math.min(1, Math.max(0, share));
+  const full = Math.round(bounded * barChars);
+  const percent = String(Math.floor(bounded * 100)).padStart(3);
+  return `${"█".repeat(full)}${"░".repeat(barChars - full)} ${percent} %`;
+}
+
+/** A number as people write it. */
+export function count(number: number): string {
+  return number.toLocaleString("en-US");
+}
+
+export function plural(number: number, what: string): string {
+  return `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+}
