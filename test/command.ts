@@ -9,7 +9,8 @@ export type Outcome = { code: number | string | null; stdout: string; stderr: st
 export type CommandOptions = {
   cwd: string;
   env?: Record<string, string>;
-  stdin?: string;
+  /** What it reads; null where more is to be written to it. */
+  stdin?: string | null;
   /** What the command is run by, such as `unshare`. */
   prefix?: readonly string[];
 };
@@ -31,7 +32,8 @@ export function start(args: readonly string[], options: CommandOptions): Running
   const output = { stdout: "", stderr: "" };
   child.stdout.setEncoding("utf8").on("data", (chunk) => (output.stdout += chunk));
   child.stderr.setEncoding("utf8").on("data", (chunk) => (output.stderr += chunk));
-  child.stdin.on("error", () => {}).end(stdin);
+  child.stdin.on("error", () => {});
+  if (stdin !== null) child.stdin.end(stdin);
   const ended = new Promise<Outcome>((resolve, reject) => {
     child.on("error", reject);
     child.on("close", (code, signal) => resolve({ code: code ?? signal, ...output }));

@@ -121,7 +121,7 @@ export async function enqueueEach(
     let index = 0;
     try {
       for await (const row of rows as AsyncIterable<EnqueueRow | Error>) {
-        if (signal?.aborted) throw new FlotillaError("cancelled", "enqueueing was stopped");
+        if (signal?.aborted) throw stopped();
         const each = await prepareRow(index++, row, parts);
         waiting.push(each);
         if ("news" in each) chars += each.news.payload.length;
@@ -131,11 +131,16 @@ export async function enqueueEach(
       // Also where the rows ended in an error: those that came before it are as good as any.
       if (!signal?.aborted) await flush();
     }
+    if (waiting.length > 0) throw stopped();
   } catch (error) {
     // Whoever goes on needs to know from where.
     throw withCounts(error, counts);
   }
   return { ...counts, outcomes: kept };
+}
+
+function stopped(): FlotillaError {
+  return new FlotillaError("cancelled", "enqueueing was stopped");
 }
 
 function checkRows(rows: unknown): void {

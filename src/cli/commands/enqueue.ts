@@ -1,15 +1,17 @@
 import process from "node:process";
-import { type Command, Option } from "commander";
-import { FlotillaError } from "../../base/errors.ts";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { defaultMaxBytes } from "../../base/json.ts";
 import { nearest } from "../../base/options.ts";
 import type { TaskContract, TaskHandler } from "../../queue/task.ts";
 import { resolveConfig } from "../../runtime/config.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
+import { asTime } from "../../runtime/rows.ts";
 import { onStore } from "../connection.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadConfig } from "../settings.ts";
+import { enqueueFile } from "./enqueue-file.ts";
 
 type Flags = StoreFlags & {
   json?: true;
@@ -17,7 +19,12 @@ type Flags = StoreFlags & {
   timeoutMs?: number;
   priority?: number;
   delayMs?: number;
+  runAt?: number;
   key?: string;
+  onDuplicate?: "existing" | "reject" | "replace";
+  uniqueWhile?: "kept" | "unfinished";
+  uniqueForMs?: number;
+  file?: string;
   attempts?: number;
   tenant?: string;
 };
@@ -27,7 +34,15 @@ const yearMs = 366 * 24 * 60 * 60_000;
 const stdinLimitBytes = defaultMaxBytes * 256;
 
 export function enqueueCommand(program: Command): void {
-  withJson(withStore(program.command("enqueue <name> [json]").description("store a task")))
+  withJson(
+    withStore(
+      program.command("enqueue [name] [json]").description("store a task, or a file of them"),
+    ),
+  )
+    .option(
+      "--file <file>",
+      "store the rows of a file, one JSON object per line; - is standard input",
+    )
     .addOption(
       new Option("--priority <number>", "higher runs first, −100 to 100").argParser(
         number("--priority", { min: -100, max: 100 }),
@@ -38,7 +53,31 @@ export function enqueueCommand(program: Command): void {
         number("--delay-ms", { min: 0, max: yearMs }),
       ),
     )
+    .addOption(
+      new Option("--run-at <time>", "when it may run, such as 2026-01-31T08:00:00Z").argParser(
+        time,
+      ),
+    )
     .option("--key <key>", "a name of its own: the same key gives the same task")
+    .addOption(
+      new Option("--on-duplicate <what>", "what to do where the key is taken").choices([
+        "existing",
+        "reject",
+        "replace",
+      ]),
+    )
+    .addOption(
+      new Option("--unique-while <state>", "how long a task holds its key").choices([
+        "kept",
+        "unfinished",
+      ]),
+    )
+    .addOption(
+      new Option(
+        "--unique-for-ms <ms>",
+        "the key is free again so long after its task was made",
+      ).argParser(number("--unique-for-ms", { min: 1, max: yearMs })),
+    )
     .addOption(
       new Option("--attempts <number>", "how often it is tried").argParser(
         number("--attempts", { min: 1, max: 1_000 }),
@@ -57,18 +96,36 @@ export function enqueueCommand(program: Command): void {
 Examples:
   $ flotilla enqueue mail '{"to":"ada"}'
   $ cat input.json | flotilla enqueue mail -
-  $ flotilla enqueue summarize '{"url":"https://example.com"}' --key example --wait`,
+  $ flotilla enqueue summarize '{"url":"https://example.com"}' --key example --wait
+  $ flotilla enqueue --file rows.ndjson
+
+A row of a file is { "name": …, "input": …, "options": { "key": …, "priority": … } }. What it leaves
+out is taken from the command line. Rows with keys are stored once, however often the file is sent.`,
     )
     .action(enqueue);
 }
 
-async function enqueue(name: string, given: string | undefined, flags: Flags): Promise<void> {
-  const { json, wait, timeoutMs, config, store, ...options } = flags;
+async function enqueue(
+  name: string | undefined,
+  given: string | undefined,
+  flags: Flags,
+): Promise<void> {
+  if (flags.file !== undefined) return fromFile(flags.file, name, given, flags);
+  if (name === undefined) {
+    throw new FlotillaError(
+      "invalid_option",
+      "which task? Name it, as in `flotilla enqueue mail`, or give `--file rows.ndjson`",
+    );
+  }
+  const { json, wait, timeoutMs, config, store, file: _, ...options } = flags;
   const input = await parseInput(given);
   // The config's handler brings the schema, so that a bad payload is refused here.
   const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
-  const schema = use.find((handler) => handler.name === name)?.input;
-  const task: TaskContract = { name, input: schema, output: undefined };
+  const task: TaskContract = use.find((handler) => handler.name === name) ?? {
+    name,
+    input: undefined,
+    output: undefined,
+  };
   if (!json) hintAt(name, use);
   const where = { ...(config && { config }), ...(store && { store }) };
   const work = async (flotilla: Flotilla): Promise<void> => {
@@ -87,6 +144,41 @@ async function enqueue(name: string, given: string | undefined, flags: Flags): P
     printJson(json ? { taskId, created, result } : result);
   };
   await onStore(where, work, { maxPayloadBytes });
+}
+
+async function fromFile(
+  file: string,
+  name: string | undefined,
+  given: string | undefined,
+  flags: Flags,
+): Promise<void> {
+  const vain = given !== undefined ? "a payload" : flags.key !== undefined ? "--key" : undefined;
+  if (vain !== undefined || flags.wait) {
+    const what = vain ?? "--wait";
+    throw new FlotillaError("invalid_option", `${what} is for one task, and --file for many`);
+  }
+  const { json, wait: _, timeoutMs: __, config, store, file: ___, ...options } = flags;
+  const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
+  const { TRACEPARENT: traceparent, TRACESTATE: tracestate } = process.env;
+  const where = { ...(config && { config }), ...(store && { store }) };
+  const work = (flotilla: Flotilla) =>
+    enqueueFile(flotilla, {
+      file,
+      json: json ?? false,
+      byDefault: { ...(name !== undefined && { name }), options },
+      use,
+      maxPayloadBytes,
+      trace: { traceparent, tracestate },
+    });
+  await onStore(where, work, { maxPayloadBytes });
+}
+
+function time(text: string): number {
+  try {
+    return asTime(/^\d+$/.test(text) ? Number(text) : text);
+  } catch (error) {
+    throw new InvalidArgumentError(messageOf(error));
+  }
 }
 
 /** A name that only looks wrong is still stored: its handler may be in another program. */

@@ -1,0 +1,132 @@
+import { createReadStream, statSync } from "node:fs";
+import process from "node:process";
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError, messageOf } from "../../base/errors.ts";
+import type { EachCounts, EnqueueRow, RowOutcome } from "../../queue/each.ts";
+import type { TaskHandler } from "../../queue/task.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/rows.ts";
+import { exitCodes } from "../failure.ts";
+import { oneLine, print, printJson } from "../output.ts";
+import { barOf, count, plural, startProgress } from "../progress.ts";
+import { stopSignals } from "../signals.ts";
+
+export type FileOptions = {
+  /** A path, or `-` for standard input. */
+  readonly file: string;
+  readonly json: boolean;
+  /** What rows have that don't say it themselves. */
+  readonly byDefault: Partial<JsonRow>;
+  readonly use: readonly TaskHandler[];
+  readonly maxPayloadBytes: number;
+  readonly trace: { traceparent: string | undefined; tracestate: string | undefined };
+};
+
+// Text may be escaped to twice its size, and a row has options too.
+const rowFactor = 2;
+const rowBytes = 16 * 1024;
+const rejectionsShown = 20;
+
+/** Stores the rows of a file, one per line, and says what became of those that were refused. */
+export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Promise<void> {
+  const { file, json, byDefault, maxPayloadBytes, trace } = options;
+  const { stderr } = process;
+  const stop = new AbortController();
+  void stopSignals().asked.then(() => stop.abort());
+  const handlers = new Map(options.use.map((handler) => [handler.name, handler]));
+  const { chunks, share } = openFile(file, stop.signal);
+  const progress = startProgress();
+  const startedMs = systemClock.monotonic();
+  /** The lines of rows whose outcome isn't known yet. */
+  const lines: number[] = [];
+  let rejections = 0;
+
+  const toRow = (line: Line): EnqueueRow | Error => {
+    try {
+      const { name, input, options: own } = parseLine(line, byDefault);
+      const rest = { input, options: { ...own, trace } };
+      const task = handlers.get(name);
+      return task ? { task, ...rest } : { task: name, ...rest };
+    } catch (error) {
+      return error as Error;
+    }
+  };
+  async function* rows(): AsyncGenerator<EnqueueRow | Error> {
+    try {
+      const maxBytes = maxPayloadBytes * rowFactor + rowBytes;
+      for await (const line of readLines(chunks, { maxBytes })) {
+        lines.push(line.number);
+        yield toRow(line);
+      }
+    } catch (error) {
+      // What was asked to stop complains that it was.
+      if (!stop.signal.aborted) throw unreadable(file, error);
+    }
+  }
+  const onOutcome = (outcome: RowOutcome): void => {
+    const { index: _, ...rest } = outcome;
+    const line = lines.shift()!;
+    if (json) return printJson({ line, ...rest });
+    if (outcome.outcome !== "rejected" || ++rejections > rejectionsShown) return;
+    progress.print(`line ${line}: ${outcome.code}: ${oneLine(outcome.message, 500)}`);
+  };
+
+  try {
+    const { outcomes: _, ...counts } = await flotilla.enqueueEach(rows(), {
+      signal: stop.signal,
+      onOutcome,
+      onProgress: ({ rows: done }) => {
+        const perSecond = done / Math.max(0.001, (systemClock.monotonic() - startedMs) / 1_000);
+        const read = share();
+        const text = `${plural(done, "row")}, ${count(Math.round(perSecond))}/s`;
+        progress.show(read === undefined ? text : `${barOf(read)}, ${text}`);
+      },
+    });
+    progress.end();
+    const more = rejections - rejectionsShown;
+    if (more > 0) stderr.write(`and ${more} more were rejected: --json shows all\n`);
+    if (json) printJson(counts);
+    else print(summary(counts));
+    if (counts.rejected > 0) process.exitCode = exitCodes.error;
+  } catch (error) {
+    progress.end();
+    throw error;
+  }
+}
+
+/** The file's bytes, and how much of them was read. */
+function openFile(file: string, signal: AbortSignal) {
+  if (file === "-") {
+    signal.addEventListener("abort", () => process.stdin.destroy(), { once: true });
+    return { chunks: process.stdin as AsyncIterable<Uint8Array>, share: () => undefined };
+  }
+  let totalBytes: number;
+  try {
+    totalBytes = statSync(file).size;
+  } catch (error) {
+    throw unreadable(file, error);
+  }
+  const stream = createReadStream(file, { signal });
+  return {
+    chunks: stream as AsyncIterable<Uint8Array>,
+    // What isn't a plain file has no size.
+    share: () => (totalBytes > 0 ? stream.bytesRead / totalBytes : undefined),
+  };
+}
+
+function unreadable(file: string, error: unknown): FlotillaError {
+  const what = file === "-" ? "standard input" : file;
+  return new FlotillaError("invalid_option", `${what} can't be read: ${messageOf(error)}`, {
+    cause: error,
+  });
+}
+
+function summary({ rows, created, existing, replaced, rejected }: EachCounts): string {
+  const parts = [
+    `${count(created)} created`,
+    ...(existing > 0 ? [`${count(existing)} existed`] : []),
+    ...(replaced > 0 ? [`${count(replaced)} replaced`] : []),
+    ...(rejected > 0 ? [`${count(rejected)} rejected`] : []),
+  ];
+  return `${plural(rows, "row")}: ${parts.join(", ")}`;
+}
