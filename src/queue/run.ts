@@ -5,6 +5,7 @@ import type { Logger } from "../base/log.ts";
 import { check } from "../base/schema.ts";
 import type { Database } from "../store/database.ts";
 import { type Middleware, runAround } from "./middleware.ts";
+import type { Progress } from "./progress.ts";
 import type { Claim } from "./row.ts";
 import type { Ending } from "./settle.ts";
 import type { TaskContext, TaskHandler } from "./task.ts";
@@ -74,7 +75,7 @@ function stopError({ claim, handler, stopped }: Running): FlotillaError {
 
 export type RunParts = {
   database: Database;
-  saveProgress: (running: Running, value: string) => void;
+  progress: Pick<Progress, "last" | "save">;
   log: Logger;
   podId: string;
   maxResultBytes: number;
@@ -149,8 +150,9 @@ function contextOf(running: Running, input: unknown, parts: RunParts): TaskConte
       return running.controller.signal;
     },
     progress: (value: Json) => {
-      if (!running.ended) parts.saveProgress(running, encodeJson("progress", value));
+      if (!running.ended) parts.progress.save(running, encodeJson("progress", value));
     },
+    lastProgress: () => parts.progress.last(running),
     complete: (tx, result) => completeWithin(running, tx, result, parts),
     get log() {
       return taskLogger(running, parts);

@@ -2,7 +2,7 @@ import type { Backoff } from "../base/backoff.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Json, Jsonify } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
-import { checkNumber, checkOptions } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import type { Schema } from "../base/schema.ts";
 import { followUpName, type TaskFailure } from "./failure.ts";
 
@@ -21,6 +21,8 @@ export type TaskContext<Input> = {
   readonly signal: AbortSignal;
   /** Shows others how far the task is. The newest value wins; it is stored a few times a second. */
   readonly progress: (value: Json) => void;
+  /** What was saved last, by this attempt or one before it; null where nothing was. */
+  readonly lastProgress: () => Promise<Json>;
   /**
    * Completes the task in a transaction of yours on the same database, and gives the result back:
    * what you write there and the completion are committed together or not at all. Where another pod
@@ -38,6 +40,11 @@ export type HandleOptions<Input = any> = {
   backoff?: Backoff;
   /** How many of this task one pod runs at once. Default: as many as it has room for. */
   slots?: number;
+  /**
+   * `local`: every progress is kept on this machine at once, and in the store every five seconds, for
+   * tasks that save often and go on from there. Default `store`: a few times a second.
+   */
+  progress?: "store" | "local";
   /** Runs after the task has failed for good, as a task of its own: `<name>:failed`. */
   onFailure?: (context: TaskContext<TaskFailure<Input>>) => unknown;
 };
@@ -66,6 +73,7 @@ export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
     readonly timeoutMs: number;
     readonly backoff: Backoff;
     readonly slots?: number;
+    readonly progress?: "store" | "local";
   };
   /** The handler of what follows where it fails for good. */
   readonly onFailure?: TaskHandler;
@@ -124,12 +132,13 @@ export function checkName(name: unknown): asserts name is string {
 
 function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any>): TaskHandler {
   const what = `task "${contract.name}"`;
-  checkOptions(what, given, ["attempts", "timeoutMs", "backoff", "slots", "onFailure"]);
+  checkOptions(what, given, ["attempts", "timeoutMs", "backoff", "slots", "progress", "onFailure"]);
   if (typeof run !== "function") {
     throw new FlotillaError("invalid_option", `${what}: the handler must be a function`);
   }
   const { attempts = handleDefaults.attempts, timeoutMs = handleDefaults.timeoutMs } = given;
-  const { backoff = {}, slots, onFailure } = given;
+  const { backoff = {}, slots, progress, onFailure } = given;
+  if (progress !== undefined) checkChoice(`${what}: progress`, progress, ["store", "local"]);
   if (slots !== undefined) checkNumber(`${what}: slots`, slots, { min: 1, max: 100_000 });
   checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000 });
   checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: 7 * dayMs });
@@ -139,7 +148,13 @@ function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any
   checkNumber(`${what}: backoff.factor`, factor, { min: 1, max: 100, whole: false });
   checkNumber(`${what}: backoff.maxMs`, maxMs, { min: 0, max: 30 * dayMs });
   checkNumber(`${what}: backoff.jitter`, jitter, { min: 0, max: 10, whole: false });
-  const options = { attempts, timeoutMs, backoff, ...(slots !== undefined && { slots }) };
+  const options = {
+    attempts,
+    timeoutMs,
+    backoff,
+    ...(slots !== undefined && { slots }),
+    ...(progress && { progress }),
+  };
   if (onFailure === undefined) return { ...contract, options, run };
   return { ...contract, options, run, onFailure: followUpHandler(contract.name, onFailure) };
 }

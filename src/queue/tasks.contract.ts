@@ -9,6 +9,7 @@ import { finishContract } from "./finish.contract.ts";
 import { keysContract } from "./keys.contract.ts";
 import { policiesContract } from "./policies.contract.ts";
 import { outboxContract } from "./outbox/outbox.contract.ts";
+import { progressContract } from "./progress.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
 import { middlewareContract } from "./middleware.contract.ts";
 import { onFailureContract } from "./on-failure.contract.ts";
@@ -42,4 +43,5 @@ export function tasksContract(kind: StoreKind): void {
   withinContract(kind);
   outboxContract(kind);
   claimerContract(kind);
+  progressContract(kind);
 }

@@ -13,6 +13,7 @@ import { createDeadlines } from "./deadlines.ts";
 import { createFinishing } from "./finishing.ts";
 import { lookAtHeld } from "./held.ts";
 import type { Middleware } from "./middleware.ts";
+import type { LocalProgress } from "./local-progress.ts";
 import { keepingIn } from "./outbox/keeping.ts";
 import type { Outbox } from "./outbox/outbox.ts";
 import { createPace } from "./pace.ts";
@@ -70,6 +71,8 @@ export type WorkerOptions = {
   middleware?: readonly Middleware[];
   /** Where endings are kept that the store can't take now. Default: in memory alone. */
   outbox?: Outbox;
+  /** Where progress is kept of handlers that ask for that. Default: in the store alone. */
+  localProgress?: LocalProgress;
   /** Told of claim calls that were given up, for the heartbeat's upsert. */
   onFloor?: (call: number) => void;
   onEvent?: (event: WorkerEvent) => void;
@@ -123,7 +126,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const { middleware = [] } = options;
   const runParts = {
     database,
-    saveProgress: progress.save,
+    progress,
     log,
     podId,
     maxResultBytes,
@@ -271,7 +274,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const end = (run: Running, ending: Ending): void => {
     if (run.ended) return;
     run.ended = true;
-    progress.forget(run);
+    if (ending.type === "returned") progress.forget(run);
     // The task may have come back to this pod under a newer token, as a run of its own.
     if (running.get(run.claim.taskId) === run) running.delete(run.claim.taskId);
     if (run.claim.deaths >= aloneAfterDeaths) runsAlone = false;
@@ -281,7 +284,10 @@ export function startWorker(options: WorkerOptions): Worker {
 
   const store = async (run: Running, ending: Ending): Promise<void> => {
     try {
-      report(run, await conclude(run, ending));
+      if (ending.type !== "returned") await progress.leave(run);
+      const conclusion = await conclude(run, ending);
+      progress.concluded(run, conclusion);
+      report(run, conclusion);
     } catch (error) {
       if (run.span) endRunSpan(run.span, "unknown", null);
       const fields = { ...taskFields(run, podId), error: messageOf(error) };

@@ -15,6 +15,7 @@ import {
 } from "../pods/liveness.ts";
 import { leave } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
+import type { LocalProgress } from "../queue/local-progress.ts";
 import type { OutboxDisk } from "../queue/outbox/disk.ts";
 import { sendLeftovers } from "../queue/outbox/leftovers.ts";
 import { createOutbox } from "../queue/outbox/outbox.ts";
@@ -41,6 +42,7 @@ export type PodParts = {
   raiseFloor: (call: number) => void;
   /** Where endings are kept that the store can't take now. Without it, in memory alone. */
   outboxDisk?: OutboxDisk;
+  localProgress?: LocalProgress;
   onEvent?: (event: PodEvent) => void;
 };
 
@@ -243,6 +245,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     leaving.abort();
     await leftovers;
     await outbox?.close();
+    parts.localProgress?.close();
     tasks.close();
     await fired;
     await passing;

@@ -5,6 +5,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { openStore } from "../store/open.ts";
+import { localProgressFor } from "./local-progress.ts";
 import { outboxDiskFor } from "./outbox-disk.ts";
 import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
 import { type Config, resolveConfig } from "./config.ts";
@@ -42,6 +43,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
           metadata: { host: hostname(), pid: process.pid, ...hooks.metadata },
         }),
       ...(await outboxDiskFor(settings, database, log)),
+      ...(await localProgressFor(settings, database, { clock: systemClock, log })),
       breathe: pulse.breathe,
       raiseFloor: pulse.raiseFloor,
       ...(onEvent && { onEvent }),

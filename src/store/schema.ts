@@ -113,6 +113,8 @@ const gatesWaitsAndSchedules: Migration = {
     sql`alter table ${table("step_tracker")} add column waits integer not null default 0`,
     // The redrive that has started it over last, and in which of its steps.
     sql`alter table ${table("step_tracker")} add column redrive_id ${keyText}`,
+    // The attempt whose progress is stored: what a machine has kept of a later one is newer.
+    sql`alter table ${table("step_tracker")} add column progress_token bigint`,
     // How often its handler has asked to be run again later.
     sql`alter table ${table("step_tracker")} add column snoozes integer not null default 0`,
     // Why a pod claims no more than it does, in its own words.

@@ -38,7 +38,7 @@ export const startedOver = sql`
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, parked = ${ungated},
   cancel_requested = 0,
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
-  error = null, progress = null`;
+  error = null, progress = null, progress_token = claim_token + 1`;
 
 /** Starts a finished task over: a new generation, noted as such. */
 export function retryTask(taskId: string): Statement[] {

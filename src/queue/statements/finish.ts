@@ -167,7 +167,7 @@ export function saveProgress(
     saved.map((each) => [each.taskId, each.token, each.value]),
   );
   return sql`
-    update ${tasks} set progress = newest.value
+    update ${tasks} set progress = newest.value, progress_token = newest.token
     from ${newest} newest
     where ${tasks}.task_id = newest.task_id and ${tasks}.claim_token = newest.token
       and ${tasks}.status = 'claimed'`;

@@ -138,6 +138,7 @@ export function replaceHolders(news: readonly NewTask[]): Statement {
       trace = wanted.trace, group_key = wanted.group_key, gated = wanted.gated, blocked_by = null,
       run_at = ${start}, last_update = ${now}, claim_token = claim_token + 1, claimed_by = null,
       retry_count = 0, snoozes = 0, deaths = 0, state = null, progress = null, error = null,
+      progress_token = claim_token + 1,
       parked = case when parked = 2 then 2 when ${start} > ${now} then 1
         when wanted.gated = 1 then 4 else 0 end
     from ${wanted} wanted
