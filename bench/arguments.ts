@@ -30,6 +30,7 @@ const options = {
   help: { type: "boolean", default: false },
 } as const;
 
+const sqliteWorks = ["enqueue", "drain", "wakeup", "recover", "memory", "schedules"];
 const works = [
   "enqueue",
   "drain",
@@ -43,7 +44,7 @@ const works = [
 ];
 const systems = variants.map(({ key }) => key);
 /** What only a comparison with others knows of. */
-const ofComparison = ["only", "systems", "rounds", "tasks", "save"] as const;
+const ofComparison = ["systems", "rounds", "tasks", "save"] as const;
 
 function usageOf(names: readonly string[]): string {
   return `usage: npm run bench -- <name> [--store <store>] [--json] [--quick] [--profile <folder>]
@@ -52,11 +53,12 @@ function usageOf(names: readonly string[]): string {
   --store    what it runs on: sqlite (default) or postgres
   --json     one object per line, { metric, value, unit, versus }, and nothing else
   --quick    the same work, smaller: ends within 45 s on sqlite, within minutes on postgres
+  --only     some of the work: ${sqliteWorks.join(", ")};
+             on postgres ${works.join(", ")}
   --profile  writes CPU profiles of what is measured into this folder; on postgres it also says
              which statements the server was busy with
 
 with --store postgres, where other queues are measured side by side:
-  --only     some of the work: ${works.join(", ")}
   --systems  some of the systems: ${systems.join(", ")}
   --rounds   how often each system has its turn
   --tasks    how many tasks the backlog of a drain has
@@ -129,7 +131,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
     quick: values.quick === true,
     save: values.save === true,
     profile: text("profile"),
-    only: listed("work", text("only"), works),
+    only: listed("work", text("only"), values.store === "sqlite" ? sqliteWorks : works),
     systems: listed("system", text("systems"), systems),
     rounds: counted("--rounds", text("rounds")),
     tasks: counted("--tasks", text("tasks")),

@@ -1,11 +1,12 @@
 import { availableParallelism, cpus } from "node:os";
 import process from "node:process";
-import type { Report } from "./report.ts";
+import type { Measure, Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
 import { measureDrain } from "./tasks/drain.ts";
 import { measureEnqueue } from "./tasks/enqueue.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
+import { measureSchedules } from "./tasks/schedules.ts";
 import { sqliteStores } from "./tasks/store.ts";
 import { measureWakeup } from "./tasks/wakeup.ts";
 import { manySlots } from "./tasks/work.ts";
@@ -27,21 +28,32 @@ const sizes = {
   },
 };
 
+/** What is measured only when it is asked for. */
+const asked = ["schedules"];
+
 /** Tasks on one SQLite file: in, out, awake, recovered, and at what cost. */
 export async function bench(options: BenchOptions): Promise<Report> {
   const size = options.quick ? sizes.quick : sizes.full;
-  const enqueue = await measureEnqueue(options, size.enqueue);
-  const drain = await measureDrain(options, size.drain);
-  const wakeup = await measureWakeup(options, size.wakeup);
+  const wanted = (name: string) => options.only?.includes(name) ?? !asked.includes(name);
+  const measured = async (name: string, measuring: () => Promise<Measure[]>) =>
+    wanted(name) ? measuring() : [];
+  const enqueue = await measured("enqueue", () => measureEnqueue(options, size.enqueue));
+  const drain = await measured("drain", () => measureDrain(options, size.drain));
+  const wakeup = await measured("wakeup", () => measureWakeup(options, size.wakeup));
+  const schedules = await measured("schedules", () => measureSchedules(options, size.drain));
   const freshStore = sqliteStores(options.folder);
-  const recovering = () => measureRecovery(options, size.recover, freshStore);
-  const remembering = () => measureMemory(options, size.memory, freshStore);
+  const recovering = () =>
+    measured("recover", () => measureRecovery(options, size.recover, freshStore));
+  const remembering = async () =>
+    wanted("memory")
+      ? measureMemory(options, size.memory, freshStore)
+      : { measures: [], notes: [] };
   // A kill is mostly waiting, and memory doesn't depend on speed, so a short run has both at once.
   const [recovery, memory] = options.quick
     ? await Promise.all([recovering(), remembering()])
     : [await recovering(), await remembering()];
   return {
-    measures: [...enqueue, ...drain, ...wakeup, ...recovery, ...memory.measures],
+    measures: [...enqueue, ...drain, ...wakeup, ...schedules, ...recovery, ...memory.measures],
     notes: [
       `durability: full (WAL, synchronous=FULL) for ours and for the limit`,
       `limit: bare node:sqlite on a thread, the same statements in batches of 100, in the same run`,

@@ -1,8 +1,8 @@
 import { silentLogger } from "../../src/base/log.ts";
-import { startPod, task } from "../../src/index.ts";
+import { schedule, startPod, task } from "../../src/index.ts";
 import { playRole } from "../roles.ts";
 import { countUsage, rssMib, type Usage } from "../usage.ts";
-import { workName } from "./work.ts";
+import { payload, workName } from "./work.ts";
 
 /** A pod that runs no-op tasks until so many are stored as finished. */
 export type DrainerParams = {
@@ -13,13 +13,16 @@ export type DrainerParams = {
   readonly cutMs: number;
   /** Notes its memory each time so many more are finished. */
   readonly sampleEvery?: number;
+  /** So many schedules beside, each of which makes one more such task every second. */
+  readonly schedules?: number;
 };
 
 export type Drained = Usage & { readonly tasks: number; readonly samplesMib: readonly number[] };
 
 const startLimitMs = 30_000;
 
-playRole(async ({ store, tasks, slots, cutMs, sampleEvery }: DrainerParams, bench) => {
+playRole(async (params: DrainerParams, bench) => {
+  const { store, tasks, slots, cutMs, sampleEvery, schedules = 0 } = params;
   let finished = 0;
   const clock: { used?: () => Usage } = {};
   let enough = () => {};
@@ -35,7 +38,15 @@ playRole(async ({ store, tasks, slots, cutMs, sampleEvery }: DrainerParams, benc
     }
   });
   await using pod = await startPod(
-    { store, use: [noop], slots, log: silentLogger },
+    {
+      store,
+      use: [noop],
+      slots,
+      schedules: Array.from({ length: schedules }, (_, at) =>
+        schedule(`beside-${at}`, { name: workName, input: payload(at), everyMs: 1_000 }),
+      ),
+      log: silentLogger,
+    },
     {
       onEvent(event) {
         if (event.type !== "ended" || event.outcome !== "completed") return;
