@@ -7,6 +7,7 @@ import { plain } from "./output.ts";
 const none = { pending: 0, claimed: 0, completed: 0, failed: 0, cancelled: 0 };
 const stats: Stats = {
   byStatus: { ...none, pending: 2, completed: 40 },
+  noWorker: [],
   byName: { mail: { ...none, pending: 2 }, page: { ...none, completed: 40 } },
 };
 

@@ -98,6 +98,11 @@ export function podsKnown(): Statement {
   return sql`select pod_id, metadata from ${podHealth}`;
 }
 
+/** What pods that are up say of themselves. */
+export function livePods(): Statement {
+  return sql`select metadata from ${podHealth} where status = 'up'`;
+}
+
 export function listPods(): Statement {
   return sql`select * from ${podHealth} order by birth_timestamp, pod_id`;
 }

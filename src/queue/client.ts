@@ -21,6 +21,7 @@ import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./stateme
 import { getEvents } from "./statements/events.ts";
 import type { InputOf, ResultOf, TaskContract } from "./task.ts";
 import { createWaiting, type WaitOptions } from "./wait.ts";
+import { markWaiting, withoutWorker } from "./workers.ts";
 
 export type ListOptions = {
   name?: string;
@@ -38,6 +39,8 @@ export type TaskPage = { readonly tasks: Task[]; readonly next: string | null };
 export type Stats = {
   readonly byStatus: Readonly<Record<TaskStatus, number>>;
   readonly byName: Readonly<Record<string, Readonly<Record<TaskStatus, number>>>>;
+  /** Names with waiting tasks that no pod which is up works on. */
+  readonly noWorker: readonly string[];
 };
 
 export type TaskEvent = {
@@ -117,8 +120,8 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
   return {
     ...createProducing({ ...parts, maxPayloadBytes }),
     async get(taskId) {
-      const [row] = await database.read(getTask(taskId));
-      return row && toTask(row);
+      const found = (await database.read(getTask(taskId))).map((row) => toTask(row));
+      return (await markWaiting(database, found))[0];
     },
     async events(taskId) {
       return (await database.read(getEvents(taskId))).map(toEvent);
@@ -141,11 +144,15 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
           limit: limit + 1,
         }),
       );
-      const tasks = found.slice(0, limit).map(toTask);
+      const shown = found.slice(0, limit).map((row) => toTask(row));
+      const tasks = await markWaiting(database, shown);
       return { tasks, next: found.length > limit ? tasks.at(-1)!.taskId : null };
     },
     async stats() {
-      return toStats(await database.read(countTasks()));
+      const counts = toCounts(await database.read(countTasks()));
+      const waiting = Object.entries(counts.byName).filter(([, { pending }]) => pending > 0);
+      const names = waiting.map(([name]) => name);
+      return { ...counts, noWorker: [...(await withoutWorker(database, names))] };
     },
     async cancel(taskId) {
       const { tables } = await resend(database, cancelTask(taskId), {
@@ -207,7 +214,7 @@ function toEvent(row: Row): TaskEvent {
   };
 }
 
-function toStats(counts: Row[]): Stats {
+function toCounts(counts: Row[]): Omit<Stats, "noWorker"> {
   const none = (): Record<TaskStatus, number> => ({
     pending: 0,
     claimed: 0,

@@ -32,7 +32,12 @@ export type Task = {
   readonly progress: Json;
   readonly cancelRequested: boolean;
 } & (
-  | { readonly status: "pending"; readonly error: TaskError | null }
+  | {
+      readonly status: "pending";
+      readonly error: TaskError | null;
+      /** No pod that is up works on tasks of this name, so it waits until one does. */
+      readonly noWorker: boolean;
+    }
   | { readonly status: "claimed"; readonly claimedBy: string; readonly error: TaskError | null }
   | { readonly status: "completed"; readonly result: Json }
   | { readonly status: "failed"; readonly error: TaskError }
@@ -66,6 +71,7 @@ export function toTask(row: Row): Task {
   const status = row["status"] as TaskStatus;
   switch (status) {
     case "pending":
+      return { ...base, status, error, noWorker: false };
     case "cancelled":
       return { ...base, status, error };
     case "claimed":

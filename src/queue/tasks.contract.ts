@@ -19,6 +19,7 @@ import { troubleContract } from "./trouble.contract.ts";
 import { twoClaimsContract } from "./two-claims.contract.ts";
 import { waitContract } from "./wait.contract.ts";
 import { withinContract } from "./within.contract.ts";
+import { workersContract } from "./workers.contract.ts";
 import { workerContract } from "./worker.contract.ts";
 
 /** Everything that tasks promise on every store. */
@@ -41,6 +42,7 @@ export function tasksContract(kind: StoreKind): void {
   troubleContract(kind);
   twoClaimsContract(kind);
   withinContract(kind);
+  workersContract(kind);
   outboxContract(kind);
   claimerContract(kind);
   progressContract(kind);

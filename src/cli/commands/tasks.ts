@@ -62,8 +62,11 @@ async function list({ json, config, store, ...filter }: ListFlags): Promise<void
   if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
 }
 
+const noWorker = "no worker: no pod that is up has a handler for it";
+
 function toRow(task: Task, nowMs: number): string[] {
-  const error = "error" in task && task.error ? task.error.message : "";
+  const idle = task.status === "pending" && task.noWorker ? noWorker : "";
+  const error = "error" in task && task.error ? task.error.message : idle;
   return [
     task.taskId,
     oneLine(task.name, 40),
@@ -95,7 +98,8 @@ function facts(task: Task): [string, string][] {
     [
       "status",
       paintStatus(task.status) +
-        (task.cancelRequested && task.status === "claimed" ? " (cancel requested)" : ""),
+        (task.cancelRequested && task.status === "claimed" ? " (cancel requested)" : "") +
+        (task.status === "pending" && task.noWorker ? ` (${noWorker})` : ""),
     ],
     ["tenant", oneLine(task.tenant, 200)],
     ...(key === null ? [] : [["key", oneLine(key, 200)] as [string, string]]),

@@ -1,0 +1,46 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { beat, leave } from "../pods/statements.ts";
+import type { StoreKind } from "../store/database.contract.ts";
+import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
+
+/** What is said of tasks that nobody works on, on every store. */
+export function workersContract(kind: StoreKind): void {
+  describe(`tasks without a worker on ${kind.name}`, () => {
+    let queue: QueueUnderTest;
+    beforeEach(async () => {
+      queue = await openQueue(kind);
+    });
+    afterEach(() => queue.close());
+
+    const start = (podId: string, metadata: unknown) =>
+      queue.database.write([beat(podId, JSON.stringify(metadata), 0)]);
+
+    test("wait, and are shown as having none until a pod is up that works on their name", async () => {
+      const { taskId } = await queue.enqueue("mial", 1);
+      await queue.enqueue("mail", 1);
+      const seen = async () => {
+        const { tasks } = await queue.list();
+        const [task, stats] = [await queue.get(taskId), await queue.stats()];
+        return [task, ...tasks, { noWorker: stats.noWorker }].map(
+          (each) => "noWorker" in each! && each.noWorker,
+        );
+      };
+      expect(await seen()).toEqual([true, true, true, ["mail", "mial"]]);
+      await start("pod-1", { names: ["mail", "post"] });
+      expect(await seen()).toEqual([true, false, true, ["mial"]]);
+      await start("pod-2", { names: ["mial"] });
+      expect(await seen()).toEqual([false, false, false, []]);
+      await queue.database.write([leave("pod-1")]);
+      expect(await seen()).toEqual([false, true, false, ["mail"]]);
+      expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
+    });
+
+    test("aren't told from others where a pod doesn't say what it works on", async () => {
+      const { taskId } = await queue.enqueue("mail", 1);
+      await start("pod-1", { names: ["post"] });
+      await start("pod-2", {});
+      expect(await queue.get(taskId)).toMatchObject({ noWorker: false });
+      expect((await queue.stats()).noWorker).toEqual([]);
+    });
+  });
+}

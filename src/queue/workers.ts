@@ -1,0 +1,45 @@
+import type { Database } from "../store/database.ts";
+import { livePods } from "../pods/statements.ts";
+import type { Task } from "./row.ts";
+
+/** The names that pods which are up work on; undefined where one doesn't say which. */
+async function workedOn(database: Database): Promise<ReadonlySet<string> | undefined> {
+  const names = new Set<string>();
+  for (const row of await database.read(livePods())) {
+    const known = namesOf(row["metadata"]);
+    if (known === undefined) return undefined;
+    for (const name of known) names.add(name);
+  }
+  return names;
+}
+
+function namesOf(metadata: string): string[] | undefined {
+  try {
+    const { names } = JSON.parse(metadata) as { names?: unknown };
+    return Array.isArray(names) ? names.map(String) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Of these names, those that no pod which is up works on: their tasks wait until one does. */
+export async function withoutWorker(
+  database: Database,
+  names: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (names.length === 0) return new Set();
+  const known = await workedOn(database);
+  return new Set(known === undefined ? [] : names.filter((name) => !known.has(name)));
+}
+
+/** Says of waiting tasks whether anybody works on such. Only for those it is asked. */
+export async function markWaiting(database: Database, tasks: readonly Task[]): Promise<Task[]> {
+  const waiting = tasks.filter(({ status }) => status === "pending");
+  const idle = await withoutWorker(
+    database,
+    waiting.map(({ name }) => name),
+  );
+  return tasks.map((task) =>
+    task.status === "pending" ? { ...task, noWorker: idle.has(task.name) } : task,
+  );
+}
