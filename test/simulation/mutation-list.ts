@@ -147,7 +147,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     // The key of a time covers the comparison as long as the first task is kept, so both go.
-    name: "fire: without comparing, and without a key for each time",
+    name: "fire: without comparing, nor a key for each time",
     edits: [
       {
         file: "src/schedules/statements.ts",
@@ -162,7 +162,7 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "fire: tasks though the schedule wasn't moved, and without a key for each time",
+    name: "fire: though it wasn't moved, nor a key for each time",
     edits: [
       {
         file: "src/schedules/statements.ts",
