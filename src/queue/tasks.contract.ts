@@ -11,6 +11,7 @@ import { policiesContract } from "./policies.contract.ts";
 import { outboxContract } from "./outbox/outbox.contract.ts";
 import { progressContract } from "./progress.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
+import { refusedContract } from "./refused.contract.ts";
 import { middlewareContract } from "./middleware.contract.ts";
 import { onFailureContract } from "./on-failure.contract.ts";
 import { snoozeContract } from "./snooze.contract.ts";
@@ -46,4 +47,5 @@ export function tasksContract(kind: StoreKind): void {
   outboxContract(kind);
   claimerContract(kind);
   progressContract(kind);
+  refusedContract(kind);
 }
