@@ -20,6 +20,8 @@ export type { KeyOptions, OnDuplicate } from "./queue/keys.ts";
 export { type ContextValue, contextValue } from "./queue/context-value.ts";
 export type { Middleware, Next } from "./queue/middleware.ts";
 export type { TaskFailure } from "./queue/failure.ts";
+export type { Reason, ReasonCode } from "./queue/reasons.ts";
+export type { PodState } from "./queue/telling.ts";
 export type { Retention } from "./queue/retention.ts";
 export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
 export {

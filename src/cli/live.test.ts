@@ -50,6 +50,10 @@ describe("live counts", () => {
     expect(table[2]).toMatch(/^mail +2 +0 +0 +0 +0$/);
     expect(table[4]).toMatch(/^all +2 +0 +40 +0 +0$/);
     expect(table.at(-1)).toBe("1 running · 4.3 completed/s · http://127.0.0.1:8080");
+    const heldBack = ["full: 1 of 1", "memory 92 %: at most 1 for now"];
+    expect(countsLine({ ...counts, heldBack })).toContain("completed/s  full: 1 of 1  memory 92 %");
+    const fuller = countsTable({ ...counts, heldBack }, "").map((line) => plain(line));
+    expect(fuller.at(-2)).toBe("full: 1 of 1 · memory 92 %: at most 1 for now");
   });
 
   test("show so many names and no more", () => {

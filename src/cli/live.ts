@@ -7,6 +7,8 @@ import { columns, oneLine, paint, paintStatus } from "./output.ts";
 export type LiveParts = {
   stats: () => Promise<Stats>;
   running: () => number;
+  /** Why the pod claims no more. */
+  heldBack?: () => readonly string[];
   clock: Clock;
   everyMs: number;
   /** Given what to show each time it was counted. */
@@ -16,6 +18,7 @@ export type LiveParts = {
 export type Counts = {
   readonly stats: Stats;
   readonly running: number;
+  readonly heldBack?: readonly string[];
   /** Tasks completed per second since the last count. */
   readonly perSecond: number;
 };
@@ -27,7 +30,8 @@ const restFactor = 10;
 const namesShown = 15;
 
 /** Counts again and again, and shows it. A count that fails is skipped: the log says why. */
-export function startLive({ stats, running, clock, everyMs, show }: LiveParts): Live {
+export function startLive(parts: LiveParts): Live {
+  const { stats, running, heldBack = () => [], clock, everyMs, show } = parts;
   let completed = 0;
   let sinceMs = clock.monotonic();
   let stopped = false;
@@ -41,7 +45,7 @@ export function startLive({ stats, running, clock, everyMs, show }: LiveParts): 
       const perSecond = (completed / Math.max(1, nowMs - sinceMs)) * 1_000;
       completed = 0;
       sinceMs = nowMs;
-      if (!stopped) show({ stats: counted, running: running(), perSecond });
+      if (!stopped) show({ stats: counted, running: running(), heldBack: heldBack(), perSecond });
     } catch {
       // Shown again with the next count.
     }
@@ -61,7 +65,10 @@ export function startLive({ stats, running, clock, everyMs, show }: LiveParts): 
 }
 
 /** The counts as a table, for a terminal. */
-export function countsTable({ stats, running, perSecond }: Counts, url: string): string[] {
+export function countsTable(
+  { stats, running, heldBack = [], perSecond }: Counts,
+  url: string,
+): string[] {
   const names = Object.entries(stats.byName);
   const rows = names.slice(0, namesShown).map(([name, counts]) => toRow(oneLine(name, 30), counts));
   const heading = ["", ...taskStatuses.map((status) => paintStatus(status, status.padStart(9)))];
@@ -70,14 +77,17 @@ export function countsTable({ stats, running, perSecond }: Counts, url: string):
     "",
     ...columns([heading, ...rows, toRow("all", stats.byStatus)]).split("\n"),
     ...(more > 0 ? [`and ${more} more names`] : []),
+    ...(heldBack.length > 0 ? [paint("yellow", heldBack.join(" · "))] : []),
     paint("dim", `${running} running · ${perSecond.toFixed(1)} completed/s · ${url}`),
   ];
 }
 
 /** The counts on one line, for logs and pipes. */
-export function countsLine({ stats, running, perSecond }: Counts): string {
+export function countsLine({ stats, running, heldBack = [], perSecond }: Counts): string {
   const counts = taskStatuses.map((status) => `${status} ${stats.byStatus[status]}`);
-  return [...counts, `running ${running}`, `${perSecond.toFixed(1)} completed/s`].join("  ");
+  return [...counts, `running ${running}`, `${perSecond.toFixed(1)} completed/s`, ...heldBack].join(
+    "  ",
+  );
 }
 
 function toRow(name: string, counts: Readonly<Record<TaskStatus, number>>): string[] {

@@ -148,6 +148,7 @@ function startCounts(flotilla: Flotilla, pod: Pod | undefined, url: string, scre
   return startLive({
     stats: () => flotilla.stats(),
     running: () => pod?.running ?? 0,
+    heldBack: () => pod?.capacity.reasons.map((reason) => reason.text) ?? [],
     clock: systemClock,
     everyMs: screen ? redrawMs : lineMs,
     show: (counts) => (screen ? screen.show(countsTable(counts, url)) : print(countsLine(counts))),

@@ -75,6 +75,11 @@ export function announceWaiting(podId: string, waiting: boolean): Statement {
   return sql`update ${podHealth} set waiting = ${waiting ? 1 : 0} where pod_id = ${podId}`;
 }
 
+/** What a pod says of itself: how much it takes on, and why no more. */
+export function tellState(podId: string, state: string): Statement {
+  return sql`update ${podHealth} set state = ${state} where pod_id = ${podId}`;
+}
+
 /** A pod that leaves says so itself. */
 export function leave(podId: string): Statement {
   return sql`update ${podHealth} set status = 'down', last_heartbeat = ${now} where pod_id = ${podId}`;

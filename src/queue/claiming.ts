@@ -22,6 +22,8 @@ import {
 export type Claiming = {
   /** Claims up to `limit` tasks but none that is held, or the one that was reserved. */
   claim(limit: number, reserved: string | undefined, held: readonly string[]): Promise<Claimed>;
+  /** Those of its names that are paused, as far as it knows. */
+  readonly pausedNames: readonly string[];
 };
 
 export type Claimed = {
@@ -38,6 +40,8 @@ export type ClaimingParts = {
   clock: Clock;
   random: Random;
   names: readonly string[];
+  /** How many more of some names may be claimed. */
+  most?: ReadonlyMap<string, number> | undefined;
   /** Told of calls that were given up, for the heartbeat's upsert. */
   onFloor: (call: number) => void;
   /** Counts what must be over before the pod may leave. */
@@ -89,8 +93,10 @@ export function createClaiming(parts: ClaimingParts): Claiming {
   };
 
   return {
+    pausedNames: [],
     async claim(limit, reserved, held) {
-      const call = { podId, call: ++lastCall, names, limit, held };
+      const most = parts.most && { most: new Map(parts.most) };
+      const call = { podId, call: ++lastCall, names, limit, held, ...most };
       const levels = call.call % oldestEvery === 0 ? await levelsOf(reserved) : [];
       const inOrder = reserved === undefined && levels.length === 0;
       const goesOn = inOrder && from !== undefined;

@@ -1,5 +1,6 @@
 import type { StoreKind } from "../store/database.contract.ts";
 import { askContract } from "./ask.contract.ts";
+import { capacityContract } from "./capacity.contract.ts";
 import { claimContract } from "./claim.contract.ts";
 import { claimerContract } from "./claimer.contract.ts";
 import { depthContract } from "./depth.contract.ts";
@@ -37,6 +38,7 @@ export function tasksContract(kind: StoreKind): void {
   waitContract(kind);
   workerContract(kind);
   middlewareContract(kind);
+  capacityContract(kind);
   onFailureContract(kind);
   snoozeContract(kind);
   stopContract(kind);

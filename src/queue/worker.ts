@@ -1,24 +1,28 @@
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError, messageOf } from "../base/errors.ts";
 import { type Ids, uuidv7 } from "../base/ids.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { fraction, type Random } from "../base/random.ts";
+import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { createAnnouncing } from "./announce.ts";
 import { type Capacity, capacityOf, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
-import { type Conclusion, createConcluding } from "./conclude.ts";
+import { createConcluding } from "./conclude.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { createFinishing } from "./finishing.ts";
-import { lookAtHeld } from "./held.ts";
+import { createElastic, type ElasticParts } from "./elastic.ts";
 import type { Middleware } from "./middleware.ts";
 import type { LocalProgress } from "./local-progress.ts";
+import { createNameSlots, limitedTo } from "./name-slots.ts";
 import { keepingIn } from "./outbox/keeping.ts";
 import type { Outbox } from "./outbox/outbox.ts";
 import { createPace } from "./pace.ts";
 import { createProgress } from "./progress.ts";
-import type { Claim, TaskError } from "./row.ts";
+import { startPolling } from "./polling.ts";
+import { createQuiet } from "./quiet.ts";
+import { reasonsOf } from "./reasons.ts";
+import { createReporting, type WorkerEvent } from "./report.ts";
+import type { Claim } from "./row.ts";
 import {
   endingOf,
   runHandler,
@@ -26,32 +30,12 @@ import {
   startedRun,
   type StopReason,
   stopRun,
-  taskFields,
 } from "./run.ts";
 import { aloneAfterDeaths, type Ending } from "./settle.ts";
-import type { Finish } from "./statements/finish.ts";
 import type { TaskHandler } from "./task.ts";
-import { endRunSpan } from "./trace.ts";
+import { createTelling, type PodState } from "./telling.ts";
 
-/** What a worker tells those who count. */
-export type WorkerEvent =
-  | { readonly type: "claimed"; readonly tasks: number; readonly tookMs: number }
-  | { readonly type: "claim_failed"; readonly code: string; readonly waitMs: number }
-  | {
-      readonly type: "ended";
-      readonly name: string;
-      readonly outcome: Outcome;
-      readonly tookMs: number;
-    };
-
-export type Outcome =
-  | "completed"
-  | "retry"
-  | "failed"
-  | "cancelled"
-  | "released"
-  | "snoozed"
-  | "lost";
+export type { WorkerEvent };
 
 export type WorkerOptions = {
   podId: string;
@@ -62,6 +46,8 @@ export type WorkerOptions = {
   ids?: Ids;
   handlers: ReadonlyMap<string, TaskHandler>;
   capacity: Capacity;
+  /** What lowers the capacity, and when. Without it nothing does. */
+  pressure?: ElasticParts["pressure"];
   /** How long a lost hint may delay a claim or a cancel. */
   pollMs?: number;
   /** How long a handler has to settle after its signal has fired. */
@@ -85,6 +71,8 @@ export type Worker = {
   readonly running: number;
   /** Why nothing is claimed right now, for people. */
   readonly state: WorkerState;
+  /** How many tasks it takes on at most right now, and everything that keeps it from claiming more. */
+  readonly capacity: PodState;
   /** Stops claiming, waits for what runs, then tells it to stop, then gives it back. */
   stop(options: { waitMs: number }): Promise<void>;
 };
@@ -99,12 +87,23 @@ export type WorkerState =
   | "stopping"
   | "waiting for the store";
 
+/** What is said of a pod in a word or two, by the first reason why it claims no more. */
+const states = {
+  stopping: "stopping",
+  outbox_full: "outbox full",
+  store_away: "waiting for the store",
+  paused: "paused",
+  alone: "alone",
+  draining: "draining for one",
+  full: "full",
+} as const;
+
 /**
  * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, or two
  * while there is a backlog, and whatever ends meanwhile is finished in one statement.
  */
 export function startWorker(options: WorkerOptions): Worker {
-  const { podId, database, clock, random, handlers, capacity, log = silentLogger } = options;
+  const { podId, database, clock, random, handlers, log = silentLogger } = options;
   const { pollMs = 1_000, graceMs = 5_000, maxResultBytes = defaultMaxBytes } = options;
   const { onEvent = () => {}, onFloor = () => {}, outbox } = options;
   const names = [...handlers.keys()];
@@ -123,6 +122,8 @@ export function startWorker(options: WorkerOptions): Worker {
   const conclude = createConcluding({ ...options, finishing, ids, signal });
   const progress = createProgress(options);
   const pace = createPace(options);
+  const report = createReporting({ podId, clock, log, onEvent });
+  const slots = createNameSlots(handlers);
   const { middleware = [] } = options;
   const runParts = {
     database,
@@ -146,24 +147,21 @@ export function startWorker(options: WorkerOptions): Worker {
   let runsAlone = false;
   /** Endings and releases that aren't stored yet. */
   let storing = 0;
-  let onQuiet: (() => void) | undefined;
-  let cancelPoll = () => {};
   let cancelWake: (() => void) | undefined;
 
   const pending = (work: Promise<void>) => {
     storing++;
     void work.finally(() => {
       storing--;
-      checkQuiet();
+      quiet.check();
     });
   };
-  const checkQuiet = () => {
-    if (running.size === 0 && storing === 0 && underWay === 0) onQuiet?.();
-  };
+  const quiet = createQuiet(clock, () => running.size === 0 && storing === 0 && underWay === 0);
 
   const claims = createClaiming({
     ...options,
     names,
+    most: slots.free,
     log,
     signal,
     onFloor,
@@ -181,10 +179,14 @@ export function startWorker(options: WorkerOptions): Worker {
     if (!stopping) cancelWake = clock.after(delayMs, wake);
   };
 
+  const elastic = createElastic({ ...options, onChange: () => wake() });
+  const room = (held: number) =>
+    limitedTo(claimLimit(elastic.capacity, held), slots, names.length);
+
   const claimSoon = () => {
     if (stopping || names.length === 0 || outbox?.full) return;
     if (underWay > 0) return claimBeside();
-    const limit = reserved === undefined ? claimLimit(capacity, running.size + asked) : 1;
+    const limit = reserved === undefined ? room(running.size + asked) : 1;
     announcing.set(!more && limit > 0 && !runsAlone);
     if (!more || runsAlone) return;
     const tooEarlyMs = pace.waitMs();
@@ -195,11 +197,13 @@ export function startWorker(options: WorkerOptions): Worker {
 
   // The store would wait for us else, while we read one answer and run what it brought. A claim of a
   // few tasks wouldn't be worth its transaction, so this is for pods that are at least half empty.
-  const heldMost = capacityOf(capacity) - claimLimit(capacity, 0);
   const claimBeside = () => {
-    if (!backlog || underWay > 1 || running.size + asked > heldMost) return;
+    // What is limited by name is counted when it has come, so then one claim waits for the other.
+    if (!backlog || underWay > 1 || slots.any) return;
+    const half = claimLimit(elastic.capacity, 0);
+    if (running.size + asked > capacityOf(elastic.capacity) - half) return;
     if (reserved !== undefined || pace.waitMs() > 0) return;
-    void claim(claimLimit(capacity, 0));
+    void claim(half);
   };
 
   const claim = async (limit: number): Promise<void> => {
@@ -219,7 +223,7 @@ export function startWorker(options: WorkerOptions): Worker {
       pace.succeeded();
       const { length } = claimed.claims;
       backlog = alone === undefined && length === limit;
-      onEvent({ type: "claimed", tasks: length, tookMs: clock.monotonic() - startedMs });
+      report.claimed(length, startedMs);
       runsAlone = alone !== undefined && length > 0;
       reserved ??= claimed.reserved;
       if (claimed.nextDueMs === 0) more = true;
@@ -241,12 +245,10 @@ export function startWorker(options: WorkerOptions): Worker {
       asked -= limit;
       backlog = false;
       more = true;
-      const code = error instanceof FlotillaError ? error.code : "internal";
-      onEvent({ type: "claim_failed", code, waitMs: pace.failed() });
-      log.warn({ pod: podId, code, error: messageOf(error) }, "a claim failed; trying again");
+      report.claimFailed(error, pace.failed());
       claimSoon();
     }
-    checkQuiet();
+    quiet.check();
   };
 
   /**
@@ -266,6 +268,7 @@ export function startWorker(options: WorkerOptions): Worker {
     const run = startedRun(claimed, handlers.get(claimed.name)!, clock.monotonic());
     running.set(claimed.taskId, run);
     unsettled.add(run);
+    slots.took(claimed.name);
     deadlines.watch(run.actAtMs);
     return run;
   };
@@ -278,6 +281,7 @@ export function startWorker(options: WorkerOptions): Worker {
     // The task may have come back to this pod under a newer token, as a run of its own.
     if (running.get(run.claim.taskId) === run) running.delete(run.claim.taskId);
     if (run.claim.deaths >= aloneAfterDeaths) runsAlone = false;
+    if (slots.ended(run.claim.name)) more = true;
     pending(store(run, ending));
     claimSoon();
   };
@@ -287,32 +291,14 @@ export function startWorker(options: WorkerOptions): Worker {
       if (ending.type !== "returned") await progress.leave(run);
       const conclusion = await conclude(run, ending);
       progress.concluded(run, conclusion);
-      report(run, conclusion);
+      report.ended(run, conclusion);
+      // It is there to be claimed again, now or when it is due.
+      if (conclusion.finish.status === "pending") wake();
     } catch (error) {
-      if (run.span) endRunSpan(run.span, "unknown", null);
-      const fields = { ...taskFields(run, podId), error: messageOf(error) };
-      const left = outbox ? "kept for the next pod on this machine" : "left to recovery";
-      log.error(fields, `how an attempt ended couldn't be stored; it is ${left}`);
+      report.notStored(run, error, outbox ? "kept for the next pod on this machine" : "left to recovery");
     } finally {
       unsettled.delete(run);
       if (reserved !== undefined) claimSoon();
-    }
-  };
-
-  const report = (run: Running, { finish, finished }: Conclusion) => {
-    const { claim: task, startedMs, span } = run;
-    const outcome = finished.type === "lost" ? "lost" : outcomeOf(finish);
-    onEvent({ type: "ended", name: task.name, outcome, tookMs: clock.monotonic() - startedMs });
-    if (span) endRunSpan(span, outcome, finish.error);
-    if (outcome === "completed") return;
-    // It is there to be claimed again, now or when it is due.
-    if (finish.status === "pending") wake();
-    const fields = { ...taskFields(run, podId), outcome };
-    if (outcome === "lost") log.warn(fields, "another pod has the task now; its result counts");
-    else if (finish.error === null) log.info(fields, "an attempt ended");
-    else {
-      const { code, message } = JSON.parse(finish.error) as TaskError;
-      log.warn({ ...fields, code, error: message }, "an attempt failed");
     }
   };
 
@@ -332,40 +318,45 @@ export function startWorker(options: WorkerOptions): Worker {
     deadlines.watch(run.actAtMs);
   };
 
-  const poll = () => {
-    cancelPoll = clock.after(pollMs * (0.75 + fraction(random) / 2), () => {
-      wake();
-      void checkHeld().finally(() => (stopping ? undefined : poll()));
-    });
-  };
-
-  /** Asks what became of what is held. Short tasks are gone before it asks. */
-  const checkHeld = async (): Promise<void> => {
-    const since = clock.monotonic() - pollMs / 2;
-    const runs = [...running.values()].filter((run) => !run.stopped && run.startedMs <= since);
-    const meant = reserved;
-    try {
-      const news = await lookAtHeld(database, {
-        runs,
-        podId,
-        ...(meant !== undefined && { reserved: meant }),
-      });
-      for (const { run, reason } of news.stops) interrupt(run, reason);
-      // Nothing is worth draining for that was cancelled, or that another pod runs by now.
-      if (meant !== undefined && meant === reserved && !news.stillMeant) {
-        reserved = undefined;
-        wake();
-      }
-    } catch (error) {
-      log.debug({ pod: podId, error: messageOf(error) }, "looking at held tasks failed");
-    }
-  };
-
   // What this pod commits itself it knows of, and its claims would only find nothing.
   const unsubscribe = database.subscribe((whose) => {
     if (whose !== "own") wake();
   });
-  poll();
+  const reasons = () =>
+    reasonsOf({
+      stopping,
+      storeAway: pace.failing,
+      outboxFull: outbox?.full === true,
+      allPaused: false,
+      pausedNames: claims.pausedNames,
+      alone: runsAlone,
+      draining: reserved !== undefined,
+      held: running.size,
+      capacity: elastic.capacity,
+      strain: elastic.strain,
+      limits: options.pressure?.limits,
+      fullNames: slots.full,
+    });
+  const telling = createTelling({
+    ...options,
+    state: () => ({ holds: capacityOf(elastic.capacity), reasons: reasons() }),
+  });
+  const polling = startPolling({
+    ...options,
+    pollMs,
+    log,
+    running: () => running.values(),
+    reserved: () => reserved,
+    onPoll() {
+      wake();
+      telling.look();
+    },
+    interrupt,
+    onTaken() {
+      reserved = undefined;
+      wake();
+    },
+  });
   claimSoon();
 
   return {
@@ -374,28 +365,25 @@ export function startWorker(options: WorkerOptions): Worker {
       return running.size;
     },
     get state() {
-      if (stopping) return "stopping";
-      if (outbox?.full) return "outbox full";
-      if (pace.failing) return "waiting for the store";
-      if (runsAlone) return "alone";
-      if (reserved !== undefined) return "draining for one";
-      if (claimLimit(capacity, running.size) === 0) return "full";
+      const [first] = reasons();
+      if (first && first.code in states) return states[first.code as keyof typeof states];
       return underWay > 0 ? "claiming" : "idle";
+    },
+    get capacity() {
+      return { holds: capacityOf(elastic.capacity), reasons: reasons() };
     },
     async stop({ waitMs }) {
       stopping = true;
       unsubscribe();
       announcing.stop();
-      cancelPoll();
+      elastic.stop();
+      telling.look();
+      telling.stop();
+      polling.stop();
       cancelWake?.();
-      const quiet = () =>
-        new Promise<void>((resolve) => {
-          onQuiet = resolve;
-          checkQuiet();
-        });
-      await within(clock, waitMs, quiet());
+      await quiet.within(waitMs);
       for (const run of running.values()) interrupt(run, "shutdown");
-      await within(clock, graceMs * 2, quiet());
+      await quiet.within(graceMs * 2);
       await outbox?.settle();
       deadlines.stop();
       progress.stop();
@@ -404,17 +392,3 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 }
 
-function outcomeOf({ status, counted, snoozed }: Finish): Outcome {
-  if (status !== "pending") return status;
-  if (snoozed) return "snoozed";
-  return counted === 1 ? "retry" : "released";
-}
-
-async function within(clock: Clock, limitMs: number, wait: Promise<void>): Promise<void> {
-  let cancel = () => {};
-  const limit = new Promise<void>((resolve) => {
-    cancel = clock.after(limitMs, resolve);
-  });
-  await Promise.race([wait, limit]);
-  cancel();
-}

@@ -22,6 +22,8 @@ import { createOutbox } from "../queue/outbox/outbox.ts";
 import { createLeader } from "../queue/recover.ts";
 import { createSchedules, putAll, type Schedules } from "../schedules/client.ts";
 import { createFiring, type Fired } from "../schedules/fire.ts";
+import type { Pressure } from "../queue/pressure.ts";
+import type { PodState } from "../queue/telling.ts";
 import { startWorker, type Worker, type WorkerEvent } from "../queue/worker.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreEvent } from "../store/events.ts";
@@ -40,11 +42,15 @@ export type PodParts = {
   startHeartbeat: (options: HeartbeatHooks) => Heartbeat;
   breathe: () => void;
   raiseFloor: (call: number) => void;
+  /** Looks how hard this process has it. Without it the pod's capacity is what it is. */
+  readPressure?: () => Pressure;
   /** Where endings are kept that the store can't take now. Without it, in memory alone. */
   outboxDisk?: OutboxDisk;
   localProgress?: LocalProgress;
   onEvent?: (event: PodEvent) => void;
 };
+
+export { reasonCodes } from "../queue/reasons.ts";
 
 export type HeartbeatHooks = Pick<
   HeartbeatOptions,
@@ -78,6 +84,8 @@ export type Pod = Tasks & {
   readonly leader: string | undefined;
   readonly running: number;
   readonly state: Worker["state"];
+  /** How many tasks it takes on at most right now, and everything that keeps it from claiming more. */
+  readonly capacity: PodState;
   /** Stops claiming, lets running tasks end, gives the rest back, says goodbye. Can be called again. */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -226,6 +234,10 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     ...(outbox && { outbox }),
     handlers,
     capacity: { slots: settings.slots, target: settings.target },
+    ...(settings.pressure &&
+      parts.readPressure && {
+        pressure: { read: parts.readPressure, limits: settings.pressure },
+      }),
     pollMs: settings.pollMs,
     graceMs: settings.graceMs,
     maxResultBytes: settings.maxResultBytes,
@@ -266,6 +278,9 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     },
     get state() {
       return worker.state;
+    },
+    get capacity() {
+      return worker.capacity;
     },
     stop: () => (stopped ??= stop()),
     [Symbol.asyncDispose]: () => (stopped ??= stop()),

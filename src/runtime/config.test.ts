@@ -21,10 +21,14 @@ describe("a config", () => {
       stallBeats: 60,
       graceMs: 5_000,
       shutdownMs: 20_000,
+      pressure: { eventLoopMs: 200, memory: 0.9 },
       middleware: [],
       retentionMs: { completed: 604_800_000, failed: 604_800_000, cancelled: 604_800_000 },
       maxPayloadBytes: 262_144,
       maxResultBytes: 262_144,
+      outboxMaxBytes: 67_108_864,
+      dataDir: ".flotilla",
+      schedules: [],
     });
   });
 
@@ -46,6 +50,11 @@ describe("a config", () => {
     [{ target: 1.01 }, "target must be a number from 0.01 to 1, not 1.01"],
     [{ pollMs: 9 }, "pollMs must be"],
     [{ stallBeats: 1 }, "stallBeats must be"],
+    [{ pressure: { memory: 1 } }, "pressure.memory must be"],
+    [{ pressure: { eventloopMs: 5 } as never }, "did you mean `eventLoopMs`?"],
+    [{ pressure: true as never }, "its options must be an object"],
+    [{ only: ["a"] }, "only: `use` has no handler for"],
+    [{ only: [] }, "only must name at least one task"],
     [{ middleware: [5 as never] }, "middleware[0] must be a function"],
     [{ retentionMs: -1 }, "retentionMs must be"],
     [{ retentionMs: { failed: -1 } }, "retentionMs.failed must be"],

@@ -4,6 +4,7 @@ import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import type { Tasks } from "../queue/client.ts";
 import { checkMiddleware, type Middleware } from "../queue/middleware.ts";
+import type { PressureLimits } from "../queue/pressure.ts";
 import { type Retention, retentionOf } from "../queue/retention.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import { checkSchedules } from "../schedules/client.ts";
@@ -29,6 +30,11 @@ export type Config = {
   slots?: number;
   /** The share of the slots that is used. Default 0.8. */
   target?: number;
+  /**
+   * Above which a pod takes on less than its target: how late its event loop is (default 200 ms), and
+   * the share of its memory in use (default 0.9). `false`: its target is always the same.
+   */
+  pressure?: false | Partial<PressureLimits>;
   /** The longest a lost hint may delay a claim. Default 1,000. */
   pollMs?: number;
   /** Default 1,000. */
@@ -78,8 +84,8 @@ export type ServerConfig = {
 export const defaultDataDir = ".flotilla";
 
 /** A config with every default in place. */
-export type Settings = Required<Omit<Config, Optional | "retentionMs">> &
-  Pick<Config, Optional> & { retentionMs: Retention };
+export type Settings = Required<Omit<Config, Optional | "retentionMs" | "pressure">> &
+  Pick<Config, Optional> & { retentionMs: Retention; pressure: false | PressureLimits };
 
 type Optional = "only" | "log" | "onStart" | "server";
 
@@ -109,6 +115,7 @@ const others = [
   "durability",
   "migrate",
   "retentionMs",
+  "pressure",
   "middleware",
   "only",
   "log",
@@ -158,6 +165,7 @@ export function resolveConfig(config: Config): Settings {
     migrate,
     use,
     schedules,
+    pressure: pressureOf(config.pressure),
     middleware,
     retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,
@@ -165,6 +173,16 @@ export function resolveConfig(config: Config): Settings {
     ...(config.log && { log: config.log }),
     ...(config.onStart && { onStart: config.onStart }),
     ...(config.server && { server: config.server }),
+  };
+}
+
+function pressureOf(given: Config["pressure"] = {}): false | PressureLimits {
+  if (given === false) return false;
+  checkOptions("pressure", given, ["eventLoopMs", "memory"]);
+  const { eventLoopMs = 200, memory = 0.9 } = given;
+  return {
+    eventLoopMs: checkNumber("pressure.eventLoopMs", eventLoopMs, { min: 1, max: 60_000 }),
+    memory: checkNumber("pressure.memory", memory, { min: 0.1, max: 0.99, whole: false }),
   };
 }
 

@@ -5,6 +5,7 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
+import type { PodState } from "../queue/telling.ts";
 import { type Depth, readDepth } from "../queue/depth.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
 import type { Database } from "../store/database.ts";
@@ -30,6 +31,8 @@ export type PodInfo = {
   readonly birthMs: number;
   readonly lastHeartbeatMs: number;
   readonly beat: number;
+  /** How much it takes on and why no more, as it said last; null where it has nothing to say. */
+  readonly state: PodState | null;
   readonly metadata: Readonly<Record<string, unknown>>;
 };
 
@@ -118,6 +121,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
         birthMs: Number(row["birth_timestamp"]),
         lastHeartbeatMs: Number(row["last_heartbeat"]),
         beat: Number(row["beat"]),
+        state: stateOf(row["state"]),
         metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
       }));
     },
@@ -128,4 +132,14 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     close,
     [Symbol.asyncDispose]: close,
   };
+}
+
+/** A row may hold anything; listing pods must still work. */
+function stateOf(text: unknown): PodState | null {
+  if (typeof text !== "string") return null;
+  try {
+    return JSON.parse(text) as PodState;
+  } catch {
+    return null;
+  }
 }

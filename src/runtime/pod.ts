@@ -10,6 +10,7 @@ import { outboxDiskFor } from "./outbox-disk.ts";
 import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger } from "./log.ts";
+import { createPressureGauge } from "./pressure.ts";
 
 export type StartPodOptions = {
   /** Told of every claim, ending and recovery; metrics are made of it. */
@@ -27,6 +28,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
   });
   const ids = uuidv7(systemClock, systemRandom);
   const pulse = createPulse();
+  const gauge = settings.pressure ? createPressureGauge() : undefined;
   try {
     const pod = await assemblePod(settings, {
       podId: ids.next(),
@@ -46,10 +48,12 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       ...(await localProgressFor(settings, database, { clock: systemClock, log })),
       breathe: pulse.breathe,
       raiseFloor: pulse.raiseFloor,
+      ...(gauge && { readPressure: gauge.read }),
       ...(onEvent && { onEvent }),
     });
     const stop = async () => {
       await pod.stop();
+      gauge?.stop();
       await database.close();
     };
     let stopped: Promise<void> | undefined;

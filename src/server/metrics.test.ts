@@ -13,7 +13,12 @@ describe("metrics", () => {
     let nowMs = 10_000;
     const clock = { ...systemClock, monotonic: () => nowMs };
     const metrics = createMetrics({
-      pod: () => ({ podId: "p1", leader: "p1", running: 3 }),
+      pod: () => ({
+        podId: "p1",
+        leader: "p1",
+        running: 3,
+        capacity: { holds: 3, reasons: [{ code: "memory", text: "memory 92 %" }] },
+      }),
       slots: 10,
       names: ["mail", "idle"],
       clock,
@@ -37,6 +42,9 @@ describe("metrics", () => {
     const text = await scrape(metrics, async () => depthOf(["mail"]));
     for (const line of [
       "flotilla_tasks_claimed_total 4",
+      "flotilla_capacity 3",
+      `flotilla_held_back{reason="memory"} 1`,
+      `flotilla_held_back{reason="full"} 0`,
       "flotilla_claim_duration_seconds_count 1",
       `flotilla_claim_failures_total{code="store_busy"} 1`,
       `flotilla_attempts_total{name="mail",outcome="completed"} 1`,

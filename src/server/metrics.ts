@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { type Clock, systemClock } from "../base/clock.ts";
-import type { Pod, PodEvent } from "../runtime/assemble.ts";
+import { type Pod, type PodEvent, reasonCodes } from "../runtime/assemble.ts";
 import { createDepthGauges, type DepthParts } from "./metrics-depth.ts";
 
 /** What `/metrics` says, gathered from what a pod and its store tell, and from a look at the queue. */
@@ -15,7 +15,7 @@ export type Metrics = {
 
 export type MetricsOptions = {
   /** The pod of this process, once it has started. */
-  pod?: () => Pick<Pod, "podId" | "leader" | "running"> | undefined;
+  pod?: () => Pick<Pod, "podId" | "leader" | "running" | "capacity"> | undefined;
   slots?: number;
   /** The tasks that this program knows: the only names that become labels. */
   names?: readonly string[];
@@ -112,6 +112,15 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   );
   const running = make.gauge("flotilla_tasks_running", "Tasks that run on this pod now");
   make.gauge("flotilla_slots", "Tasks that this pod could run at once").set(slots);
+  const holds = make.gauge(
+    "flotilla_capacity",
+    "Tasks that this pod takes on at most right now, after its target and what lowers it",
+  );
+  const heldBack = make.gauge(
+    "flotilla_held_back",
+    "1 for each reason why this pod claims no more than it does",
+    ["reason"],
+  );
   const leads = make.gauge("flotilla_is_leader", "1 on the pod that takes itself for the leader");
   const depth = createDepthGauges(make, names);
   let lastBeatMs: number | undefined;
@@ -174,6 +183,11 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     async collect(parts) {
       const current = pod();
       running.set(current?.running ?? 0);
+      const { holds: most = 0, reasons = [] } = current?.capacity ?? {};
+      holds.set(most);
+      for (const reason of reasonCodes) {
+        heldBack.set({ reason }, reasons.some(({ code }) => code === reason) ? 1 : 0);
+      }
       leads.set(current !== undefined && current.leader === current.podId ? 1 : 0);
       beatAge.set(lastBeatMs === undefined ? 0 : (clock.monotonic() - lastBeatMs) / 1_000);
       await depth.refresh(parts);

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
+import type { PodInfo } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
@@ -11,18 +12,23 @@ export function podsCommand(program: Command): void {
       if (flags.json) return printJson({ pods });
       if (pods.length === 0) return print("no pods");
       const nowMs = systemClock.now();
-      const heading = ["id", "status", "started", "last beat", "where", "tasks"];
-      const rows = pods.map(({ podId, status, birthMs, lastHeartbeatMs, metadata }) => [
+      const heading = ["id", "status", "started", "last beat", "where", "tasks", "claims no more because"];
+      const rows = pods.map(({ podId, status, birthMs, lastHeartbeatMs, metadata, state }) => [
         podId,
         paint(status === "up" ? "green" : "gray", status),
         `${ago(nowMs, birthMs)} ago`,
         `${ago(nowMs, lastHeartbeatMs)} ago`,
         oneLine(`${text(metadata["host"])} (${text(metadata["pid"])})`, 60),
         oneLine(names(metadata["names"]), 60),
+        status === "up" ? oneLine(why(state), 100) : "",
       ]);
       print(columns([heading.map((each) => paint("dim", each)), ...rows]));
     },
   );
+}
+
+function why(state: PodInfo["state"]): string {
+  return state?.reasons.map((reason) => reason.text).join("; ") ?? "";
 }
 
 function text(value: unknown): string {

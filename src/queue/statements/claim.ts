@@ -32,6 +32,8 @@ export type ClaimCall = {
   readonly call: number;
   readonly names: readonly string[];
   readonly limit: number;
+  /** Names of which no more than so many may be claimed. */
+  readonly most?: ReadonlyMap<string, number>;
   /** Where the last claim ended, if this one is to go on from there. */
   readonly from?: Frontier;
   /** Tasks that this pod still runs, though recovery may have given them back while it was silent. */
@@ -72,18 +74,26 @@ export function lookAhead(names: readonly string[]): Statement {
  */
 export function claimTasks(claim: ClaimCall): Statement {
   const perName = claim.names.flatMap((name) =>
-    partsFrom(claim.from).map(
+    partsFrom(claim.most?.has(name) ? undefined : claim.from).map(
       (part) => sql`select * from (
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}
         ${part} ${notHeld(claim)}
-      order by priority desc, created_at, task_id ${limit(claim.limit)} ${takeRows}) of_name`,
+      order by priority desc, created_at, task_id ${limitOfName(claim, name)} ${takeRows}) of_name`,
     ),
   );
   const first = sql`
     select address from (${join(perName, " union all ")}) ready
     order by priority desc, created_at, task_id ${limit(claim.limit)}`;
   return take(claim, sql`${isAmong(first)}`);
+}
+
+/** A name that is limited begins at the head each time: what it was refused before is still there. */
+function limitOfName(claim: ClaimCall, name: string): Statement {
+  const most = claim.most?.get(name);
+  if (most === undefined) return limit(claim.limit);
+  const ofName = limit(Math.max(0, Math.min(most, claim.limit)));
+  return ofName;
 }
 
 /**
@@ -141,15 +151,22 @@ const levelLimit = 400;
 
 /** The same as `claimTasks`, but oldest first whatever the priority, so that nothing starves. */
 export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Statement {
-  const perLevel = levels.map(
-    ({ name, priority }) => sql`select * from (
+  const ofLevel = ({ name, priority }: Level) => sql`select * from (
       select ${rowAddress} as address, task_id, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
         and priority = ${priority} and ${isDue} ${notHeld(claim)}
-      order by created_at, task_id ${limit(claim.limit)} ${takeRows}) of_level`,
-  );
+      order by created_at, task_id ${limit(claim.limit)} ${takeRows}) of_level`;
+  const isLimited = ({ name }: Level) => claim.most?.has(name) === true;
+  const parts = levels.filter((level) => !isLimited(level)).map(ofLevel);
+  const limited = levels.filter(isLimited);
+  for (const name of new Set(limited.map((level) => level.name))) {
+    const own = limited.filter((level) => level.name === name);
+    parts.push(sql`select * from (
+      select * from (${join(own.map(ofLevel), " union all ")}) of_levels
+      order by created_at, task_id ${limitOfName(claim, name)}) of_name`);
+  }
   const first = sql`
-    select address from (${join(perLevel, " union all ")}) ready
+    select address from (${join(parts, " union all ")}) ready
     order by created_at, task_id ${limit(claim.limit)}`;
   return take(claim, sql`${isAmong(first)}`);
 }

@@ -1,0 +1,68 @@
+import type { Row } from "../store/database.ts";
+import type { TaskHandler } from "./task.ts";
+
+export type NameSlots = {
+  /** Whether any name has slots of its own. Where none has, nothing is counted. */
+  readonly any: boolean;
+  /** How many more of each such name may be claimed. */
+  readonly free: ReadonlyMap<string, number> | undefined;
+  /** Names of which as many run as may. */
+  readonly full: readonly string[];
+  took(name: string): void;
+  /** Gives whether it was among as many as may run, so that others of its name may be waiting. */
+  ended(name: string): boolean;
+};
+
+const none: NameSlots = {
+  any: false,
+  free: undefined,
+  full: [],
+  took: () => {},
+  ended: () => false,
+};
+
+/** Counts what runs of names that have slots of their own on each pod. */
+export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): NameSlots {
+  const free = new Map<string, number>();
+  for (const [name, { options }] of handlers) {
+    if (options.slots !== undefined) free.set(name, options.slots);
+  }
+  if (free.size === 0) return none;
+  const change = (name: string, by: number): number | undefined => {
+    const before = free.get(name);
+    if (before !== undefined) free.set(name, before + by);
+    return before;
+  };
+  return {
+    any: true,
+    free,
+    get full() {
+      return [...free].filter(([, left]) => left <= 0).map(([name]) => name);
+    },
+    took: (name) => void change(name, -1),
+    ended: (name) => change(name, 1) === 0,
+  };
+}
+
+/** How many a claim may ask for, given how many the pod has room for and how many names it knows. */
+export function limitedTo(limit: number, { free }: NameSlots, names: number): number {
+  if (free === undefined || free.size < names) return limit;
+  let left = 0;
+  for (const each of free.values()) left += Math.max(0, each);
+  return Math.min(limit, left);
+}
+
+/** The first rows of each name, as many as there is room for. */
+export function atMost<Each extends Row>(
+  rows: readonly Each[],
+  most: ReadonlyMap<string, number> | undefined,
+): readonly Each[] {
+  if (most === undefined) return rows;
+  const left = new Map(most);
+  return rows.filter((row) => {
+    const name = row["name"] as string;
+    const room = left.get(name) ?? Infinity;
+    left.set(name, room - 1);
+    return room > 0;
+  });
+}

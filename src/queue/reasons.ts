@@ -1,0 +1,83 @@
+import { type Capacity, capacityOf } from "./capacity.ts";
+import type { PressureLimits, Strain } from "./pressure.ts";
+
+/** Why a pod doesn't claim more than it does. */
+export const reasonCodes = [
+  "stopping",
+  "outbox_full",
+  "store_away",
+  "paused",
+  "alone",
+  "draining",
+  "full",
+  "paused_names",
+  "event_loop",
+  "memory",
+  "slots",
+] as const;
+
+export type ReasonCode = (typeof reasonCodes)[number];
+
+export type Reason = { readonly code: ReasonCode; readonly text: string };
+
+/** What there is to know of a pod that claims. */
+export type WorkerFacts = {
+  readonly stopping: boolean;
+  readonly storeAway: boolean;
+  readonly outboxFull: boolean;
+  /** All of its names are paused, or these are. */
+  readonly allPaused: boolean;
+  readonly pausedNames: readonly string[];
+  readonly alone: boolean;
+  readonly draining: boolean;
+  readonly held: number;
+  readonly capacity: Capacity;
+  /** What lowers its capacity, if something does. */
+  readonly strain: Strain | undefined;
+  readonly limits: PressureLimits | undefined;
+  /** Names of which as many run as may. */
+  readonly fullNames: readonly string[];
+};
+
+const namesShown = 5;
+
+/** The one place that says why a pod doesn't claim more: nothing where it takes whatever comes. */
+export function reasonsOf(facts: WorkerFacts): Reason[] {
+  const holds = capacityOf(facts.capacity);
+  const { strain, limits } = facts;
+  const reasons: (Reason | false | undefined)[] = [
+    facts.stopping && { code: "stopping", text: "stopping" },
+    facts.outboxFull && { code: "outbox_full", text: "the outbox is full" },
+    facts.storeAway && { code: "store_away", text: "the store is away" },
+    facts.allPaused && { code: "paused", text: "paused" },
+    facts.alone && { code: "alone", text: "runs one alone" },
+    facts.draining && { code: "draining", text: "draining for one" },
+    facts.held >= holds && { code: "full", text: `full: ${facts.held} of ${holds}` },
+    facts.pausedNames.length > 0 &&
+      !facts.allPaused && { code: "paused_names", text: `${listed(facts.pausedNames)} paused` },
+    ...(strain && limits ? lowered(strain, limits, holds) : []),
+    facts.fullNames.length > 0 && {
+      code: "slots",
+      text: `slots of ${listed(facts.fullNames)} used`,
+    },
+  ];
+  return reasons.filter((each): each is Reason => Boolean(each));
+}
+
+/** After the trouble is over the pod takes on more only by and by, and says what it was. */
+function lowered({ seen, over }: Strain, limits: PressureLimits, holds: number): Reason[] {
+  const was = over ? "was " : "";
+  const down = `at most ${holds} for now`;
+  const late = `event loop ${was}late ${Math.round(seen.lateMs)} ms: ${down}`;
+  const short = `memory ${was}${Math.round(seen.memory * 100)} %: ${down}`;
+  return [
+    ...(seen.lateMs > limits.eventLoopMs ? [{ code: "event_loop", text: late } as const] : []),
+    ...(seen.memory > limits.memory ? [{ code: "memory", text: short } as const] : []),
+  ];
+}
+
+function listed(names: readonly string[]): string {
+  const shown = names.slice(0, namesShown).map((name) => `"${name}"`);
+  const more = names.length - shown.length;
+  return more > 0 ? `${shown.join(", ")} and ${more} more` : shown.join(", ");
+}

@@ -1,0 +1,73 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Conclusion } from "./conclude.ts";
+import type { TaskError } from "./row.ts";
+import { type Running, taskFields } from "./run.ts";
+import type { Finish } from "./statements/finish.ts";
+import { endRunSpan } from "./trace.ts";
+
+/** What a worker tells those who count. */
+export type WorkerEvent =
+  | { readonly type: "claimed"; readonly tasks: number; readonly tookMs: number }
+  | { readonly type: "claim_failed"; readonly code: string; readonly waitMs: number }
+  | {
+      readonly type: "ended";
+      readonly name: string;
+      readonly outcome: Outcome;
+      readonly tookMs: number;
+    };
+
+export type Outcome =
+  | "completed"
+  | "retry"
+  | "failed"
+  | "cancelled"
+  | "released"
+  | "snoozed"
+  | "lost";
+
+/** Says what became of attempts and of claims: to those who count, in the trace, and in the log. */
+export function createReporting(parts: {
+  podId: string;
+  clock: Clock;
+  log: Logger;
+  onEvent: (event: WorkerEvent) => void;
+}) {
+  const { podId, clock, log, onEvent } = parts;
+  return {
+    ended(run: Running, { finish, finished }: Conclusion): void {
+      const { claim: task, startedMs, span } = run;
+      const outcome = finished.type === "lost" ? "lost" : outcomeOf(finish);
+      onEvent({ type: "ended", name: task.name, outcome, tookMs: clock.monotonic() - startedMs });
+      if (span) endRunSpan(span, outcome, finish.error);
+      if (outcome === "completed") return;
+      const fields = { ...taskFields(run, podId), outcome };
+      if (outcome === "lost") log.warn(fields, "another pod has the task now; its result counts");
+      else if (finish.error === null) log.info(fields, "an attempt ended");
+      else {
+        const { code, message } = JSON.parse(finish.error) as TaskError;
+        log.warn({ ...fields, code, error: message }, "an attempt failed");
+      }
+    },
+    notStored(run: Running, error: unknown, left: string): void {
+      if (run.span) endRunSpan(run.span, "unknown", null);
+      const fields = { ...taskFields(run, podId), error: messageOf(error) };
+      log.error(fields, `how an attempt ended couldn't be stored; it is ${left}`);
+    },
+    claimed(tasks: number, startedMs: number): void {
+      onEvent({ type: "claimed", tasks, tookMs: clock.monotonic() - startedMs });
+    },
+    claimFailed(error: unknown, waitMs: number): void {
+      const code = error instanceof FlotillaError ? error.code : "internal";
+      onEvent({ type: "claim_failed", code, waitMs });
+      log.warn({ pod: podId, code, error: messageOf(error) }, "a claim failed; trying again");
+    },
+  };
+}
+
+function outcomeOf({ status, counted, snoozed }: Finish): Outcome {
+  if (status !== "pending") return status;
+  if (snoozed) return "snoozed";
+  return counted === 1 ? "retry" : "released";
+}

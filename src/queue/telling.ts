@@ -1,0 +1,61 @@
+import type { Clock } from "../base/clock.ts";
+import { tellState } from "../pods/statements.ts";
+import type { Database } from "../store/database.ts";
+import type { Reason } from "./reasons.ts";
+
+/** What a pod says of itself in its row, for people on other machines. */
+export type PodState = {
+  /** How many tasks it takes on at most, right now. */
+  readonly holds: number;
+  /** Why it claims no more than it does; empty where it takes whatever comes. */
+  readonly reasons: readonly Reason[];
+};
+
+export type Telling = {
+  /** There may be something new to say. */
+  look(): void;
+  stop(): void;
+};
+
+const everyMs = 1_000;
+
+/**
+ * Stores why a pod doesn't claim more: at most once a second, and only where it isn't what was stored
+ * last. A pod that is never held back stores nothing.
+ */
+export function createTelling(parts: {
+  podId: string;
+  database: Database;
+  clock: Clock;
+  state: () => PodState;
+}): Telling {
+  const { podId, database, clock, state } = parts;
+  let stored = JSON.stringify({ reasons: [] });
+  let notBeforeMs = -Infinity;
+  let writing = false;
+
+  const write = async (text: string): Promise<void> => {
+    writing = true;
+    try {
+      await database.write([tellState(podId, text)]);
+    } catch {
+      // Said with the next change: a store that is away can't be told that it is.
+      stored = "";
+    }
+    writing = false;
+  };
+  return {
+    look() {
+      if (writing || clock.monotonic() < notBeforeMs) return;
+      const { holds, reasons } = state();
+      const text = JSON.stringify(reasons.length > 0 ? { holds, reasons } : { reasons });
+      if (text === stored) return;
+      stored = text;
+      notBeforeMs = clock.monotonic() + everyMs;
+      void write(text);
+    },
+    stop() {
+      notBeforeMs = Infinity;
+    },
+  };
+}
