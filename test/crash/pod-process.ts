@@ -68,6 +68,7 @@ function onEvent(event: PodEvent): void {
         say({ event: "ended", outcome: event.outcome, name: event.name });
       break;
     case "beat_failed":
+    case "fired":
     case "claimed":
     case "claim_failed":
     case "contended":

@@ -108,7 +108,7 @@ const numbersAsNumbers = {
 function inPostgres(text: string): string {
   let position = 0;
   return text
-    .replaceAll(/\bflotilla_(step_tracker|step_event|pod_health)\b/g, "flotilla.$1")
+    .replaceAll(/\bflotilla_(step_tracker|step_event|pod_health|schedule)\b/g, "flotilla.$1")
     .replaceAll("?", () => `$${++position}`);
 }
 
