@@ -83,6 +83,7 @@ export type WorkerState =
   | "draining for one"
   | "full"
   | "idle"
+  | "paused"
   | "outbox full"
   | "stopping"
   | "waiting for the store";
