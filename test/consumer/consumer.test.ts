@@ -1,0 +1,66 @@
+import { execFileSync } from "node:child_process";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { oldestNode } from "./node.ts";
+import { compile, installTarball, packTarball } from "./package.ts";
+
+let folder: string;
+let project: string;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "flotilla-consumer-"));
+  project = join(folder, "project");
+  mkdirSync(project);
+  installTarball(packTarball(folder), project, ["@types/node", "undici-types", "zod"]);
+  const program = fileURLToPath(new URL("program.ts", import.meta.url));
+  copyFileSync(program, join(project, "program.ts"));
+  writeFileSync(join(project, "package.json"), `{ "type": "module" }`);
+  writeFileSync(
+    join(project, "tsconfig.json"),
+    JSON.stringify({
+      compilerOptions: {
+        target: "es2022",
+        module: "nodenext",
+        strict: true,
+        exactOptionalPropertyTypes: true,
+        noUncheckedIndexedAccess: true,
+        types: ["node"],
+        outDir: "dist",
+      },
+      include: ["program.ts"],
+    }),
+  );
+}, 120_000);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const run = (node: string, ...args: string[]) =>
+  execFileSync(node, args, { cwd: project, encoding: "utf8", timeout: 60_000, stdio: "pipe" });
+
+describe("a project that has installed the package", () => {
+  test("compiles strictly, the package's own declarations included", () => {
+    expect(() => compile(project)).not.toThrow();
+  });
+
+  test("runs on the Node that this is", () => {
+    const major = process.versions.node.split(".")[0];
+    const url = `sqlite:${join(project, "this.db")}`;
+    expect(run(process.execPath, "dist/program.js", url)).toBe(`done on Node ${major}\n`);
+  });
+
+  test("runs on the oldest Node that is supported, and so does the command", (context) => {
+    const found = oldestNode();
+    if ("none" in found) {
+      console.error(`not run on Node 22: ${found.none}`);
+      return context.skip(found.none);
+    }
+    const url = `sqlite:${join(project, "oldest.db")}`;
+    expect(run(found.node, "dist/program.js", url)).toBe("done on Node 22\n");
+    const bin = join("node_modules", "flotilla", "bin", "flotilla.js");
+    const listed = run(found.node, bin, "tasks", "list", "--store", url, "--json");
+    expect(JSON.parse(listed).tasks).toHaveLength(3);
+  });
+});
