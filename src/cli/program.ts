@@ -3,6 +3,7 @@ import process from "node:process";
 import { styleText } from "node:util";
 import { Command } from "commander";
 import { benchCommand } from "./commands/bench.ts";
+import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { enqueueCommand } from "./commands/enqueue.ts";
 import { migrateCommand } from "./commands/migrate.ts";
@@ -16,6 +17,7 @@ Examples:
   $ flotilla dev                                  runs everything, with live counts
   $ flotilla enqueue mail '{"to":"ada"}' --wait   stores a task and waits for its result
   $ flotilla tasks list --status failed           shows what went wrong
+  $ flotilla dlq list                             groups it by error
   $ flotilla doctor                               looks for trouble
 
 Every setting is taken from its flag, then from the environment, then from the config file, then
@@ -50,6 +52,7 @@ export function createProgram(): Command {
     enqueueCommand,
     tasksCommand,
     schedulesCommand,
+    dlqCommand,
     podsCommand,
     migrateCommand,
     doctorCommand,

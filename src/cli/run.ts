@@ -3,6 +3,7 @@ import { collectDefaultMetrics } from "prom-client";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import type { DeadLetters } from "../deadletters/client.ts";
 import type { Pod, PodEvent } from "../runtime/assemble.ts";
 import type { Settings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
@@ -70,7 +71,9 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
     await flotilla?.ping();
     if (flotilla) {
       const isStopping = () => stopping;
-      server = await startServer(options, { flotilla, metrics, isStopping, log });
+      const leads = () => !stopping && pod !== undefined && pod.leader === pod.podId;
+      const deadLetters = () => (leads() ? pod! : flotilla).deadLetters;
+      server = await startServer(options, { flotilla, deadLetters, metrics, isStopping, log });
       announce(options, server.url, screen);
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
@@ -103,6 +106,7 @@ function openFlotilla(settings: Settings, log: Logger, metrics: Metrics): Flotil
 
 type ServerParts = {
   flotilla: Flotilla;
+  deadLetters: () => DeadLetters;
   metrics: Metrics;
   isStopping: () => boolean;
   log: Logger;

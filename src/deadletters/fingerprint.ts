@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 /**
  * Which errors are one and the same to a person: those of one task name with the same code, and
@@ -17,8 +17,7 @@ export type GroupedError = {
 /** The id of the group that an error of a task belongs to, such as `g1-0f3b…`. */
 export function groupOf({ name, code, message }: GroupedError): string {
   const text = JSON.stringify([name, code, shapeOf(message)]);
-  const hash = createHash("sha256").update(text).digest("hex").slice(0, 16);
-  return `g${fingerprintVersion}-${hash}`;
+  return `g${fingerprintVersion}-${hash("sha256", text, "hex").slice(0, 16)}`;
 }
 
 /** The version of the rules that a group's id was made by; undefined where it isn't such an id. */

@@ -1,6 +1,7 @@
 import type { Database, Row } from "../store/database.ts";
 import { beforeAll, failedAfter, failedSince, failedTasks, type Place } from "./statements.ts";
-import { letterOf, type Seen, type View } from "./view.ts";
+import { letterOf } from "./letter.ts";
+import type { Seen, View } from "./view.ts";
 
 // A page is what is asked for at once, so that neither the store nor this thread is busy for long.
 export const pageTasks = 1_000;
@@ -17,6 +18,7 @@ const afterAll: Place = { atMs: Number.MAX_SAFE_INTEGER, taskId: "\u{10ffff}" };
  */
 export function followFailed(database: Database, view: View) {
   let sinceMs = 0;
+  let storeMs = 0;
   /** Where a look that has come to its limit goes on. */
   let lookedTo: Place | undefined;
   let walkedTo = beforeAll;
@@ -42,9 +44,10 @@ export function followFailed(database: Database, view: View) {
       const rows = await database.read(statement);
       const failed = rows.map(toSeen);
       await learn(view.unknown(failed));
+      // Without rows the store's time isn't known, and looking again from there costs nothing.
+      if (rows.length > 0) storeMs = Number(rows.at(-1)!["now"]);
       if (rows.length < pageTasks) {
-        // Without rows the store's time isn't known, and looking again from there costs nothing.
-        if (rows.length > 0) sinceMs = Number(rows.at(-1)!["now"]);
+        sinceMs = storeMs;
         lookedTo = undefined;
         return (complete = true);
       }

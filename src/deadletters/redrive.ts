@@ -1,5 +1,5 @@
 import type { Row } from "../store/database.ts";
-import type { Selection } from "./view.ts";
+import type { Selection } from "./selection.ts";
 
 /**
  * A redrive starts failed tasks over: one first, then in steps of twice as many, each when the one

@@ -1,7 +1,22 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkOptions } from "../base/options.ts";
 import { fingerprintVersion, groupVersion } from "./fingerprint.ts";
-import type { Selection } from "./view.ts";
+
+/** What is to be started over or given up: a group, one task, all of a name, or all. */
+export type Selection = {
+  readonly group?: string;
+  readonly taskId?: string;
+  readonly name?: string;
+  readonly all?: true;
+};
+
+/** What of a selection may be picked. */
+export type Picking = {
+  /** Only what had failed by then. */
+  readonly untilMs?: number;
+  /** Not what one of these redrives has started over. */
+  readonly notOf?: readonly string[];
+};
 
 const kinds = ["group", "taskId", "name", "all"] as const;
 

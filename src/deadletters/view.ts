@@ -1,6 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
-import type { Row } from "../store/database.ts";
-import { groupOf } from "./fingerprint.ts";
+import type { DeadLetter } from "./letter.ts";
+import type { Picking, Selection } from "./selection.ts";
 import type { Place } from "./statements.ts";
 
 /**
@@ -8,41 +8,6 @@ import type { Place } from "./statements.ts";
  * know what goes wrong. It says nothing that the store doesn't: whoever builds it has the same rows.
  */
 export type View = ReturnType<typeof openView>;
-
-/** A failed task. */
-export type DeadLetter = {
-  readonly taskId: string;
-  readonly name: string;
-  readonly tenant: string;
-  /** The group of its error. */
-  readonly group: string;
-  readonly code: string;
-  readonly message: string;
-  /** Attempts that have failed, and pods that have died under it. */
-  readonly failures: number;
-  readonly deaths: number;
-  readonly failedAtMs: number;
-  /** The redrive that has started it over last. */
-  readonly redriveId: string | null;
-  /** What it is known by: a task that was started over and has failed again has another. */
-  readonly token: number;
-};
-
-/** What is to be started over or given up: a group, one task, all of a name, or all. */
-export type Selection = {
-  readonly group?: string;
-  readonly taskId?: string;
-  readonly name?: string;
-  readonly all?: true;
-};
-
-/** What of a selection may be picked. */
-export type Picking = {
-  /** Only what had failed by then. */
-  readonly untilMs?: number;
-  /** Not what one of these redrives has started over. */
-  readonly notOf?: readonly string[];
-};
 
 export type ErrorGroup = {
   readonly group: string;
@@ -72,7 +37,6 @@ export type Seen = {
   readonly redriveId: string | null;
 };
 
-const messageChars = 1_000;
 const samplesMost = 5;
 
 const schema = `
@@ -138,8 +102,17 @@ export function openView(path = ":memory:") {
           const { taskId, name, tenant, group, code, message, failures, deaths } = each;
           const { failedAtMs, redriveId, token } = each;
           put.run(
-            ...[taskId, name, tenant, group, code, message],
-            ...[failures, deaths, failedAtMs, redriveId, token],
+            taskId,
+            name,
+            tenant,
+            group,
+            code,
+            message,
+            failures,
+            deaths,
+            failedAtMs,
+            redriveId,
+            token,
           );
         }
       });
@@ -280,40 +253,5 @@ function toLetter(row: Record<string, unknown>): DeadLetter {
     failedAtMs: Number(row["failed_at"]),
     redriveId: row["redrive_id"] as string | null,
     token: Number(row["token"]),
-  };
-}
-
-/** A failed row of the store as the view keeps it. */
-export function letterOf(row: Row): DeadLetter {
-  const { code, message } = errorOf(row["error"]);
-  const name = row["name"] as string;
-  return {
-    taskId: row["task_id"],
-    name,
-    tenant: row["tenant"],
-    group: groupOf({ name, code, message }),
-    code,
-    message: message.slice(0, messageChars).toWellFormed(),
-    failures: Number(row["retry_count"]),
-    deaths: Number(row["deaths"]),
-    failedAtMs: Number(row["last_update"]),
-    redriveId: row["redrive_id"],
-    token: Number(row["claim_token"]),
-  };
-}
-
-/** A row that was written by hand may hold anything where an error belongs, or nothing. */
-export function errorOf(text: unknown): { code: string; message: string } {
-  if (typeof text !== "string") return { code: "internal", message: "no error was stored" };
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    return { code: "internal", message: text };
-  }
-  const { code, message } = (parsed ?? {}) as { code?: unknown; message?: unknown };
-  return {
-    code: typeof code === "string" ? code : "internal",
-    message: typeof message === "string" ? message : text,
   };
 }

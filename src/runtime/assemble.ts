@@ -3,6 +3,8 @@ import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
+import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
+import { createDeadLetterLead } from "../deadletters/lead.ts";
 import type { Heartbeat, HeartbeatOptions } from "../pods/heartbeat.ts";
 import {
   leaderOf,
@@ -79,6 +81,7 @@ export type PodEvent =
 /** One running Flotilla process: it claims and runs tasks, and can be asked everything about them. */
 export type Pod = Tasks & {
   readonly podId: string;
+  readonly deadLetters: DeadLetters;
   readonly schedules: Schedules;
   /** The pod that this one takes for the leader. */
   readonly leader: string | undefined;
@@ -145,6 +148,12 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     },
   });
 
+  const letters = createDeadLetterLead({ ...parts, onTaken: () => worker?.wake() });
+  const { close: closeLetters, ...deadLetters } = createDeadLetters({
+    ...parts,
+    kept: () => letters.kept,
+  });
+
   // First of all, because whoever sees its pod silent gives such a task to somebody else.
   const outbox =
     parts.outboxDisk &&
@@ -181,6 +190,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     }
     if (stopped) return;
     void firing.pass();
+    letters.beat(leader === podId);
     if (passing) return;
     passStartedMs = clock.monotonic();
     passing = lead.pass(liveness).finally(() => {
@@ -223,6 +233,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     await putAll(settings.schedules, scheduleParts, { limitMs: firstBeatLimitMs });
   } catch (error) {
     await firing.stop();
+    await letters.stop();
     await endHeartbeat();
     leaving.abort();
     await leftovers;
@@ -259,6 +270,8 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     await outbox?.close();
     parts.localProgress?.close();
     tasks.close();
+    closeLetters();
+    await letters.stop();
     await fired;
     await passing;
     await endHeartbeat();
@@ -269,6 +282,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   return {
     ...tasks,
     podId,
+    deadLetters,
     schedules: createSchedules(scheduleParts),
     get leader() {
       return leader;

@@ -3,6 +3,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
+import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import type { PodState } from "../queue/telling.ts";
@@ -38,6 +39,7 @@ export type PodInfo = {
 
 /** A producer: it enqueues and asks, but never claims, beats or runs anything. */
 export type Flotilla = Tasks & {
+  readonly deadLetters: DeadLetters;
   readonly schedules: Schedules;
   pods(): Promise<PodInfo[]>;
   /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
@@ -107,12 +109,15 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     ...(maxPayloadBytes !== undefined && { maxPayloadBytes }),
   };
   const tasks = createTasks(parts);
+  const { close: closeLetters, ...deadLetters } = createDeadLetters(parts);
   const close = async (): Promise<void> => {
     tasks.close();
+    closeLetters();
     await database.close();
   };
   return {
     ...tasks,
+    deadLetters,
     schedules: createSchedules(parts),
     async pods() {
       return (await database.read(listPods())).map((row) => ({

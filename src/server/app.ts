@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
+import type { DeadLetters } from "../deadletters/client.ts";
 import type { TaskContract } from "../queue/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import { requireAccess } from "./access.ts";
@@ -12,6 +13,7 @@ import { parseEnqueue, parseFilter } from "./parse.ts";
 import { createReadiness } from "./ready.ts";
 import { scheduleRoutes } from "./routes/schedules.ts";
 import { bulkRoutes } from "./routes/bulk.ts";
+import { deadLetterRoutes } from "./routes/dead-letters.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
@@ -19,6 +21,8 @@ export type AppParts = {
   apiKeys: readonly string[];
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract>;
+  /** Where failed tasks are asked about, if not through `flotilla`. */
+  deadLetters?: () => DeadLetters;
   metrics: Metrics;
   isStopping: () => boolean;
   maxPayloadBytes?: number;
@@ -95,5 +99,6 @@ export function createApp(parts: AppParts): Hono {
     return c.json({ status: "pending" });
   });
   scheduleRoutes(app, { flotilla, contracts, maxBytes });
+  deadLetterRoutes(app, { deadLetters: parts.deadLetters ?? (() => flotilla.deadLetters) });
   return app;
 }

@@ -77,7 +77,7 @@ function toRow(task: Task, nowMs: number): string[] {
   ];
 }
 
-async function show(taskId: string, flags: Flags): Promise<void> {
+export async function show(taskId: string, flags: Flags): Promise<void> {
   const { task, events } = await onStore(flags, async (flotilla) => ({
     task: await flotilla.get(taskId),
     events: await flotilla.events(taskId),
@@ -119,7 +119,7 @@ function facts(task: Task): [string, string][] {
   ];
 }
 
-function eventLine(event: TaskEvent): string {
+export function eventLine(event: TaskEvent): string {
   const { atMs, type, attempt, podId, detail } = event;
   const parts = [
     paint("dim", time(atMs)),

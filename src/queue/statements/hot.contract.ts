@@ -1,3 +1,6 @@
+import { countStep, toStored } from "../../deadletters/redrive.ts";
+import { discardTasks, stepTasks, takeStep } from "../../deadletters/redrive-statements.ts";
+import { failedAfter, failedSince, failedTasks } from "../../deadletters/statements.ts";
 import { seePods } from "../../pods/statements.ts";
 import type { Statement } from "../../store/sql.ts";
 import {
@@ -68,6 +71,21 @@ const key = {
   key: "k",
 };
 
+const letter = {
+  taskId: "x",
+  name: "a",
+  tenant: "default",
+  group: "g",
+  code: "c",
+  message: "m",
+  failures: 1,
+  deaths: 0,
+  failedAtMs: 1,
+  redriveId: null,
+  token: 1,
+};
+const redrive = toStored({ redrive_id: "r", filter: "{}", state: "running", reason: null });
+
 /** What runs for every task, or for every beat, and so must never read the whole table. */
 export const hotStatements: Record<string, Statement | Statement[]> = {
   claimTasks: claimTasks(call),
@@ -105,4 +123,13 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   noteRecovery: noteRecovery(orphans),
   sweep: sweep("x", 10, kept),
   deleteFinished: deleteFinished(["x"], kept),
+  failedAfter: failedAfter({ atMs: 1, taskId: "x" }, 10),
+  failedSince: failedSince(1, 1, 10),
+  failedTasks: failedTasks(["x"]),
+  stepTasks: stepTasks({ redriveId: "r", step: 1 }),
+  takeStep: takeStep({ redrive, step: countStep(0, []), writeId: "w" }, [letter], {
+    size: 1,
+    remaining: 0,
+  }),
+  discardTasks: discardTasks([letter], "w"),
 };

@@ -1,0 +1,64 @@
+import { expect, test } from "vitest";
+import { movableClock } from "../base/movable-clock.contract.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { seededRandom } from "../base/random.ts";
+import type { Database } from "../store/database.ts";
+import { migrate } from "../store/migrate.ts";
+import { sql, table } from "../store/sql.ts";
+import { memoryDatabase } from "../store/sqlite/inline.ts";
+import { createDeadLetterLead } from "./lead.ts";
+
+test("a pass does a bounded piece of the work, however many tasks have failed", async () => {
+  const clock = movableClock();
+  const random = seededRandom(1);
+  const database = memoryDatabase(clock);
+  await migrate(database);
+  const tasks = 24_000;
+  await database.write([
+    sql`insert into ${table("step_tracker")} (task_id, name, status, error, last_update)
+      with recursive n (i) as (select 1 union all select i + 1 from n where i < ${tasks})
+      select printf('t%06d', i), 'a', 'failed',
+        '{"code":"handler_failed","message":"no such user ' || (i % 7) || ' in ' || char(97 + i % 5) || '"}', i
+      from n`,
+  ]);
+  let rows = 0;
+  const counted: Database = {
+    ...database,
+    async read(statement) {
+      const found = await database.read(statement);
+      rows += found.length;
+      return found;
+    },
+  };
+  const lead = createDeadLetterLead({
+    database: counted,
+    clock,
+    random,
+    ids: uuidv7(clock, random),
+  });
+  let passes = 0;
+  for (; lead.kept === undefined && passes < 20; passes++) {
+    rows = 0;
+    await lead.pass();
+    // Each task is seen once, and once more for its error.
+    expect(rows).toBeLessThanOrEqual(21_000);
+  }
+  expect(passes).toBe(3);
+  const { view } = lead.kept!;
+  expect(view.tasks).toBe(tasks);
+  expect(view.groups({ limit: 9 })).toMatchObject({ count: 5, tasks });
+
+  // From then on a pass costs a page, although everything may have changed meanwhile.
+  await database.write([
+    sql`update ${table("step_tracker")} set status = 'completed' where task_id > 't012000'`,
+  ]);
+  for (let pass = 0; pass < 15; pass++) {
+    await clock.advance(5_000);
+    rows = 0;
+    await lead.pass();
+    expect(rows).toBeLessThanOrEqual(1_000);
+  }
+  expect(view.tasks).toBe(12_000);
+  lead.rest();
+  await database.close();
+});

@@ -1,0 +1,262 @@
+import { type Clock, sleep } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import type { Random } from "../base/random.ts";
+import { resend, untilKnown } from "../queue/resend.ts";
+import { getTask } from "../queue/statements/ask.ts";
+import type { Database, Row } from "../store/database.ts";
+import { followFailed } from "./follow.ts";
+import { type Kept, readStep } from "./lead.ts";
+import { hasEnded, type Redrive, toStored, withStep } from "./redrive.ts";
+import {
+  cancelRedrive,
+  discardTasks,
+  getRedrive,
+  insertRedrive,
+  listRedrives,
+  openMost,
+} from "./redrive-statements.ts";
+import type { DeadLetter } from "./letter.ts";
+import { type Selection, checkSelection } from "./selection.ts";
+import { type ErrorGroups, openView } from "./view.ts";
+
+export type GroupsOptions = {
+  name?: string;
+  /** 1 to 1,000. Default 50. */
+  limit?: number;
+  /** Told how many failed tasks were read so far, where they have to be read first. */
+  onProgress?: (tasks: number) => void;
+};
+
+export type DeadLettersOptions = Pick<GroupsOptions, "limit" | "name" | "onProgress"> & {
+  group?: string;
+  /** The `next` of the page before. */
+  cursor?: string;
+};
+
+export type DeadLetterPage = { readonly tasks: DeadLetter[]; readonly next: string | null };
+
+export type RedriveOptions = {
+  /** How large its steps may become: 1 to 1,000. Default 256. */
+  maxStep?: number;
+};
+
+export type FollowOptions = {
+  signal?: AbortSignal;
+  onProgress?: (redrive: Redrive) => void;
+};
+
+export type DiscardOptions = { onProgress?: (discarded: number) => void };
+
+/** Failed tasks: what went wrong with how many, starting them over, giving them up. */
+export type DeadLetters = {
+  /** Failed tasks grouped by their errors, the largest group first. */
+  groups(options?: GroupsOptions): Promise<ErrorGroups>;
+  /** A page of failed tasks, the latest first. */
+  list(options?: DeadLettersOptions): Promise<DeadLetterPage>;
+  /** How many failed tasks a selection has. */
+  count(selection: Selection, options?: Pick<GroupsOptions, "onProgress">): Promise<number>;
+  /** Stores that failed tasks are to be started over, one first, then more and more at a time. */
+  redrive(selection: Selection, options?: RedriveOptions): Promise<Redrive>;
+  /** The latest redrives, newest first. */
+  redrives(options?: { limit?: number }): Promise<Redrive[]>;
+  getRedrive(redriveId: string): Promise<Redrive | undefined>;
+  /** Resolves once a redrive has ended. */
+  followRedrive(redriveId: string, options?: FollowOptions): Promise<Redrive>;
+  /** A redrive that runs takes no more tasks. Those that it has taken go on. */
+  cancelRedrive(redriveId: string): Promise<Redrive>;
+  /** Gives failed tasks up: they are `cancelled`, with their errors. */
+  discard(selection: Selection, options?: DiscardOptions): Promise<{ discarded: number }>;
+};
+
+export type DeadLettersParts = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  /** The view that this pod keeps if it leads. */
+  kept?: () => Kept | undefined;
+};
+
+const defaultStepMost = 256;
+const discardTogether = 250;
+const followMs = 250;
+
+export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { close(): void } {
+  const { database, clock, random, ids } = parts;
+  let own: Kept | undefined;
+  let refreshing: Promise<unknown> = Promise.resolve();
+  let closed = false;
+
+  /** The leader's view as it is, or one that is made to be as the store is now. */
+  const look = async (onProgress?: (tasks: number) => void, leaders = true): Promise<Kept> => {
+    const kept = leaders ? parts.kept?.() : undefined;
+    if (kept && (await caughtUp(kept))) return kept;
+    if (closed) throw new FlotillaError("closed", "the connection was closed");
+    if (!own) {
+      const view = openView();
+      own = { view, following: followFailed(database, view) };
+    }
+    const mine = own;
+    // One after the other, because a walk keeps its place in the view that it walks for.
+    const refreshed = refreshing.then(() => mine.following.refresh(onProgress));
+    refreshing = refreshed.catch(() => {});
+    await refreshed;
+    return mine;
+  };
+
+  /** Whether the leader's view could be brought up to date. It is gone if another pod leads by then. */
+  const caughtUp = async (kept: Kept): Promise<boolean> => {
+    const isThere = () => parts.kept?.() === kept;
+    try {
+      await kept.following.look(1);
+    } catch (error) {
+      if (isThere()) throw error;
+    }
+    return isThere();
+  };
+
+  const send = (statements: Parameters<typeof resend>[1]) =>
+    resend(database, statements, { clock, random, ...untilKnown });
+
+  const shown = async (row: Row): Promise<Redrive> => {
+    const stored = toStored(row);
+    return withStep(stored, await readStep(database, stored));
+  };
+
+  const find = async (redriveId: string): Promise<Redrive | undefined> => {
+    const [row] = await database.read(getRedrive(redriveId));
+    return row && shown(row);
+  };
+
+  return {
+    async groups(options = {}) {
+      checkOptions("groups", options, ["name", "limit", "onProgress"]);
+      const { name, limit = 50, onProgress } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      const { view } = await look(onProgress);
+      return view.groups({ limit, ...(name !== undefined && { name }) });
+    },
+
+    async list(options = {}) {
+      checkOptions("list", options, ["group", "name", "cursor", "limit", "onProgress"]);
+      const { group, name, cursor, limit = 50, onProgress } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      const before = cursor === undefined ? undefined : placeOf(cursor);
+      const selection = {
+        ...(group !== undefined && { group }),
+        ...(name !== undefined && { name }),
+      };
+      const { view } = await look(onProgress);
+      const found = view.page(selection, before, limit + 1);
+      const tasks = found.slice(0, limit);
+      const last = tasks.at(-1);
+      const next = found.length > limit && last ? `${last.failedAtMs}.${last.taskId}` : null;
+      return { tasks, next };
+    },
+
+    async count(selection, { onProgress } = {}) {
+      const checked = checkSelection(selection);
+      return (await look(onProgress)).view.count(checked);
+    },
+
+    async redrive(selection, options = {}) {
+      const checked = checkSelection(selection);
+      checkOptions("redrive", options, ["maxStep"]);
+      const { maxStep = defaultStepMost } = options;
+      checkNumber("maxStep", maxStep, { min: 1, max: 1_000 });
+      if (checked.taskId !== undefined) await mustBeFailed(database, checked.taskId);
+      const { tables } = await send(insertRedrive(ids.next(), checked, maxStep));
+      const [row] = tables[1]!;
+      if (row) return shown(row);
+      throw new FlotillaError(
+        "overloaded",
+        `${openMost} redrives are running: wait for one to end, or cancel one`,
+      );
+    },
+
+    async redrives(options = {}) {
+      checkOptions("redrives", options, ["limit"]);
+      const { limit = 20 } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      return Promise.all((await database.read(listRedrives(limit))).map(shown));
+    },
+
+    getRedrive: find,
+
+    async followRedrive(redriveId, options = {}) {
+      checkOptions("followRedrive", options, ["signal", "onProgress"]);
+      const { signal, onProgress = () => {} } = options;
+      for (;;) {
+        const redrive = await find(redriveId);
+        if (!redrive) throw noRedrive(redriveId);
+        onProgress(redrive);
+        if (hasEnded(redrive)) return redrive;
+        await sleep(clock, followMs, signal);
+      }
+    },
+
+    async cancelRedrive(redriveId) {
+      const reason = { code: "cancelled", message: "it was cancelled" } as const;
+      const { tables } = await send(cancelRedrive(redriveId, reason));
+      const [row] = tables[1]!;
+      if (!row) throw noRedrive(redriveId);
+      const redrive = await shown(row);
+      if (redrive.reason?.code === "cancelled") return redrive;
+      throw new FlotillaError("conflict", `redrive ${redriveId} is ${redrive.state} already`);
+    },
+
+    async discard(selection, options = {}) {
+      const checked = checkSelection(selection);
+      checkOptions("discard", options, ["onProgress"]);
+      if (checked.taskId !== undefined) await mustBeFailed(database, checked.taskId);
+      // Not the leader's, which may be a little behind: what is given up now should be all there is.
+      const { view } = await look(undefined, false);
+      const [latest] = view.page(checked, undefined, 1);
+      const picking = { untilMs: latest?.failedAtMs ?? 0 };
+      let discarded = 0;
+      for (;;) {
+        const letters = view.pick(checked, picking, discardTogether);
+        if (letters.length === 0) return { discarded };
+        const { tables } = await send(discardTasks(letters, ids.next()));
+        discarded += Number(tables[2]![0]!["discarded"]);
+        // Those that weren't failed any more are as good as gone from here too.
+        view.drop(letters.map((each) => each.taskId));
+        options.onProgress?.(discarded);
+      }
+    },
+
+    close() {
+      closed = true;
+      void refreshing.then(() => {
+        own?.view.close();
+        own = undefined;
+      });
+    },
+  };
+}
+
+/** One task can be asked about at once, and whoever names it wants to know. */
+async function mustBeFailed(database: Database, taskId: string): Promise<void> {
+  const [row] = await database.read(getTask(taskId));
+  if (!row) {
+    throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
+  }
+  if (row["status"] === "failed") return;
+  throw new FlotillaError(
+    "conflict",
+    `task ${taskId} is ${row["status"]}: only failed tasks can be started over or given up here`,
+    { details: { taskId, status: row["status"] } },
+  );
+}
+
+function noRedrive(redriveId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no redrive ${redriveId}`);
+}
+
+function placeOf(cursor: string) {
+  const [, atMs, taskId] = /^(\d{1,16})\.(.+)$/s.exec(cursor) ?? [];
+  if (taskId !== undefined) return { atMs: Number(atMs), taskId };
+  throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page");
+}

@@ -1,0 +1,197 @@
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
+import { resend, untilKnown } from "../queue/resend.ts";
+import type { Database, Row } from "../store/database.ts";
+import { fingerprintVersion, groupOf, groupVersion } from "./fingerprint.ts";
+import { followFailed } from "./follow.ts";
+import {
+  countStep,
+  decide,
+  type RedriveReason,
+  type StepCounts,
+  type StepTask,
+  type Stored,
+  toStored,
+} from "./redrive.ts";
+import {
+  endRedrive,
+  openRedrives,
+  pruneRedrives,
+  stepTasks,
+  stopRedrive,
+  takeStep,
+} from "./redrive-statements.ts";
+import { type DeadLetter, errorOf } from "./letter.ts";
+import type { Picking } from "./selection.ts";
+import { openView } from "./view.ts";
+
+export type LeadOptions = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log?: Logger;
+  /** Told after tasks were started over, so that a pod in this process needn't wait for a hint. */
+  onTaken?: () => void;
+};
+
+/** What is kept of a leader's view. */
+export type Kept = {
+  readonly view: ReturnType<typeof openView>;
+  readonly following: ReturnType<typeof followFailed>;
+};
+
+// Nobody is in a hurry to see a failure grouped, and an idle leader should ask for little.
+const lookEveryMs = 5_000;
+// A pass learns of so many failures at most; with a hundred thousand there are a dozen passes to do.
+const lookPages = 10;
+// What the view has may have changed since it was looked at, so it is looked at once more when taken.
+const pickRounds = 5;
+const redrivesKeptMs = 30 * 24 * 60 * 60_000;
+
+/** What a leader does about failed tasks, once per beat: it keeps its view of them, and goes on with redrives. */
+export function createDeadLetterLead(options: LeadOptions) {
+  const { database, clock, random, ids, log = silentLogger, onTaken = () => {} } = options;
+  let kept: Kept | undefined;
+  let lookedMs = -Infinity;
+
+  const keep = (): Kept => {
+    if (kept) return kept;
+    const view = openView();
+    return (kept = { view, following: followFailed(database, view) });
+  };
+
+  const follow = async ({ view, following }: Kept): Promise<void> => {
+    await following.look(lookPages);
+    if (view.tasks === 0 || !following.complete) return;
+    if (await following.walk()) await database.write([pruneRedrives(redrivesKeptMs)]);
+  };
+
+  const send = (statements: Parameters<typeof resend>[1], hint = false) =>
+    resend(database, statements, { clock, random, ...untilKnown, hint });
+
+  /** Failed tasks that were so a moment ago, and how many are left beside them. */
+  const pick = async (
+    { view, following }: Kept,
+    { selection }: Stored,
+    picking: Picking,
+    size: number,
+  ): Promise<{ letters: DeadLetter[]; remaining: number }> => {
+    let letters: DeadLetter[] = [];
+    for (let round = 0; round < pickRounds; round++) {
+      const picked = view.pick(selection, picking, size);
+      const same = picked.every((each, at) => each.taskId === letters[at]?.taskId);
+      letters = picked;
+      if (same && round > 0) break;
+      await following.learn(picked.map((each) => each.taskId));
+    }
+    return { letters, remaining: view.count(selection, picking) - letters.length };
+  };
+
+  const advance = async (redrive: Stored, open: readonly Stored[], here: Kept): Promise<void> => {
+    const { group } = redrive.selection;
+    // Another release has made that group by rules of its own, and will go on with it.
+    if (group !== undefined && groupVersion(group) !== fingerprintVersion) return;
+    const step = await readStep(database, redrive);
+    const decision = decide(redrive, step);
+    const write = { redrive, step, writeId: ids.next() };
+    switch (decision.type) {
+      case "wait":
+        return;
+      case "stop":
+        await send([stopRedrive(write, decision.reason)]);
+        return tell(redrive, decision.reason);
+      case "end":
+        await send([endRedrive(write, decision.state)]);
+        return;
+      case "take": {
+        const picking = {
+          untilMs: redrive.createdAtMs,
+          notOf: open.map((each) => each.redriveId),
+        };
+        const { letters, remaining } = await pick(here, redrive, picking, decision.size);
+        if (letters.length === 0) {
+          if (here.following.complete) await send([endRedrive(write, "done")]);
+          return;
+        }
+        await send(takeStep(write, letters, { size: decision.size, remaining }), true);
+        onTaken();
+        await here.following.learn(letters.map((each) => each.taskId));
+      }
+    }
+  };
+
+  const tell = ({ redriveId }: Stored, { code, message }: RedriveReason) =>
+    log.warn({ redrive: redriveId, reason: code }, `a redrive stops: ${message}`);
+
+  /** Does a bounded piece of the work. Nothing that it leaves undone is lost. */
+  const pass = async (): Promise<void> => {
+    try {
+      const open = (await database.read(openRedrives())).map(toStored);
+      const due = clock.monotonic() - lookedMs >= lookEveryMs;
+      if (open.length === 0 && !due && kept?.following.complete) return;
+      const here = keep();
+      lookedMs = clock.monotonic();
+      await follow(here);
+      for (const redrive of open) await advance(redrive, open, here);
+    } catch (error) {
+      log.warn({ error: messageOf(error) }, "a pass over failed tasks didn't come to its end");
+    }
+  };
+
+  /** Forgets the view: another pod leads, or nobody. */
+  const rest = (): void => {
+    kept?.view.close();
+    kept = undefined;
+    lookedMs = -Infinity;
+  };
+
+  let passing: Promise<void> | undefined;
+
+  return {
+    pass,
+    rest,
+
+    /** Called at every beat. A pass that takes longer than a beat isn't joined by another. */
+    beat(leads: boolean): void {
+      if (passing) return;
+      if (!leads) return rest();
+      passing = pass().finally(() => {
+        passing = undefined;
+      });
+    },
+
+    async stop(): Promise<void> {
+      await passing;
+      rest();
+    },
+
+    /** The view, once everything is in it. */
+    get kept(): Kept | undefined {
+      return kept?.following.complete ? kept : undefined;
+    },
+  };
+}
+
+/** What has become of the tasks of a redrive's present step. */
+export async function readStep(database: Database, redrive: Stored): Promise<StepCounts> {
+  if (redrive.stepTaken === 0) return countStep(0, []);
+  return countStep(redrive.stepTaken, (await database.read(stepTasks(redrive))).map(toStepTask));
+}
+
+function toStepTask(row: Row): StepTask {
+  const { task_id: taskId, status, name } = row;
+  if (status !== "failed") return { taskId, status };
+  const error = errorOf(row["error"]);
+  const { group } = JSON.parse(row["redriven"] ?? "{}") as { group?: string };
+  return {
+    taskId,
+    status,
+    now: groupOf({ name, ...error }),
+    message: error.message,
+    ...(group !== undefined && { before: group }),
+  };
+}

@@ -1,0 +1,58 @@
+import type { Row } from "../store/database.ts";
+import { groupOf } from "./fingerprint.ts";
+
+/** A failed task. */
+export type DeadLetter = {
+  readonly taskId: string;
+  readonly name: string;
+  readonly tenant: string;
+  /** The group of its error. */
+  readonly group: string;
+  readonly code: string;
+  readonly message: string;
+  /** Attempts that have failed, and pods that have died under it. */
+  readonly failures: number;
+  readonly deaths: number;
+  readonly failedAtMs: number;
+  /** The redrive that has started it over last. */
+  readonly redriveId: string | null;
+  /** What it is known by: a task that was started over and has failed again has another. */
+  readonly token: number;
+};
+
+const messageChars = 1_000;
+
+/** A failed row of the store as the view keeps it. */
+export function letterOf(row: Row): DeadLetter {
+  const { code, message } = errorOf(row["error"]);
+  const name = row["name"] as string;
+  return {
+    taskId: row["task_id"],
+    name,
+    tenant: row["tenant"],
+    group: groupOf({ name, code, message }),
+    code,
+    message: message.slice(0, messageChars).toWellFormed(),
+    failures: Number(row["retry_count"]),
+    deaths: Number(row["deaths"]),
+    failedAtMs: Number(row["last_update"]),
+    redriveId: row["redrive_id"],
+    token: Number(row["claim_token"]),
+  };
+}
+
+/** A row that was written by hand may hold anything where an error belongs, or nothing. */
+export function errorOf(text: unknown): { code: string; message: string } {
+  if (typeof text !== "string") return { code: "internal", message: "no error was stored" };
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return { code: "internal", message: text };
+  }
+  const { code, message } = (parsed ?? {}) as { code?: unknown; message?: unknown };
+  return {
+    code: typeof code === "string" ? code : "internal",
+    message: typeof message === "string" ? message : text,
+  };
+}

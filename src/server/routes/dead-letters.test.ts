@@ -1,0 +1,127 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { systemClock } from "../../base/clock.ts";
+import { silentLogger } from "../../base/log.ts";
+import { until } from "../../base/movable-clock.contract.ts";
+import { abort } from "../../base/errors.ts";
+import { task } from "../../queue/task.ts";
+import { connect, type Flotilla } from "../../runtime/connect.ts";
+import { type Pod } from "../../runtime/assemble.ts";
+import { startPod } from "../../runtime/pod.ts";
+import { createApp } from "../app.ts";
+import { createMetrics } from "../metrics.ts";
+
+let folder: string;
+let flotilla: Flotilla;
+let pod: Pod;
+let mended = false;
+const flaky = task("flaky", { attempts: 1 }, ({ input }) => {
+  if (!mended) throw abort(`no answer for ${JSON.stringify(input)}`);
+  return 1;
+});
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), "flotilla-dlq-"));
+  const store = `sqlite:${join(folder, "test.db")}`;
+  flotilla = connect(store);
+  mended = false;
+  pod = await startPod({
+    store,
+    use: [flaky],
+    log: silentLogger,
+    heartbeatMs: 50,
+    deadAfterMs: 30_000,
+  });
+});
+afterEach(async () => {
+  await pod.stop();
+  await flotilla.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe("failed tasks over HTTP", () => {
+  test("are grouped and listed, by the leader's view and without it, and redriven and given up", async () => {
+    const { get, post } = server();
+    const made = await pod.enqueueMany("flaky", [1, 2, 3]);
+    for (const { taskId } of made) await pod.settled(taskId);
+    await until("its lead", () => pod.leader === pod.podId);
+
+    for (const deadLetters of [() => flotilla.deadLetters, () => pod.deadLetters]) {
+      const found = await server(deadLetters).get("/v1/dlq/groups?name=flaky&limit=5");
+      expect(found).toMatchObject({ status: 200, body: { count: 1, tasks: 3 } });
+      const [{ group }] = found.body.groups;
+      const page = await server(deadLetters).get(`/v1/dlq/tasks?group=${group}&limit=2`);
+      const rest = await server(deadLetters).get(`/v1/dlq/tasks?cursor=${page.body.next}`);
+      expect([...page.body.tasks, ...rest.body.tasks]).toMatchObject(
+        Array.from({ length: 3 }, () => ({ name: "flaky", code: "aborted", group })),
+      );
+    }
+
+    const begun = await post("/v1/dlq/redrives", { name: "flaky", maxStep: 2 });
+    expect(begun).toMatchObject({ status: 202, body: { state: "running", stepMost: 2, taken: 0 } });
+    const { redriveId } = begun.body;
+    const ended = await flotilla.deadLetters.followRedrive(redriveId);
+    expect(ended).toMatchObject({ state: "stopped", taken: 1, failed: 1 });
+    expect((await get(`/v1/dlq/redrives/${redriveId}`)).body).toEqual(ended);
+    expect((await get("/v1/dlq/redrives?limit=1")).body).toEqual({ redrives: [ended] });
+    expect(await post(`/v1/dlq/redrives/${redriveId}/cancel`)).toMatchObject({ status: 409 });
+
+    mended = true;
+    const { taskId } = made[0]!;
+    const one = await post("/v1/dlq/redrives", { taskId });
+    await flotilla.deadLetters.followRedrive(one.body.redriveId);
+    expect(await flotilla.get(taskId)).toMatchObject({ status: "completed" });
+    expect(await post("/v1/dlq/redrives", { taskId })).toMatchObject({
+      status: 409,
+      body: { error: { code: "conflict", details: { status: "completed" } } },
+    });
+    expect((await post("/v1/dlq/discard", { all: true })).body).toEqual({ discarded: 2 });
+    expect((await get("/v1/dlq/groups")).body).toEqual({ groups: [], count: 0, tasks: 0 });
+  });
+
+  test.each([
+    ["GET", "/v1/dlq/groups?limit=0", undefined, 400, "limit must be"],
+    ["GET", "/v1/dlq/groups?nmae=x", undefined, 400, "did you mean `name`?"],
+    ["GET", "/v1/dlq/tasks?cursor=x", undefined, 400, "cursor must be"],
+    ["GET", "/v1/dlq/redrives/x", undefined, 404, "there is no redrive x"],
+    ["POST", "/v1/dlq/redrives/x/cancel", undefined, 404, "there is no redrive x"],
+    ["POST", "/v1/dlq/redrives", {}, 400, "none was given"],
+    ["POST", "/v1/dlq/redrives", { all: true, maxStep: "2" }, 400, "maxStep must be"],
+    ["POST", "/v1/dlq/redrives", { taskId: "x" }, 404, "there is no task x"],
+    ["POST", "/v1/dlq/redrives", [], 400, "the body must be an object"],
+    ["POST", "/v1/dlq/discard", { all: true, sure: true }, 400, "unknown option `sure`"],
+    ["POST", "/v1/dlq/discard", { all: "yes" }, 400, "all must be true"],
+  ])("%s %s with %j is refused", async (method, path, body, status, message) => {
+    const { get, post } = server();
+    const answer = await (method === "GET" ? get(path) : post(path, body));
+    expect(answer).toMatchObject({
+      status,
+      body: { error: { message: expect.stringContaining(message) } },
+    });
+  });
+});
+
+function server(deadLetters = () => flotilla.deadLetters) {
+  const app = createApp({
+    flotilla,
+    deadLetters,
+    apiKeys: [],
+    metrics: createMetrics(),
+    isStopping: () => false,
+    clock: systemClock,
+    log: silentLogger,
+  });
+  const ask = async (path: string, init: RequestInit) => {
+    const headers = { Host: "localhost", "Content-Type": "application/json" };
+    const answer = await app.request(path, { ...init, headers });
+    // oxlint-disable-next-line typescript/no-explicit-any
+    return { status: answer.status, body: (await answer.json()) as any };
+  };
+  return {
+    get: (path: string) => ask(path, {}),
+    post: (path: string, body?: unknown) =>
+      ask(path, { method: "POST", body: JSON.stringify(body ?? null) }),
+  };
+}
