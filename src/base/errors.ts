@@ -1,42 +1,45 @@
 /** Every code that Flotilla throws, stores or sends. One list for code, tables and wire. */
-export type ErrorCode =
-  | "aborted"
-  | "cancelled"
-  | "claim_lost"
-  | "closed"
-  | "conflict"
-  | "dependency_cycle"
-  | "dependency_failed"
-  | "duplicate_key"
-  | "forbidden"
-  | "handler_failed"
-  | "internal"
-  | "invalid_input"
-  | "invalid_middleware"
-  | "invalid_option"
-  | "invalid_output"
-  | "invalid_schedule"
-  | "not_committed"
-  | "not_found"
-  | "overloaded"
-  | "payload_not_storable"
-  | "payload_too_deep"
-  | "payload_too_large"
-  | "pod_died"
-  | "snoozed"
-  | "store_busy"
-  | "store_corrupt"
-  | "store_full"
-  | "store_missing"
-  | "store_newer"
-  | "store_outdated"
-  | "store_read_only"
-  | "store_unavailable"
-  | "task_failed"
-  | "timeout"
-  | "unauthorized"
-  | "unknown_outcome"
-  | "unsupported";
+export const errorCodes = [
+  "aborted",
+  "cancelled",
+  "claim_lost",
+  "closed",
+  "conflict",
+  "dependency_cycle",
+  "dependency_failed",
+  "duplicate_key",
+  "forbidden",
+  "handler_failed",
+  "internal",
+  "invalid_input",
+  "invalid_middleware",
+  "invalid_option",
+  "invalid_output",
+  "invalid_schedule",
+  "not_committed",
+  "not_found",
+  "overloaded",
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+  "pod_died",
+  "snoozed",
+  "store_busy",
+  "store_corrupt",
+  "store_full",
+  "store_missing",
+  "store_newer",
+  "store_outdated",
+  "store_read_only",
+  "store_unavailable",
+  "task_failed",
+  "timeout",
+  "unauthorized",
+  "unknown_outcome",
+  "unsupported",
+] as const;
+
+export type ErrorCode = (typeof errorCodes)[number];
 
 export type FlotillaErrorOptions = ErrorOptions & {
   /** Facts for programs: which option, which limit, which task. */
