@@ -30,7 +30,7 @@ const options = {
   help: { type: "boolean", default: false },
 } as const;
 
-const sqliteWorks = ["enqueue", "drain", "wakeup", "recover", "memory", "schedules"];
+const sqliteWorks = ["enqueue", "drain", "wakeup", "recover", "memory", "keys", "schedules"];
 const works = [
   "enqueue",
   "drain",
@@ -41,6 +41,7 @@ const works = [
   "snapshot",
   "recover",
   "memory",
+  "keys",
 ];
 const systems = variants.map(({ key }) => key);
 /** What only a comparison with others knows of. */

@@ -7,6 +7,7 @@ import { reportOf } from "./side-by-side/report.ts";
 import { openSideBySide } from "./side-by-side/open.ts";
 import { saveResults } from "./side-by-side/results.ts";
 import { measureWakeup } from "./side-by-side/wakeup.ts";
+import { measureKeys } from "./tasks/keys.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
 
@@ -33,13 +34,16 @@ const sizes = {
 
 /** What a short run leaves out unless it is asked for. */
 const long = ["million", "snapshot"];
+/** What is measured only when it is asked for. */
+const asked = ["keys"];
 const slow = ["pg-boss-default", "bullmq-redis-default", "bullmq-redis-aof-default"];
 
 /** Tasks on Postgres, side by side with other queues and with what bare `pg` can do. */
 export async function bench(options: BenchOptions): Promise<Report> {
   const size = options.quick ? sizes.quick : sizes.full;
   const wanted = (name: string) =>
-    options.only?.includes(name) ?? !(options.quick && long.includes(name));
+    options.only?.includes(name) ??
+    !(asked.includes(name) || (options.quick && long.includes(name)));
   const drain = { ...size.drain, ...(options.tasks && { tasks: options.tasks }) };
   await using side = await openSideBySide(options, options.rounds ?? size.rounds);
   const { best, ofPostgres } = side.keys;
@@ -85,13 +89,16 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const recovery = wanted("recover")
     ? await measureRecovery(options, size.recover, freshStore)
     : [];
+  const keys = wanted("keys")
+    ? await measureKeys(options, { rounds: side.rounds, ...size.enqueue }, freshStore)
+    : [];
   const memory = wanted("memory")
     ? await measureMemory(options, size.memory, freshStore)
     : { measures: [], notes: [] };
   if (options.save) saveResults(works, side.about);
   const report = reportOf(works, side.about);
   return {
-    measures: [...report.measures, ...recovery, ...memory.measures],
+    measures: [...report.measures, ...keys, ...recovery, ...memory.measures],
     notes: [...report.notes, ...memory.notes],
   };
 }

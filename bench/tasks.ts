@@ -4,6 +4,7 @@ import type { Measure, Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
 import { measureDrain } from "./tasks/drain.ts";
 import { measureEnqueue } from "./tasks/enqueue.ts";
+import { measureKeys } from "./tasks/keys.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
 import { measureSchedules } from "./tasks/schedules.ts";
@@ -29,7 +30,7 @@ const sizes = {
 };
 
 /** What is measured only when it is asked for. */
-const asked = ["schedules"];
+const asked = ["keys", "schedules"];
 
 /** Tasks on one SQLite file: in, out, awake, recovered, and at what cost. */
 export async function bench(options: BenchOptions): Promise<Report> {
@@ -42,6 +43,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const wakeup = await measured("wakeup", () => measureWakeup(options, size.wakeup));
   const schedules = await measured("schedules", () => measureSchedules(options, size.drain));
   const freshStore = sqliteStores(options.folder);
+  const keys = await measured("keys", () => measureKeys(options, size.enqueue, freshStore));
   const recovering = () =>
     measured("recover", () => measureRecovery(options, size.recover, freshStore));
   const remembering = async () =>
@@ -53,7 +55,15 @@ export async function bench(options: BenchOptions): Promise<Report> {
     ? await Promise.all([recovering(), remembering()])
     : [await recovering(), await remembering()];
   return {
-    measures: [...enqueue, ...drain, ...wakeup, ...schedules, ...recovery, ...memory.measures],
+    measures: [
+      ...enqueue,
+      ...drain,
+      ...wakeup,
+      ...keys,
+      ...schedules,
+      ...recovery,
+      ...memory.measures,
+    ],
     notes: [
       `durability: full (WAL, synchronous=FULL) for ours and for the limit`,
       `limit: bare node:sqlite on a thread, the same statements in batches of 100, in the same run`,

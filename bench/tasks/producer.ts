@@ -9,6 +9,8 @@ export type ProducerPhase = {
   readonly store: string;
   readonly warmMs: number;
   readonly runMs: number;
+  /** Whether each task has a key of its own, and what is asked of it. Default: none has. */
+  readonly keys?: "plain" | "keyed" | "unfinished";
 };
 
 export type Produced = Usage & { readonly tasks: number };
@@ -22,20 +24,25 @@ playRole(async (phases: ProducerPhase[]) => {
   return results;
 });
 
-async function produce({ way, store, warmMs, runMs }: ProducerPhase): Promise<Produced> {
+async function produce(phase: ProducerPhase): Promise<Produced> {
+  const { way, store, warmMs, runMs, keys = "plain" } = phase;
   await using flotilla = connect(store);
+  const policy = keys === "unfinished" ? ({ uniqueWhile: "unfinished" } as const) : {};
+  let lastKey = 0;
+  const ofOne = () => (keys === "plain" ? {} : { ...policy, key: `key ${++lastKey}` });
+  const ofMany = keys === "plain" ? {} : { ...policy, key: () => `key ${++lastKey}` };
   let untilMs = 0;
   let tasks = 0;
   const one = async (): Promise<void> => {
     while (performance.now() < untilMs) {
-      await flotilla.enqueue(workName, payload(tasks));
+      await flotilla.enqueue(workName, payload(tasks), ofOne());
       tasks++;
     }
   };
   const many = async (): Promise<void> => {
     while (performance.now() < untilMs) {
       const inputs = Array.from({ length: bulkTasks }, (_, at) => payload(tasks + at));
-      tasks += (await flotilla.enqueueMany(workName, inputs)).length;
+      tasks += (await flotilla.enqueueMany(workName, inputs, ofMany)).length;
     }
   };
   const ways = {
