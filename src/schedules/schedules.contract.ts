@@ -264,6 +264,11 @@ export function schedulesContract(kind: StoreKind): void {
       await lead();
       expect(await tasksOf("mail")).toEqual([]);
       expect((await schedules.resume("mail")).nextAtMs).toBe(resumed.nextAtMs);
+      // What isn't paused loses nothing by it.
+      await letCome("mail", 1);
+      await schedules.resume("mail");
+      await lead();
+      expect(await tasksOf("mail")).toHaveLength(1);
     });
 
     test("that were paused or removed between a leader's look and its write aren't fired", async () => {

@@ -139,4 +139,16 @@ describe("schedules over HTTP", () => {
     });
     await pod.stop();
   });
+
+  test("are counted: what was fired, what was missed, and how late", async () => {
+    const metrics = createMetrics();
+    const fired = { type: "fired", scheduleId: "a" } as const;
+    metrics.observe({ ...fired, tasks: 3, skipped: 0, lagMs: 20 });
+    metrics.observe({ ...fired, tasks: 0, skipped: 4, lagMs: undefined });
+    const text = await metrics.registry.metrics();
+    expect(text).toContain("flotilla_schedules_fired_total 3\n");
+    expect(text).toContain("flotilla_schedules_missed_total 4\n");
+    expect(text).toContain("flotilla_schedule_lag_seconds_count 1\n");
+    expect(text).toContain("flotilla_schedule_lag_seconds_sum 0.02\n");
+  });
 });
