@@ -187,6 +187,36 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: "outbox: dropped before it is stored",
+    edits: [
+      {
+        file: "src/queue/outbox/keeping.ts",
+        find: "const watched = outbox.watch(finish);",
+        put: "const watched = outbox.watch(finish);\n      setImmediate(() => watched.done());",
+      },
+    ],
+  },
+  {
+    name: "outbox: what earlier pods left isn't sent",
+    edits: [
+      {
+        file: "src/queue/outbox/leftovers.ts",
+        find: "if (left.length === 0) return;",
+        put: "if (left.length >= 0) return;",
+      },
+    ],
+  },
+  {
+    name: "outbox: what is left is dropped though the store didn't answer",
+    edits: [
+      {
+        file: "src/queue/outbox/leftovers.ts",
+        find: 'if (signal.aborted || hasCode(error, "closed", ...untilMended)) return;',
+        put: "",
+      },
+    ],
+  },
+  {
     name: "enqueue: sent again with another id",
     edits: [
       {

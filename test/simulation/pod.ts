@@ -11,6 +11,7 @@ import { assemblePod, gapOf, type Pod } from "../../src/runtime/assemble.ts";
 import { resolveConfig } from "../../src/runtime/config.ts";
 import type { Checker, PodFacts } from "./checker.ts";
 import { createLane, laneClock } from "./lane.ts";
+import type { SimDisk } from "./disk.ts";
 import type { Network } from "./link.ts";
 import { schedules } from "./schedules.ts";
 import { startOfTimeMs, type World } from "./world.ts";
@@ -36,6 +37,8 @@ export type SimPodOptions = {
   names: readonly string[];
   settings: { slots: number; pollMs: number; heartbeatMs: number; deadAfterMs: number };
   handlersFor: (pod: SimPod) => TaskHandler[];
+  /** The disk of the place that it runs at. */
+  disk: SimDisk;
   onGone: () => void;
 };
 
@@ -156,6 +159,7 @@ export function startSimPod(
         onError: (error) => toMain(() => hooks.onError(error)),
         onStall: () => gone("stalled"),
       }),
+    outboxDisk: options.disk.attach(main),
     breathe: () => void breath++,
     raiseFloor: (call) => {
       floor = call;

@@ -2,6 +2,7 @@
 import { watchBounds } from "./bounds.ts";
 import { createChecker } from "./checker.ts";
 import { startFaults } from "./faults.ts";
+import { createSimDisk, type SimDisk } from "./disk.ts";
 import { createNetwork } from "./link.ts";
 import { type SimPod, startSimPod } from "./pod.ts";
 import { judgeEnd } from "./verdict.ts";
@@ -31,6 +32,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   const slots = world.between(2, 6);
   const pollMs = world.pick([500, 1_000, 2_000]);
   const pods: SimPod[] = [];
+  const disks: SimDisk[] = [];
   let podsMade = 0;
 
   /** Keeps one place of the fleet filled. The first place always knows every task. */
@@ -41,8 +43,12 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
       podId: `p${++podsMade}`,
       names,
       settings: { slots, pollMs, heartbeatMs, deadAfterMs },
+      disk: (disks[place] ??= createSimDisk(world)),
       handlersFor: (made) => handlersFor(world, checker, made),
-      onGone: () => void scheduler.after(world.between(100, 4_000), () => fill(place)),
+      onGone() {
+        if (world.chance(0.1)) disks[place]!.lose();
+        scheduler.after(world.between(100, 4_000), () => fill(place));
+      },
     });
     pods[place] = pod;
   };
@@ -63,7 +69,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     for (const { state } of checker.tasks.values()) {
       if (state.status === "pending" || state.status === "claimed") return false;
     }
-    return clients.open === 0;
+    return clients.open === 0 && disks.every(({ kept }) => kept === 0);
   };
   await scheduler.runUntil(
     () =>
@@ -71,6 +77,11 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
       scheduler.nowMs > faultsMs + quietLimitMs ||
       (scheduler.nowMs > faultsMs && allEnded()),
   );
+  for (const { kept } of disks) {
+    if (kept > 0 && world.violations.length === 0) {
+      world.violate("outbox", `${kept} endings are kept for ever`);
+    }
+  }
   if (world.violations.length === 0) await judgeEnd(world, checker, clients);
   await world.store.database.close();
   return {

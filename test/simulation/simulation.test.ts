@@ -45,6 +45,9 @@ const mustHappen = [
   "fence: recover, beat",
   "fence: recover, status",
   "fence: recover, token",
+  "outbox: kept",
+  "outbox: lost",
+  "outbox: taken over",
   "schedule: tick, several",
   "schedule: tock, several",
 ];

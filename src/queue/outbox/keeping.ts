@@ -11,7 +11,8 @@ export function keepingIn(outbox: Outbox, finishing: Finishing, signal: AbortSig
       const watched = outbox.watch(finish);
       try {
         const finished = await finishing.store(finish, how);
-        watched.done();
+        // What is to be decided anew will be watched in its new form, and is kept as it is until then.
+        if (finished.type !== "woken") watched.done();
         return finished;
       } catch (error) {
         // What is refused for good would be refused again. All else is for the next process to send.

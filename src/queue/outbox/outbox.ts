@@ -34,7 +34,7 @@ export type Outbox = {
 };
 
 export type Watched = {
-  /** It needn't be sent any more. */
+  /** It needn't be sent any more: it is stored or lost, and not only to be decided anew. */
   done(): void;
 };
 
@@ -47,7 +47,7 @@ const diskAgainMs = 5_000;
 export function createOutbox(options: OutboxOptions): Outbox {
   const { disk, podId, clock, maxBytes, log = silentLogger } = options;
   /** What isn't stored yet and is only in memory, oldest first, with the time it has been so. */
-  const waiting = new Map<Finish, number>();
+  const waiting = new Map<string, { readonly finish: Finish; readonly sinceMs: number }>();
   /** What the disk is to be told: to keep an entry, or to drop what has this key. The newest counts. */
   let news = new Map<string, Entry | undefined>();
   /** What the disk holds or is being told to hold, with its size. */
@@ -64,14 +64,15 @@ export function createOutbox(options: OutboxOptions): Outbox {
   const look = () => {
     cancelLook = undefined;
     const since = clock.monotonic() - patienceMs;
-    for (const [finish, startedMs] of waiting) {
-      if (startedMs > since) break;
+    for (const { finish, sinceMs } of waiting.values()) {
+      if (sinceMs > since) break;
       keep(finish);
     }
     if (waiting.size > 0 && !full) cancelLook ??= clock.after(patienceMs, look);
   };
 
   const keep = (finish: Finish) => {
+    const key = keyOf(finish);
     const size = sizeOf(finish);
     if (bytes + size > maxBytes) {
       if (!full) {
@@ -81,8 +82,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
       full = true;
       return;
     }
-    waiting.delete(finish);
-    const key = keyOf(finish);
+    waiting.delete(key);
     bytes += size - (sizes.get(key) ?? 0);
     sizes.set(key, size);
     news.set(key, { podId, finish });
@@ -90,12 +90,12 @@ export function createOutbox(options: OutboxOptions): Outbox {
   };
 
   const keepAll = () => {
-    for (const finish of waiting.keys()) keep(finish);
+    for (const { finish } of waiting.values()) keep(finish);
   };
 
   const drop = (finish: Finish) => {
     const key = keyOf(finish);
-    waiting.delete(finish);
+    waiting.delete(key);
     const size = sizes.get(key);
     if (size !== undefined) {
       sizes.delete(key);
@@ -150,8 +150,11 @@ export function createOutbox(options: OutboxOptions): Outbox {
 
   return {
     watch(finish) {
-      waiting.set(finish, clock.monotonic());
-      if (away) keep(finish);
+      const key = keyOf(finish);
+      const sinceMs = waiting.get(key)?.sinceMs ?? clock.monotonic();
+      waiting.set(key, { finish, sinceMs });
+      // What was decided anew takes the place of what is kept.
+      if (away || sizes.has(key)) keep(finish);
       else cancelLook ??= clock.after(patienceMs, look);
       return doneWith(finish);
     },

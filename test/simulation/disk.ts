@@ -1,0 +1,66 @@
+/**
+ * The disk of one place of the fleet: it outlives the pods that run there, one after the other, and is
+ * lost now and then. A write takes a moment; a pod that dies meanwhile doesn't know what became of it.
+ */
+import { FlotillaError } from "../../src/base/errors.ts";
+import { type Entry, keyOf, type OutboxDisk } from "../../src/queue/outbox/disk.ts";
+import { lookAt } from "../../src/queue/statements/finish.ts";
+import type { Lane } from "./lane.ts";
+import type { World } from "./world.ts";
+
+export type SimDisk = {
+  /** How many endings are kept there. */
+  readonly kept: number;
+  /** The disk as a pod on this thread has it. */
+  attach(lane: Lane): OutboxDisk;
+  lose(): void;
+};
+
+export function createSimDisk(world: World): SimDisk {
+  const { scheduler } = world;
+  const entries = new Map<string, Entry>();
+
+  /** What is dropped must have been stored, or lost to another claim: nobody else will ever send it. */
+  const judgeDropped = async (dropped: Parameters<OutboxDisk["write"]>[1]): Promise<void> => {
+    if (dropped.length === 0) return;
+    const rows = await world.store.database.read(lookAt(dropped.map(({ taskId }) => taskId)));
+    for (const { taskId, token } of dropped) {
+      const row = rows.find((each) => each["task_id"] === taskId);
+      const open = row?.["status"] === "claimed" || row?.["status"] === "pending";
+      if (open && Number(row["claim_token"]) === token) {
+        world.violate("outbox", `${taskId.slice(-6)}@${token} was dropped and isn't stored`);
+      }
+    }
+  };
+
+  return {
+    get kept() {
+      return entries.size;
+    },
+    attach: (lane) => ({
+      async takeOver() {
+        if (entries.size > 0) world.count("outbox: taken over");
+        return [...entries.values()];
+      },
+      write: (kept, dropped) =>
+        new Promise((resolve, reject) => {
+          const failing = world.chance(world.troubles.refused);
+          scheduler.after(world.between(1, 10), () => {
+            if (failing) {
+              return lane.enter(() => reject(new FlotillaError("store_full", "simulated")));
+            }
+            for (const key of dropped) entries.delete(keyOf(key));
+            for (const entry of kept) entries.set(keyOf(entry.finish), entry);
+            if (kept.length > 0) world.count("outbox: kept");
+            void judgeDropped(dropped);
+            lane.enter(resolve);
+          });
+        }),
+      close: async () => {},
+    }),
+    lose() {
+      if (entries.size > 0) world.count("outbox: lost");
+      entries.clear();
+    },
+  };
+}
