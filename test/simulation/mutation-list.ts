@@ -32,8 +32,7 @@ const recoverToken = recover(
 );
 const recoverBeat = recover(
   `= orphan.pod_id
-    and not exists (select 1 from \${pods} pod
-      where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)\`;
+    and coalesce((select pod.beat from \${pods} pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat\`;
 }`,
   "= orphan.pod_id`;\n}",
 );

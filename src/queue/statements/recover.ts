@@ -105,11 +105,12 @@ export function followRecovery(
   );
 }
 
+// A pod whose row is gone is seen with the beat -1. One that was seen with another has lost its row
+// since, and is watched anew.
 function isOrphan(from: typeof tasks | Statement): Statement {
   return sql`${from}.task_id = orphan.task_id and ${from}.claim_token = orphan.token
     and ${from}.status = 'claimed' and ${from}.claimed_by = orphan.pod_id
-    and not exists (select 1 from ${pods} pod
-      where pod.pod_id = orphan.pod_id and pod.beat <> orphan.beat)`;
+    and coalesce((select pod.beat from ${pods} pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat`;
 }
 
 export const poisonError = JSON.stringify({
