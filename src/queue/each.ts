@@ -1,4 +1,4 @@
-import { type ErrorCode, FlotillaError, hasCode, messageOf } from "../base/errors.ts";
+import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
 import { checkOptions } from "../base/options.ts";
 import type { Enqueued, EnqueueOptions } from "./enqueue.ts";
 import { duplicateKey } from "./keys.ts";
@@ -43,7 +43,7 @@ export type EnqueueEachOptions = {
   /** Told after every transaction. */
   onProgress?: (counts: EachCounts) => void;
   /** Given each outcome in order, which is waited for. Then none is kept, so memory stays bounded. */
-  onOutcome?: (outcome: RowOutcome) => void | Promise<void>;
+  onOutcome?: (outcome: RowOutcome) => unknown;
 };
 
 export type EachResult = EachCounts & {
@@ -180,13 +180,24 @@ async function storeRows(
     const stored = await parts.store(rows.map(({ news }) => news));
     return new Map(rows.map((row, at) => [row.index, outcomeOf(row, stored[at]!)]));
   } catch (error) {
-    if (!parts.splits || !hasCode(error, "internal", "payload_not_storable")) throw error;
+    if (!isOfARow(error, parts)) throw error;
     if (rows.length === 1) return new Map([[rows[0]!.index, rejected(rows[0]!.index, error)]]);
     const middle = Math.ceil(rows.length / 2);
     const first = await storeRows(rows.slice(0, middle), parts);
     return new Map([...first, ...(await storeRows(rows.slice(middle), parts))]);
   }
 }
+
+/** Whether it is for one of the rows that all were refused, and not for the store. */
+function isOfARow(error: unknown, { splits }: EachParts): boolean {
+  if (!(error instanceof FlotillaError)) return false;
+  const { code } = error;
+  if (code.startsWith("store_") || ofTheStore.includes(code)) return false;
+  // What a database has refused has ended the caller's transaction with it.
+  return splits || code !== "internal";
+}
+
+const ofTheStore: readonly ErrorCode[] = ["closed", "overloaded", "unknown_outcome"];
 
 function outcomeOf({ index, news }: Prepared, enqueued: Enqueued): RowOutcome {
   const { taskId, created, replaced } = enqueued;
