@@ -26,6 +26,21 @@ const oneFile = task(
   },
 );
 
+const followed = task(
+  "followed",
+  {
+    input: z.object({ to: z.string().transform(Number), at: z.date() }),
+    onFailure({ input, log }) {
+      // What was enqueued, as it comes back from JSON, and not what the handler gets.
+      expectTypeOf(input.input).toEqualTypeOf<{ to: string; at: string }>();
+      expectTypeOf(input.error.code).toBeString();
+      expectTypeOf(input.attempts).toBeNumber();
+      log.info({}, input.taskId);
+    },
+  },
+  ({ input }) => input.to,
+);
+
 const bare = task("bare");
 const bareOneFile = task("bare-one-file", {}, ({ input }) => {
   expectTypeOf(input).toEqualTypeOf<Json>();
@@ -34,6 +49,8 @@ const bareOneFile = task("bare-one-file", {}, ({ input }) => {
 
 /** Never called: what it says is checked by the compiler. */
 async function typed(tasks: Tasks): Promise<void> {
+  const last = await tasks.enqueue(followed, { to: "5", at: new Date(0) });
+  expectTypeOf(await tasks.waitFor(last)).toBeNumber();
   // A contract: the input form goes in, the output schema's form comes back.
   const first = await tasks.enqueue(summarize, { url: "x" });
   await tasks.enqueue(
