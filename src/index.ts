@@ -23,6 +23,7 @@ export type { TaskFailure } from "./queue/failure.ts";
 export type { Reason, ReasonCode } from "./queue/reasons.ts";
 export type { PodState } from "./queue/telling.ts";
 export type { Retention } from "./queue/retention.ts";
+export type { GraphEnqueued, GraphOptions, GraphRow } from "./queue/graph.ts";
 export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
 export {
   type HandleOptions,

@@ -14,13 +14,15 @@ import type {
   EnqueueRows,
 } from "./each.ts";
 import type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./enqueue.ts";
+import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./graph.ts";
 import { createProducing } from "./produce.ts";
 import { resend, untilKnown } from "./resend.ts";
-import { type Task, taskStatuses, type TaskStatus, toTask } from "./row.ts";
+import { type Task, taskStatuses, type TaskStatus } from "./row.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./statements/ask.ts";
 import { getEvents } from "./statements/events.ts";
 import type { InputOf, ResultOf, TaskContract } from "./task.ts";
 import { createWaiting, type WaitOptions } from "./wait.ts";
+import { toTasks } from "./waits.ts";
 import { markWaiting, withoutWorker } from "./workers.ts";
 
 export type ListOptions = {
@@ -85,6 +87,14 @@ export type Tasks = {
     rows: Rows & CheckedRows<Rows>,
     options?: EnqueueEachOptions,
   ): Promise<EachResult>;
+  /**
+   * Stores tasks that may wait for each other, by the names that `ref` gives them, in one transaction.
+   * Answers by ref.
+   */
+  enqueueGraph<const Rows extends readonly GraphRow[]>(
+    rows: Rows & TypedRows<Rows>,
+    options?: GraphOptions,
+  ): Promise<GraphEnqueued<Rows>>;
   get(taskId: string): Promise<Task | undefined>;
   events(taskId: string): Promise<TaskEvent[]>;
   list(options?: ListOptions): Promise<TaskPage>;
@@ -120,7 +130,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
   return {
     ...createProducing({ ...parts, maxPayloadBytes }),
     async get(taskId) {
-      const found = (await database.read(getTask(taskId))).map((row) => toTask(row));
+      const found = await toTasks(database, await database.read(getTask(taskId)));
       return (await markWaiting(database, found))[0];
     },
     async events(taskId) {
@@ -144,8 +154,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
           limit: limit + 1,
         }),
       );
-      const shown = found.slice(0, limit).map((row) => toTask(row));
-      const tasks = await markWaiting(database, shown);
+      const tasks = await markWaiting(database, await toTasks(database, found.slice(0, limit)));
       return { tasks, next: found.length > limit ? tasks.at(-1)!.taskId : null };
     },
     async stats() {
@@ -159,9 +168,12 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
         clock,
         random,
         ...untilKnown,
+        hint: true,
       });
-      const [row] = tables[2]!;
+      const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);
+      // Whoever waited for it may be free now.
+      onEnqueued?.();
       if (row["status"] === "cancelled") return "cancelled";
       return row["status"] === "claimed" ? "cancelling" : "finished";
     },
@@ -172,7 +184,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
         ...untilKnown,
         hint: true,
       });
-      const [row] = tables[2]!;
+      const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);
       if (tables[1]!.length > 0 || repeated) return onEnqueued?.();
       throw new FlotillaError(

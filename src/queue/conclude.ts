@@ -44,8 +44,12 @@ export function createConcluding(parts: ConcludingParts) {
       const claim = { ...run.claim, wake: run.wake };
       const ended = settle(claim, decided, run.handler.options, random);
       const settled = withFollowUp(ended, claim, run.handler, ids);
-      const finish =
-        delayMs !== undefined && settled.delayMs === 0 ? { ...settled, delayMs } : settled;
+      const { awaited } = claim;
+      const finish = {
+        ...settled,
+        ...(awaited && { awaited }),
+        ...(delayMs !== undefined && settled.delayMs === 0 && { delayMs }),
+      };
       const how = { apart: run.completing };
       const finished = run.stopped === "claim_lost" ? lost : await finishing.store(finish, how);
       if (finished.type !== "woken") return { finish, finished };

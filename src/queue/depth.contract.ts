@@ -15,7 +15,7 @@ export function depthContract(kind: StoreKind): void {
     afterEach(() => queue.close());
     afterAll(closeStores);
     const depth = async () => Object.fromEntries(await readDepth(queue.database));
-    const none = { ready: 0, delayed: 0, alone: 0, running: 0, failed: 0, oldestMs: 0 };
+    const none = { ready: 0, delayed: 0, waiting: 0, alone: 0, running: 0, failed: 0, oldestMs: 0 };
 
     test("is nothing where nothing waits, whatever has ended", async () => {
       await queue.database.write([

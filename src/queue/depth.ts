@@ -3,10 +3,11 @@ import { levelsInUse } from "./statements/claim.ts";
 import { depthLimit, namesWaiting, otherDepths, readyDepth } from "./statements/depth.ts";
 
 /**
- * Where a task stands: it can be claimed, waits for its time, must run alone, runs, or has failed.
+ * Where a task stands: it can be claimed, waits for its time, waits for other tasks, must run alone, runs,
+ * or has failed.
  * What has ended otherwise isn't counted: there may be millions of them.
  */
-export type DepthState = "ready" | "delayed" | "alone" | "running" | "failed";
+export type DepthState = "ready" | "delayed" | "waiting" | "alone" | "running" | "failed";
 
 export type NameDepth = Readonly<Record<DepthState, number>> & {
   /** How long the task that has been due for longest has waited; 0 where none is due. */
@@ -38,6 +39,7 @@ export async function readDepth(database: Database): Promise<Depth> {
     const of = depth.get(name) ?? {
       ready: 0,
       delayed: 0,
+      waiting: 0,
       alone: 0,
       running: 0,
       failed: 0,

@@ -7,23 +7,25 @@ import type { TraceHeaders } from "../base/trace-context.ts";
 import { type KeyOptions, keyOptionNames, policyOf } from "./keys.ts";
 import type { NewTask } from "./statements/enqueue.ts";
 import { checkName, type TaskContract } from "./task.ts";
+import { checkAfter, type WaitingOptions, waitingOptionNames } from "./waits.ts";
 
-export type EnqueueOptions = KeyOptions & {
-  /** Higher runs first, −100 to 100. Default 0. */
-  priority?: number;
-  /** How long before it may run. Default 0. */
-  delayMs?: number;
-  /** When it may run, as a date or in milliseconds since 1970. A time that has passed is now. */
-  runAt?: Date | number;
-  /** How often it is tried. Default: what its handler says. */
-  attempts?: number;
-  /** Whose task it is, where one store serves several. Default `default`. */
-  tenant?: string;
-  /** A connection of the caller's to the same database: the task is there when that commits. */
-  tx?: unknown;
-  /** The W3C trace context that it belongs to, where no span of OpenTelemetry's is active. */
-  trace?: TraceHeaders;
-};
+export type EnqueueOptions = KeyOptions &
+  WaitingOptions & {
+    /** Higher runs first, −100 to 100. Default 0. */
+    priority?: number;
+    /** How long before it may run. Default 0. */
+    delayMs?: number;
+    /** When it may run, as a date or in milliseconds since 1970. A time that has passed is now. */
+    runAt?: Date | number;
+    /** How often it is tried. Default: what its handler says. */
+    attempts?: number;
+    /** Whose task it is, where one store serves several. Default `default`. */
+    tenant?: string;
+    /** A connection of the caller's to the same database: the task is there when that commits. */
+    tx?: unknown;
+    /** The W3C trace context that it belongs to, where no span of OpenTelemetry's is active. */
+    trace?: TraceHeaders;
+  };
 
 /** As for one, but a key is made of each input, since one key for many would make them one task. */
 export type EnqueueManyOptions<Input = unknown> = Omit<EnqueueOptions, "key"> & {
@@ -56,6 +58,7 @@ export const enqueueOptionNames = [
   "delayMs",
   "runAt",
   ...keyOptionNames,
+  ...waitingOptionNames,
   "attempts",
   "tenant",
   "tx",
@@ -81,6 +84,7 @@ export function prepareTask(
   checkNumber("delayMs", delayMs, { min: 0, max: yearMs });
   const runAtMs = runAtOf(options);
   const policy = policyOf(options);
+  const waiting = checkAfter(options);
   if (attempts !== null) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
   if (key !== null) checkText("key", key);
   checkText("tenant", tenant);
@@ -97,6 +101,7 @@ export function prepareTask(
     maxAttempts: attempts,
     key,
     ...(policy && { policy }),
+    ...waiting,
     trace,
   });
   const schema = typeof contract === "string" ? undefined : contract.input;

@@ -5,7 +5,15 @@ import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
 import { byTurns } from "./apart.ts";
 import { resend, untilMended } from "./resend.ts";
-import { type Finish, finishTasks, followFinishes, lookAt, noteFinishes } from "./statements/finish.ts";
+import {
+  type Finish,
+  finishTasks,
+  followFinishes,
+  lookAt,
+  noteFinishes,
+  wakeAfter,
+  wakesOthers,
+} from "./statements/finish.ts";
 import { forgetEarlierSnoozes } from "./statements/snooze.ts";
 
 /**
@@ -21,6 +29,9 @@ export type Finished =
 // that the others needn't wait for that one.
 type Apart = { readonly type: "apart" };
 const apart: Apart = { type: "apart" };
+// Others have begun to wait for it since its claim: it is sent again, so that they are woken with it.
+type Awaited = { readonly type: "awaited" };
+const awaited: Awaited = { type: "awaited" };
 const unlessBusy = untilMended.filter((code) => code !== "store_busy");
 
 export type StoreHow = {
@@ -42,12 +53,14 @@ export function createFinishing(parts: {
   podId: string;
   /** Fires when there is no more time to wait for the store. */
   signal: AbortSignal;
+  /** Told when tasks that waited for others, or for room, may have become free. */
+  onWoken?: () => void;
   /** Told when a send has failed and is to be made again. */
   onTrouble?: () => void;
 }): Finishing {
   const { database, podId } = parts;
 
-  const sendTogether = async (finishes: Finish[]): Promise<(Finished | Apart)[]> => {
+  const sendTogether = async (finishes: Finish[]): Promise<(Finished | Apart | Awaited)[]> => {
     try {
       return await send(finishes, unlessBusy);
     } catch (error) {
@@ -56,7 +69,10 @@ export function createFinishing(parts: {
     }
   };
 
-  const send = async (finishes: Finish[], codes: readonly ErrorCode[]): Promise<Finished[]> => {
+  const send = async (
+    finishes: Finish[],
+    codes: readonly ErrorCode[],
+  ): Promise<(Finished | Awaited)[]> => {
     const noted = finishes.some((each) => each.event !== null);
     const snoozed = finishes.filter((each) => each.snoozed).map(({ taskId }) => taskId);
     const following = followFinishes(finishes);
@@ -66,29 +82,37 @@ export function createFinishing(parts: {
       ...following,
       finishTasks(finishes),
     ];
-    const { tables } = await resend(database, statements, {
+    const waking = wakeAfter(finishes);
+    const woken = waking.length + following.length > 0;
+    const { tables } = await resend(database, [...statements, ...waking], {
       ...parts,
       codes,
       ...(parts.onTrouble && { onFailed: parts.onTrouble }),
-      hint: following.length > 0 || finishes.some((each) => each.delayMs === 0),
+      hint: woken || finishes.some((each) => each.delayMs === 0),
     });
-    const stored = tables.at(-1)!;
+    if (woken) parts.onWoken?.();
+    const stored = tables[statements.length - 1]!;
     if (stored.length === finishes.length) return finishes.map(() => ({ type: "stored" }));
     const ids = new Set(stored.map((row) => row["task_id"] as string));
     return judge(finishes, ids);
   };
 
   // Zero rows means: look. What is terminal with our token was stored by an earlier send of ours.
-  const judge = async (finishes: Finish[], stored: Set<string>): Promise<Finished[]> => {
+  const judge = async (
+    finishes: Finish[],
+    stored: Set<string>,
+  ): Promise<(Finished | Awaited)[]> => {
     const missing = finishes.filter((each) => !stored.has(each.taskId));
     const seen = await patientRead(missing.map((each) => each.taskId));
-    return finishes.map((finish): Finished => {
+    const wakes = wakesOthers(finishes);
+    return finishes.map((finish): Finished | Awaited => {
       if (stored.has(finish.taskId)) return { type: "stored" };
       const row = seen.get(finish.taskId);
       if (!row || Number(row["claim_token"]) !== finish.token) return { type: "lost" };
       if (row["status"] === finish.status && finish.status !== "pending") return { type: "stored" };
       const wake = Number(row["wake"]);
       const open = row["status"] === "claimed" || row["status"] === "pending";
+      if (open && !wakes && Number(row["awaited"]) > 0) return awaited;
       if (!open || finish.wake === null || wake === finish.wake) return { type: "lost" };
       return { type: "woken", wake, cancelRequested: Number(row["cancel_requested"]) === 1 };
     });
@@ -111,8 +135,13 @@ export function createFinishing(parts: {
   const one = byTurns(parts, async (finish: Finish) => (await send([finish], unlessBusy))[0]!);
   return {
     async store(finish, how) {
-      const finished = how?.apart ? apart : await together(finish);
-      return finished.type === "apart" ? one(finish) : finished;
+      let sent = finish;
+      let finished: Finished | Apart | Awaited = how?.apart ? apart : await together(sent);
+      while (finished.type === "apart" || finished.type === "awaited") {
+        if (finished.type === "awaited") sent = { ...finish, awaited: true };
+        finished = await one(sent);
+      }
+      return finished;
     },
     look: patientRead,
   };

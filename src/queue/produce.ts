@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Ids } from "../base/ids.ts";
+import { checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import {
@@ -10,6 +11,7 @@ import {
   optionsOfOne,
   prepareTask,
 } from "./enqueue.ts";
+import { checkKeys, type GraphOptions, type GraphRow, inOrderOfWaiting } from "./graph.ts";
 import { createBulk } from "./bulk.ts";
 import { duplicateKey } from "./keys.ts";
 import { createStoring, storeWithin } from "./storing.ts";
@@ -44,7 +46,9 @@ export function createProducing(parts: ProducingParts) {
       const [enqueued] = await storeWithin(database.within(options.tx), [news], { whole: false });
       return unlessRejected(news, enqueued!);
     }
-    const enqueued = unlessRejected(news, await storing.one(news));
+    // One that waits isn't stored where what it waits for is missing, which mustn't concern others.
+    const [stored] = news.after ? await storing.each([news]) : [await storing.one(news)];
+    const enqueued = unlessRejected(news, stored!);
     onEnqueued?.();
     return enqueued;
   };
@@ -71,8 +75,51 @@ export function createProducing(parts: ProducingParts) {
     return enqueued;
   };
 
+  const graph = async (
+    rows: readonly GraphRow[],
+    { tx }: GraphOptions,
+    trace: string | null,
+  ): Promise<Record<string, Enqueued>> => {
+    const ordered = inOrderOfWaiting(rows);
+    if (ordered.length === 0) return {};
+    checkKeys(ordered);
+    const idsByRef = new Map<string, string>();
+    const news: NewTask[] = [];
+    for (const { ref, task, input, options, after = [] } of ordered) {
+      const awaited = after.map((each) => (typeof each === "string" && idsByRef.get(each)) || each);
+      const given = { ...options, ...(awaited.length > 0 && { after: awaited }) };
+      const prepared = prepareTask(task, input, given, parts, trace);
+      const made = prepared instanceof Promise ? await prepared : prepared;
+      idsByRef.set(ref, made.taskId);
+      news.push(made);
+    }
+    checkBulk(
+      news.length,
+      news.reduce((chars, each) => chars + each.payload.length, 0),
+    );
+    const whole = { whole: true };
+    const enqueued =
+      tx === undefined
+        ? await storing.all(news)
+        : await storeWithin(database.within(tx), news, whole);
+    if (tx === undefined) onEnqueued?.();
+    return Object.fromEntries(ordered.map(({ ref }, at) => [ref, enqueued[at]!]));
+  };
+
   return {
     enqueueEach: createBulk(parts, storing),
+    /** The answer's type follows from the rows; `Tasks` says how. */
+    async enqueueGraph(rows: readonly GraphRow[], options: GraphOptions = {}): Promise<any> {
+      checkOptions("enqueueGraph", options, ["tx", "trace"]);
+      checkBulk(rows.length);
+      const store = (carried: string | null) => graph(rows, options, carried);
+      const { trace: given } = options;
+      const tracer = activeTracer();
+      if (!tracer) return store(passedOn(given));
+      const names = new Set(rows.map(({ task }) => nameOf(task)));
+      const span = { name: [...names].slice(0, 10).join(","), batch: rows.length, given };
+      return tracedEnqueue(tracer, span, store);
+    },
     async enqueue(
       task: TaskContract | string,
       input: unknown,

@@ -199,7 +199,14 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
   await migrate(store.database);
   if (store.clock) return store;
   opened.set(kind, store);
-  const tables = ["step_tracker", "step_event", "pod_health"] as const;
+  const tables = [
+    "step_tracker",
+    "step_event",
+    "pod_health",
+    "step_limit",
+    "step_pause",
+    "step_wait",
+  ] as const;
   await store.database.write(tables.map((name) => sql`delete from ${table(name)}`));
   return store;
 }

@@ -19,6 +19,7 @@ import {
   recoverTasks,
   sweep,
 } from "./statements/recover.ts";
+import { wakeWaiters } from "./statements/waits.ts";
 
 export type LeaderOptions = {
   podId: string;
@@ -76,7 +77,8 @@ export function createLeader(options: LeaderOptions) {
         pod: byId.get(row["claimed_by"])!,
       }));
       const following = await followPoison(database, orphans, ids);
-      const statements = [noteRecovery(orphans), ...following, recoverTasks(orphans)];
+      const waking = wakeWaiters(orphans.map(({ taskId }) => taskId));
+      const statements = [noteRecovery(orphans), ...following, recoverTasks(orphans), ...waking];
       const tables = await database.write(statements, { hint: true });
       const recovered = tables[1 + following.length];
       for (const row of recovered!) {

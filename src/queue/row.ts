@@ -7,6 +7,8 @@ export type TaskError = {
   readonly code: string;
   readonly message: string;
   readonly stack?: string;
+  /** With `dependency_failed`: the task that it has waited for in vain. */
+  readonly taskId?: string;
 };
 
 /** A task as people see it: one row of `step_tracker`. */
@@ -31,6 +33,8 @@ export type Task = {
   readonly claimToken: number;
   readonly progress: Json;
   readonly cancelRequested: boolean;
+  /** The tasks that it waits for, or has waited for, in the order that was given. */
+  readonly waitsFor: readonly string[];
 } & (
   | {
       readonly status: "pending";
@@ -48,7 +52,7 @@ export type TaskStatus = Task["status"];
 
 export const taskStatuses = ["pending", "claimed", "completed", "failed", "cancelled"] as const;
 
-export function toTask(row: Row): Task {
+export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
   const base = {
     taskId: row["task_id"],
     tenant: row["tenant"],
@@ -66,6 +70,7 @@ export function toTask(row: Row): Task {
     claimToken: Number(row["claim_token"]),
     progress: lenientJson(row["progress"]),
     cancelRequested: Number(row["cancel_requested"]) === 1,
+    waitsFor,
   };
   const error = lenientJson(row["error"]) as TaskError | null;
   const status = row["status"] as TaskStatus;
@@ -113,6 +118,12 @@ export type Claim = {
   readonly snoozes: number;
   readonly maxAttempts: number | null;
   readonly deaths: number;
+  /** Present where it went through a gate: with the scope of its key, if it has one. */
+  readonly gate?: { readonly group: string | null };
+  /** Whether others were waiting for it when it was claimed. */
+  readonly awaited?: boolean;
+  /** Whether a task that it waits for has failed or was cancelled, so that it mustn't run. */
+  readonly doomed?: boolean;
   /** The trace that it was enqueued in, as it is stored: anything may stand there. */
   readonly trace: string | null;
 };
@@ -128,6 +139,9 @@ export function toClaim(row: Row): Claim {
     snoozes: Number(row["snoozes"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
     deaths: Number(row["deaths"]),
+    ...(Number(row["gated"]) === 1 && { gate: { group: row["group_key"] as string | null } }),
+    ...(Number(row["awaited"]) > 0 && { awaited: true }),
+    ...(Number(row["waits"]) === 3 && { doomed: true }),
     trace: row["trace"],
   };
 }

@@ -10,6 +10,7 @@ import type { Claim } from "./row.ts";
 import type { Ending } from "./settle.ts";
 import type { TaskContext, TaskHandler } from "./task.ts";
 import { inSpan, type RunSpan, startRunSpan, traceIdOf } from "./trace.ts";
+import { endUnmet, readParents } from "./waits.ts";
 import { completeWithin, resultText } from "./within.ts";
 
 /** Why a running attempt was told to stop. */
@@ -85,6 +86,7 @@ export type RunParts = {
 /** Runs the handler on a claimed task. Never rejects: whatever happens is an ending. */
 export async function runHandler(running: Running, parts: RunParts): Promise<Ending> {
   const { claim, handler } = running;
+  if (claim.doomed) return endUnmet(parts.database, claim.taskId);
   const span = (running.span = startRunSpan(claim, parts.podId));
   try {
     const stored = parsePayload(claim);
@@ -152,6 +154,7 @@ function contextOf(running: Running, input: unknown, parts: RunParts): TaskConte
     progress: (value: Json) => {
       if (!running.ended) parts.progress.save(running, encodeJson("progress", value));
     },
+    parents: () => readParents(parts.database, claim.taskId),
     lastProgress: () => parts.progress.last(running),
     complete: (tx, result) => completeWithin(running, tx, result, parts),
     get log() {

@@ -11,7 +11,9 @@ export type Ending =
   | { readonly type: "threw"; readonly thrown: unknown }
   | { readonly type: "timed_out"; readonly timeoutMs: number }
   | { readonly type: "cancelled" }
-  | { readonly type: "interrupted" };
+  | { readonly type: "interrupted" }
+  /** The handler wasn't run, because what the task waits for didn't complete. */
+  | { readonly type: "unmet"; readonly error: TaskError };
 
 export type RetryPolicy = { readonly attempts: number; readonly backoff: Backoff };
 
@@ -51,6 +53,19 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
     case "interrupted":
       // A shutdown is no fault of the task, so the attempt is given back uncounted.
       return { ...base, status: "pending", counted: 0, delayMs: 0, wake: claim.wake, event: null };
+    case "unmet": {
+      const text = JSON.stringify(ending.error);
+      const event = { type: "failed", attempt, detail: text };
+      return {
+        ...base,
+        status: "failed",
+        error: text,
+        counted: 0,
+        delayMs: null,
+        wake: null,
+        event,
+      };
+    }
     case "timed_out":
     case "threw": {
       const thrown = ending.type === "threw" ? ending.thrown : undefined;

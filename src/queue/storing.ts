@@ -19,6 +19,7 @@ import {
   trimReplaced,
   undoUnlessWhole,
 } from "./statements/keys.ts";
+import { unknownAwaited, type Waiting, waitingOf } from "./waits.ts";
 
 /** The way in for new tasks: what arrives while a write is under way goes into the next one. */
 export function createStoring(parts: { database: Database; clock: Clock; random: Random }) {
@@ -77,15 +78,26 @@ async function store(
       throw new FlotillaError("store_busy", "tasks that hold keys kept being deleted: try again");
     }
     const rounds = inRounds(left);
-    const asks = (again: boolean) => rounds.map((round) => asksOf(round, { again, whole }));
+    const waiting = waitingOf(left, news);
+    const asks = (again: boolean) =>
+      rounds.map((round) => asksOf(round, { again, whole, when: waiting?.when }));
+    const ends = waiting?.statements ?? [];
     const first = asks(false);
-    const { tables, repeated } = await send(statementsOf(first), () => statementsOf(asks(true)));
+    const { tables, repeated } = await send([...statementsOf(first), ...ends], () => [
+      ...statementsOf(asks(true)),
+      ...ends,
+    ]);
     let at = 0;
-    const vanished: NewTask[] = [];
-    (repeated ? asks(true) : first).forEach((asked, index) => {
-      const answers = answersOf(asked, tables.slice(at, (at += asked.length)));
-      vanished.push(...readRound(rounds[index]!, answers, { repeated, whole }, known));
-    });
+    const answers = (repeated ? asks(true) : first).map((asked) =>
+      answersOf(asked, tables.slice(at, (at += asked.length))),
+    );
+    const unknown = waiting ? tables.at(-1)! : [];
+    if (unknown.length > 0 && rounds.some((round, index) => isOpen(round, answers[index]!))) {
+      throw unknownAwaited(unknown);
+    }
+    const vanished = rounds.flatMap((round, index) =>
+      readRound(round, answers[index]!, { repeated, whole }, known),
+    );
     left = vanished;
   }
   return news.map(({ taskId }) => known.get(taskId)!);
@@ -93,11 +105,25 @@ async function store(
 
 /** The usual case, worth a short way: nothing can be in the way of tasks without keys. */
 async function storePlain(news: readonly NewTask[], send: Send): Promise<Enqueued[]> {
+  const waiting = waitingOf(news);
+  if (waiting) return storeWaiting(news, waiting, send);
   const statements = [insertTasks(news)];
   const { tables, repeated } = await send(statements, () => statements);
   if (tables[0]!.length < news.length && !repeated) {
     throw new FlotillaError("internal", "new tasks have ids that are taken");
   }
+  return news.map(({ taskId }) => ({ taskId, created: true }));
+}
+
+/** Tasks that wait for others are stored if those are there. */
+async function storeWaiting(
+  news: readonly NewTask[],
+  { when, statements }: Waiting,
+  send: Send,
+): Promise<Enqueued[]> {
+  const all = [insertTasks(news, when), findOwn(news), ...statements];
+  const { tables } = await send(all, () => all);
+  if (tables[1]!.length < news.length) throw unknownAwaited(tables.at(-1)!);
   return news.map(({ taskId }) => ({ taskId, created: true }));
 }
 
@@ -112,7 +138,7 @@ function statementsOf(rounds: readonly (readonly Ask[])[]): Statement[] {
 /** What stores the tasks of a round. Whoever asks nothing special of a key pays for nothing special. */
 function asksOf(
   news: readonly NewTask[],
-  { again, whole }: { again: boolean; whole: boolean },
+  { again, whole, when }: { again: boolean; whole: boolean; when: Statement | undefined },
 ): Ask[] {
   const keyed = news.filter(({ key }) => key !== null);
   const releasing = keyed.filter(
@@ -123,7 +149,7 @@ function asksOf(
   if (releasing.length > 0) {
     asks.push({ statement: holdHolders(releasing) }, { statement: releaseKeys(releasing) });
   }
-  asks.push({ statement: insertTasks(news), tells: "inserted" });
+  asks.push({ statement: insertTasks(news, when), tells: "inserted" });
   // Only now: an insert waits for others who are storing the same key, and theirs is to be replaced.
   if (replacing.length > 0) {
     asks.push(
@@ -135,7 +161,7 @@ function asksOf(
     );
   }
   asks.push({ statement: findKeys(keyed), tells: "holders" });
-  if (again) asks.push({ statement: findOwn(keyed), tells: "own" });
+  if (again) asks.push({ statement: findOwn(news), tells: "own" });
   if (whole && keyed.some(mayNotBeDuplicate)) asks.push({ statement: undoUnlessWhole(news) });
   return asks;
 }
@@ -167,6 +193,13 @@ function answersOf(asked: readonly Ask[], tables: readonly Row[][]): Answers {
       ]),
     ),
   };
+}
+
+/** Whether one of these was neither stored nor there already. */
+function isOpen(news: readonly NewTask[], { stored, holders }: Answers): boolean {
+  return news.some(
+    (each) => !stored.has(each.taskId) && (each.key === null || !holders.has(keyId(each))),
+  );
 }
 
 /** Says what became of each task, and gives those whose key was taken by a task that is gone by now. */

@@ -5,6 +5,7 @@ import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import type { Schema } from "../base/schema.ts";
 import { followUpName, type TaskFailure } from "./failure.ts";
+import type { Task } from "./row.ts";
 
 /** What a handler gets. */
 export type TaskContext<Input> = {
@@ -23,6 +24,8 @@ export type TaskContext<Input> = {
   readonly progress: (value: Json) => void;
   /** What was saved last, by this attempt or one before it; null where nothing was. */
   readonly lastProgress: () => Promise<Json>;
+  /** The tasks that this one was enqueued after, as they stand now, in the order that was given. */
+  readonly parents: () => Promise<Task[]>;
   /**
    * Completes the task in a transaction of yours on the same database, and gives the result back:
    * what you write there and the completion are committed together or not at all. Where another pod

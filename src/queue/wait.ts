@@ -2,9 +2,10 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Database } from "../store/database.ts";
-import { type Task, toTask } from "./row.ts";
+import type { Task } from "./row.ts";
 import { getTasks } from "./statements/ask.ts";
 import { lookAt } from "./statements/finish.ts";
+import { toTasks } from "./waits.ts";
 
 export type WaitOptions = {
   /** How long to wait before rejecting with `timeout`. Default: no limit. */
@@ -65,8 +66,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
       }
       // Payloads and results may be large, so only those that somebody gets are read.
       if (ended.length > 0) {
-        for (const row of await database.read(getTasks(ended))) {
-          const task = toTask(row);
+        for (const task of await toTasks(database, await database.read(getTasks(ended)))) {
           for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
         }
       }

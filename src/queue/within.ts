@@ -4,7 +4,7 @@ import { check } from "../base/schema.ts";
 import type { Database } from "../store/database.ts";
 import type { Running } from "./run.ts";
 import { completion } from "./settle.ts";
-import { finishTasks } from "./statements/finish.ts";
+import { finishTasks, wakeAfter } from "./statements/finish.ts";
 
 /**
  * Completes a task in a transaction of its handler's. Whether that commits is for the handler, so
@@ -21,8 +21,14 @@ export async function completeWithin<Result>(
   const stored = await resultText(running, result, maxResultBytes);
   if (running.ended) throw claimLost(claim.taskId);
   running.completing = true;
-  const [changed] = await transaction.write([finishTasks([completion(claim, stored)])]);
-  if (changed!.length === 0) throw claimLost(claim.taskId);
+  const finish = completion(claim, stored);
+  const [changed] = claim.awaited ? [[]] : await transaction.write([finishTasks([finish])]);
+  if (changed!.length > 0) return result;
+  // Others wait for it, or it is lost; they are woken when the caller commits.
+  const awaited = [{ ...finish, awaited: true }];
+  const statements = [finishTasks(awaited), ...wakeAfter(awaited)];
+  const [finished] = await transaction.write(statements, { hint: true });
+  if (finished!.length === 0) throw claimLost(claim.taskId);
   return result;
 }
 

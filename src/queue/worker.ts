@@ -116,6 +116,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const sending = createFinishing({
     ...options,
     signal,
+    onWoken: () => wake(),
     ...(outbox && { onTrouble: outbox.trouble }),
   });
   const finishing = outbox ? keepingIn(outbox, sending, signal) : sending;

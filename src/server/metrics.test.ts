@@ -5,7 +5,15 @@ import type { Depth } from "../queue/depth.ts";
 import { parseExposition } from "../../test/metrics/exposition.ts";
 import { createMetrics } from "./metrics.ts";
 
-const counts = { ready: 1, delayed: 2, alone: 3, running: 4, failed: 5, oldestMs: 1_500 };
+const counts = {
+  ready: 1,
+  delayed: 2,
+  waiting: 6,
+  alone: 3,
+  running: 4,
+  failed: 5,
+  oldestMs: 1_500,
+};
 const depthOf = (names: string[]): Depth => new Map(names.map((name) => [name, counts]));
 
 describe("metrics", () => {

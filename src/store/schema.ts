@@ -109,8 +109,11 @@ const gatesWaitsAndSchedules: Migration = {
     sql`alter table ${table("step_tracker")} add column gated integer not null default 0`,
     // The limit that it was found to be held up by.
     sql`alter table ${table("step_tracker")} add column blocked_by ${keyText}`,
-    // Whether it waits for others: 1 until all have completed, 2 until all have ended.
+    // Whether it waits for others: 1 until all have completed, 2 until all have ended. 3 instead of 1
+    // says that one of them has failed or was cancelled, so that it won't run.
     sql`alter table ${table("step_tracker")} add column waits integer not null default 0`,
+    // How many times somebody began to wait for it, so that whoever ends it knows to wake them.
+    sql`alter table ${table("step_tracker")} add column awaited integer not null default 0`,
     // The redrive that has started it over last, and in which of its steps.
     sql`alter table ${table("step_tracker")} add column redrive_id ${keyText}`,
     // The attempt whose progress is stored: what a machine has kept of a later one is newer.
@@ -120,12 +123,19 @@ const gatesWaitsAndSchedules: Migration = {
     // Why a pod claims no more than it does, in its own words.
     sql`alter table ${table("pod_health")} add column state text`,
     sql`alter table ${table("step_tracker")} add column redrive_step integer`,
+    // Changes with every pause, so that a claim can say which pauses it knows of.
+    sql`alter table ${table("pod_health")} add column pauses bigint not null default 0`,
     sql`create index ${index("step_gated")}
       on ${table("step_tracker")} (name, tenant, priority desc, created_at, task_id)
       where status = 'pending' and parked = 4 and deaths < 2`,
     sql`create index ${index("step_blocked")}
       on ${table("step_tracker")} (blocked_by, priority desc, created_at, task_id)
       where status = 'pending' and parked = 3`,
+    sql`create index ${index("step_waiting")} on ${table("step_tracker")} (task_id)
+      where status = 'pending' and parked = 2`,
+    sql`create index ${index("step_alone_gated")}
+      on ${table("step_tracker")} (name, created_at, task_id)
+      where status = 'pending' and parked = 4 and deaths >= 2`,
     sql`create index ${index("step_held_group")} on ${table("step_tracker")} (group_key)
       where status = 'claimed' and group_key is not null`,
     sql`create index ${index("step_held_tenant")} on ${table("step_tracker")} (tenant)
@@ -137,13 +147,16 @@ const gatesWaitsAndSchedules: Migration = {
     sql`create table ${table("step_wait")} (
       awaited_id ${keyText} not null,
       waiter_id ${keyText} not null,
+      place integer not null default 0,
       primary key (awaited_id, waiter_id)
     )`,
     sql`create index ${index("step_waiter")} on ${table("step_wait")} (waiter_id)`,
-    // How many may run at once of what a scope names: `key/<name>/<key>` or `tenant/<tenant>`.
+    // How many may run at once of what a scope names: `key/<name>/<key>` or `tenant/<tenant>`. What
+    // wasn't set by hand is what the code of the pods says, and is forgotten where nothing needs it.
     sql`create table ${table("step_limit")} (
       scope ${keyText} primary key not null,
-      max_running integer not null
+      max_running integer not null,
+      by_hand integer not null default 0
     )`,
     sql`create table ${table("step_pause")} (
       name ${keyText} primary key not null,

@@ -11,6 +11,7 @@ import {
 } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 import { ungated } from "./parked.ts";
+import { wakeIfNothingIsOpen, wakeWaiters } from "./waits.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -29,18 +30,23 @@ export function cancelTask(taskId: string): Statement[] {
         claim_token = claim_token + case when status = 'pending' then 1 else 0 end,
         status = case when status = 'pending' then 'cancelled' else status end
       where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0`,
-    sql`select status, cancel_requested from ${tasks} where task_id = ${taskId}`,
+    ...wakeWaiters([taskId]),
+    sql`select status, cancel_requested, group_key from ${tasks} where task_id = ${taskId}`,
   ];
 }
 
-/** What a task that has ended is set to when it starts over: a new generation, with all its attempts. */
+/**
+ * What a task that has ended is set to when it starts over: a new generation, with all its attempts. One
+ * that waits for others waits anew, so `wakeIfNothingIsOpen` must follow.
+ */
 export const startedOver = sql`
-  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, parked = ${ungated},
-  cancel_requested = 0,
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when waits > 0 then 2 else ${ungated} end,
+  waits = case when waits = 3 then 1 else waits end,
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
   error = null, progress = null, progress_token = claim_token + 1`;
 
-/** Starts a finished task over: a new generation, noted as such. */
+/** Starts a finished task over: a new generation, noted as such. What it waits for is looked at anew. */
 export function retryTask(taskId: string): Statement[] {
   const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
   return [
@@ -55,6 +61,7 @@ export function retryTask(taskId: string): Statement[] {
       ${returning(sql`task_id`, {
         before: sql`select task_id from ${tasks} task where ${ended} ${holdTask}`,
       })}`,
+    wakeIfNothingIsOpen([taskId]),
     sql`select status from ${tasks} where task_id = ${taskId}`,
   ];
 }

@@ -1,6 +1,7 @@
 import type { Row } from "../../store/database.ts";
 import {
   holdPod,
+  holdTask,
   isAmong,
   join,
   limit,
@@ -15,6 +16,7 @@ import {
   takeRows,
 } from "../../store/sql.ts";
 import { ungated } from "./parked.ts";
+import { wakeWaitersOfCall } from "./waits.ts";
 
 const tasks = table("step_tracker");
 const pods = table("pod_health");
@@ -212,7 +214,7 @@ function take(claim: ClaimCall, which: Statement): Statement {
 }
 
 const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count, snoozes,
-  max_attempts, deaths, trace, priority, created_at`;
+  max_attempts, deaths, waits, awaited, trace, priority, created_at`;
 
 /**
  * Marks one task that must run alone as meant for this pod, which then finishes what it has before
@@ -259,6 +261,11 @@ export function releaseCall(podId: string, call: number): Statement[] {
       insert into ${pods} (pod_id, claim_floor) values (${podId}, ${call})
       on conflict (pod_id) do update set claim_floor = excluded.claim_floor
       where ${pods}.claim_floor < excluded.claim_floor`,
+    // Held, so that nobody asks for a cancel between who is woken for it and what is done.
+    sql`select task_id from ${tasks} task
+      where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'
+      order by task_id ${holdTask}`,
+    ...wakeWaitersOfCall(podId, call),
     sql`
       update ${tasks}
       set status = case when cancel_requested = 1 then 'cancelled' else 'pending' end,

@@ -45,13 +45,17 @@ export function readyDepth(levels: readonly Level[]): Statement {
     from ${wanted} level`;
 }
 
-/** How many wait for their time, wait to run alone, run, or have failed, by name. */
+/** How many wait for their time, wait for others, wait to run alone, run, or have failed, by name. */
 export function otherDepths(): Statement {
   const bounded = limit(depthLimit);
   return sql`
     select 'delayed' as state, name, count(*) as tasks, ${now} - min(run_at) as age_ms from (
       select name, run_at from ${tasks} where status = 'pending' and parked = 1
       order by run_at ${bounded}) delayed group by name
+    union all
+    select 'waiting', name, count(*), null from (
+      select name from ${tasks} where status = 'pending' and parked = 2
+      order by task_id ${bounded}) waiting group by name
     union all
     select 'alone', name, count(*), ${now} - min(run_at) from (
       select name, run_at from ${tasks} where status = 'pending' and parked = 0 and deaths >= 2

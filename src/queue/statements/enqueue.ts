@@ -22,6 +22,8 @@ export type NewTask = {
   readonly gated?: boolean;
   /** Whether it waits for others: until all have completed (1) or ended (2). */
   readonly waits?: 0 | 1 | 2;
+  /** The tasks that it waits for. */
+  readonly after?: readonly string[];
 };
 
 export type KeyPolicy = {

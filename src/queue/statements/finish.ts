@@ -2,6 +2,7 @@ import { holdTask, now, returning, rows, sql, type Statement, table } from "../.
 import { nextSeq } from "./events.ts";
 import { type FollowUp, insertFollowUps } from "./follow-up.ts";
 import { ungated } from "./parked.ts";
+import { wakeWaiters } from "./waits.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -21,6 +22,10 @@ export type Finish = {
   readonly delayMs: number | null;
   /** What must not have been missed: a row with a newer `wake` isn't parked, but decided again. */
   readonly wake: number | null;
+  /** The gate that it went through, where others may wait for room. */
+  readonly gate?: { readonly group: string | null };
+  /** Whether others are known to wait for it: then those must be woken in the same write. */
+  readonly awaited?: boolean;
   /** What follows where it has failed for good. */
   readonly followUp?: FollowUp;
   readonly event: {
@@ -33,12 +38,14 @@ export type Finish = {
 /**
  * Finishes tasks, unless another pod has claimed them since. What gives a claim back raises the token.
  * Where all of them have simply completed, as they do nearly always, much less has to be sent and set.
+ * Unless one of them is known to be awaited, what others have begun to wait for is left as it is.
  */
 export function finishTasks(given: readonly Finish[]): Statement {
   const finishes = inOrder(given);
   const { done, changes, unwoken } = finishes.every(({ status }) => status === "completed")
     ? completions(finishes)
     : endings(finishes);
+  const unawaited = unlessAwaited(finishes);
   return sql`
     update ${tasks}
     set ${changes}, claim_call = null, last_update = ${now}
@@ -46,17 +53,27 @@ export function finishTasks(given: readonly Finish[]): Statement {
     where ${tasks}.task_id = done.task_id
       and ${tasks}.claim_token = done.token
       and ${tasks}.status in ('claimed', 'pending')
-      ${unwoken(sql`${tasks}`)}
+      ${unwoken(sql`${tasks}`)} ${unawaited}
     ${returning(sql`${tasks}.task_id`, {
       // A row that meets the condition stays so while it is held, and one that doesn't never will:
-      // tokens and wakes only rise.
+      // tokens, wakes and the count of those who wait only rise.
       before: sql`
         select task.task_id from ${done} done join ${tasks} task on task.task_id = done.task_id
         where task.claim_token = done.token
           and task.status in ('claimed', 'pending')
-          ${unwoken(sql`task`)}
+          ${unwoken(sql`task`)} ${unawaited}
         ${holdTask}`,
     })}`;
+}
+
+/** A task that somebody waits for mustn't end in a write that wakes nobody. */
+function unlessAwaited(finishes: readonly Finish[]): Statement {
+  return wakesOthers(finishes) ? sql`` : sql`and awaited = 0`;
+}
+
+/** Whether a write of these must wake those who wait for them. */
+export function wakesOthers(finishes: readonly Finish[]): boolean {
+  return finishes.some(({ awaited }) => awaited);
 }
 
 /** Writes that share rows touch them in the same order, or each could wait for what the other has. */
@@ -137,7 +154,7 @@ export function noteFinishes(podId: string, finishes: readonly Finish[]): Statem
     from ${noted} noted join ${tasks} task on task.task_id = noted.task_id
     where task.claim_token = noted.token
       and task.status in ('claimed', 'pending')
-      and (noted.wake is null or task.wake = noted.wake)
+      and (noted.wake is null or task.wake = noted.wake) ${unlessAwaited(finishes)}
     ${holdTask}`;
 }
 
@@ -145,7 +162,15 @@ export function noteFinishes(podId: string, finishes: readonly Finish[]): Statem
 export function followFinishes(finishes: readonly Finish[]): Statement[] {
   const followUps = finishes.flatMap(({ followUp }) => followUp ?? []);
   if (followUps.length === 0) return [];
-  return [insertFollowUps(followUps, sql`task.status in ('claimed', 'pending') ${holdTask}`)];
+  const open = sql`task.status in ('claimed', 'pending') ${unlessAwaited(finishes)} ${holdTask}`;
+  return [insertFollowUps(followUps, open)];
+}
+
+/** Wakes those who wait for what these end. Goes behind them, in the same write. */
+export function wakeAfter(finishes: readonly Finish[]): Statement[] {
+  if (!wakesOthers(finishes)) return [];
+  const ended = finishes.filter(({ status }) => status !== "pending");
+  return ended.length === 0 ? [] : wakeWaiters(ended.map(({ taskId }) => taskId));
 }
 
 /** How tasks stand that were held, to learn what became of a claim or of a finish. */
@@ -155,7 +180,7 @@ export function lookAt(taskIds: readonly string[]): Statement {
     taskIds.map((taskId) => [taskId]),
   );
   return sql`
-    select task_id, status, claimed_by, claim_token, wake, cancel_requested from ${tasks}
+    select task_id, status, claimed_by, claim_token, wake, awaited, cancel_requested from ${tasks}
     where task_id in (select task_id from ${wanted} wanted)`;
 }
 

@@ -42,6 +42,14 @@ import {
   sweep,
 } from "./recover.ts";
 import { forgetEarlierSnoozes } from "./snooze.ts";
+import {
+  beginWaiting,
+  getParents,
+  missing,
+  waitsOf,
+  wakeWaiters,
+  wakeWaitersOfCall,
+} from "./waits.ts";
 
 const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
 const pod = { podId: "pod", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
@@ -122,6 +130,12 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   recoverTasks: recoverTasks(orphans),
   noteRecovery: noteRecovery(orphans),
   sweep: sweep("x", 10, kept),
+  wakeWaiters: wakeWaiters(["x", "y"]),
+  wakeWaitersOfCall: wakeWaitersOfCall("pod", 7),
+  beginWaiting: beginWaiting([{ awaitedId: "x", waiterId: "y", place: 0 }]),
+  "waits that are missing": missing(["x"]),
+  waitsOf: waitsOf(["x"]),
+  getParents: getParents("x"),
   deleteFinished: deleteFinished(["x"], kept),
   failedAfter: failedAfter({ atMs: 1, taskId: "x" }, 10),
   failedSince: failedSince(1, 1, 10),

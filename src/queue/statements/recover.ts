@@ -17,6 +17,7 @@ import type { Retention } from "../retention.ts";
 import { aloneAfterDeaths, deathLimit } from "../settle.ts";
 import { nextSeq } from "./events.ts";
 import { type FollowUp, insertFollowUps } from "./follow-up.ts";
+import { forgetWaits, unneeded } from "./waits.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -144,19 +145,23 @@ export function sweep(after: string, count: number, kept: Retention): Statement 
     select max(task_id), 0 from page having count(*) = ${count}`;
 }
 
-/** Deletes tasks that needn't be kept any longer, and then the events of those that are gone. */
+/**
+ * Deletes tasks that needn't be kept any longer, unless somebody waits for them or may still
+ * read how they ended; and then what belongs to those that are gone.
+ */
 export function deleteFinished(taskIds: readonly string[], kept: Retention): Statement[] {
   const old = rows(
     { task_id: "text" },
     taskIds.map((taskId) => [taskId]),
   );
+  const gone = sql`select task_id from ${old} old
+    where not exists (select 1 from ${tasks} task where task.task_id = old.task_id)`;
   return [
     sql`delete from ${tasks} where ${isAmong(sql`
       select ${rowAddress} from ${tasks}
       where task_id in (select task_id from ${old} old)
-        and ${isOld(kept)} ${takeRows}`)}`,
-    sql`delete from ${events} where task_id in (
-      select task_id from ${old} old
-      where not exists (select 1 from ${tasks} task where task.task_id = old.task_id))`,
+        and ${isOld(kept)} and ${unneeded} ${takeRows}`)}`,
+    sql`delete from ${events} where task_id in (${gone})`,
+    forgetWaits(gone),
   ];
 }
