@@ -219,12 +219,10 @@ export const mutations: readonly Mutation[] = [
     name: "enqueue: sent again with another id",
     edits: [
       {
-        file: "src/queue/enqueue.ts",
-        find: "await resend(database, statementsFor(news), {",
-        put: `await resend(((sends) => ({ ...database, write: () => database.write(statementsFor(
-          sends++ === 0 ? news : news.map((each) => ({ ...each,
-            taskId: each.taskId.slice(0, -8) + random.uint32().toString(16).padStart(8, "0") })))) }))(0),
-          statementsFor(news), {`,
+        file: "src/queue/storing.ts",
+        find: "await send(statements, () => statements);",
+        put: `await send(statements, () => [insertTasks(news.map((each) => ({ ...each,
+          taskId: each.taskId.slice(0, -8) + [...each.taskId.slice(-8)].toReversed().join("") })))]);`,
       },
     ],
   },
