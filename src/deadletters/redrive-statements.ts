@@ -1,5 +1,6 @@
 import { nextSeq } from "../queue/statements/events.ts";
 import { startedOver } from "../queue/statements/ask.ts";
+import { wakeIfNothingIsOpen } from "../queue/statements/waits.ts";
 import { holdTask, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { RedriveReason, StepCounts, Stored } from "./redrive.ts";
 import type { DeadLetter } from "./letter.ts";
@@ -107,6 +108,7 @@ export function takeStep(
       set ${startedOver}, redrive_id = ${redriveId}, redrive_step = ${number}
       from ${wanted} wanted
       where ${tasks}.task_id = wanted.task_id and ${free(sql`${tasks}`)}`,
+    wakeIfNothingIsOpen(letters.map((each) => each.taskId)),
     sql`update ${redrives} set step_taken = ${taken}, taken = taken + ${taken} where ${ours}`,
     getRedrive(redriveId),
   ];

@@ -3,6 +3,9 @@ import { rowsOf } from "../queue/queue.contract.ts";
 import { task } from "../queue/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { now, sql } from "../store/sql.ts";
+import type { DeadLetter } from "./letter.ts";
+import { countStep, toStored } from "./redrive.ts";
+import { getRedrive, takeStep } from "./redrive-statements.ts";
 import { forgetful, openScene, type Scene } from "./scene.contract.ts";
 
 /** What redrives promise on every store. */
@@ -158,6 +161,28 @@ export function redriveContract(kind: StoreKind): void {
       for (const lead of leads) lead.rest();
     });
 
+    test("takes a task only as it was seen, and none that another has", async () => {
+      const { queue, letters, failed, fail, pending } = scene;
+      const { database, ids } = queue;
+      const [retried, taken] = await failed("a", 2, "boom");
+      const stale = await scene.fresh();
+      const take = async (redriveId: string, seen: readonly DeadLetter[]) => {
+        const [row] = await database.read(getRedrive(redriveId));
+        const write = { redrive: toStored(row!), step: countStep(0, []), writeId: ids.next() };
+        await database.write(takeStep(write, seen, { size: seen.length, remaining: 0 }));
+        return (await only(redriveId)).taken;
+      };
+      await queue.retry(retried!);
+      await fail([retried!], "another");
+      const first = await letters.redrive({ all: true });
+      expect(await take(first.redriveId, stale)).toBe(1);
+      expect(await pending()).toEqual([taken]);
+      await fail([taken!], "boom");
+      const second = await letters.redrive({ all: true });
+      expect(await take(second.redriveId, await scene.fresh())).toBe(1);
+      expect(await pending()).toEqual([retried]);
+    });
+
     test("shares what there is with others: a task belongs to one at a time", async () => {
       const { letters, failed, fail, complete, pending } = scene;
       await failed("a", 6, "boom");
@@ -277,6 +302,32 @@ export function redriveContract(kind: StoreKind): void {
       mended = true;
       expect(await drive()).toMatchObject({ state: "done", taken: 3, succeeded: 3 });
       for (const { taskId } of made) expect((await queue.ended(taskId)).status).toBe("completed");
+      lead.rest();
+    });
+
+    test("of a task and of what waits for it has both run, one after the other", async () => {
+      const { queue, letters } = scene;
+      let mended = false;
+      const first = task("first", { attempts: 1 }, () => {
+        if (!mended) throw new Error("not yet");
+        return 1;
+      });
+      const second = task("second", {}, () => 2);
+      await queue.work("pod-1", [first, second], { pollMs: 10 });
+      const parent = await queue.enqueue("first", 1);
+      const waiter = await queue.enqueue("second", 1, { after: [parent] });
+      expect(await queue.ended(waiter.taskId)).toMatchObject({
+        status: "failed",
+        error: { code: "dependency_failed" },
+      });
+      mended = true;
+      const { redriveId } = await letters.redrive({ all: true });
+      const lead = scene.lead();
+      await queue.until("its end", async () => {
+        await lead.pass();
+        return (await only(redriveId)).state !== "running";
+      });
+      expect(await only(redriveId)).toMatchObject({ state: "done", taken: 2, succeeded: 2 });
       lead.rest();
     });
 

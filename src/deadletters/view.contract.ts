@@ -1,9 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import fc from "fast-check";
+import type { Row } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { now, sql, table } from "../store/sql.ts";
 import { followFailed, overlapMs } from "./follow.ts";
+import { discardTasks } from "./redrive-statements.ts";
 import { openScene, type Scene } from "./scene.contract.ts";
+import { failedSince } from "./statements.ts";
 import { openView } from "./view.ts";
 
 const tasks = table("step_tracker");
@@ -134,6 +137,12 @@ export function viewContract(kind: StoreKind): void {
       await following.look(1);
       expect(view.count({ taskId: "before that" })).toBe(1);
 
+      // A look that was made by a clock that was ahead is no reason to wait for that hour to come.
+      const [clockMs] = await queue.database.read(sql`select ${now} as now`);
+      const ahead = failedSince(Number(clockMs!["now"]) + 10 * overlapMs, 1_000, 9);
+      const seen = (await queue.database.read(ahead)).map((row) => row["task_id"]);
+      expect(seen).toContain("before that");
+
       await insert("long ago", -10 * overlapMs);
       await following.look(1);
       expect(view.count({ taskId: "long ago" })).toBe(0);
@@ -165,6 +174,15 @@ export function viewContract(kind: StoreKind): void {
         expect((await queue.events(taskId)).map((each) => each.type)).toEqual(["discarded"]);
       }
       expect(await queue.get(other!)).toMatchObject({ status: "failed" });
+      // What was given up by two at once is given up once.
+      const [seen] = await scene.fresh();
+      for (const given of [1, 0]) {
+        const [, , [row]] = (await queue.database.write(
+          discardTasks([seen!], `write-${given}`),
+        )) as [unknown, unknown, Row[]];
+        expect(Number(row!["discarded"])).toBe(given);
+      }
+      expect(await queue.events(other!)).toHaveLength(1);
       expect(await queue.get(runs)).toMatchObject({ status: "pending" });
     });
   });
