@@ -131,8 +131,7 @@ export function putSchedule(given: Definition): Statement {
     set name = excluded.name, pattern = excluded.pattern, zone = excluded.zone,
       payload = excluded.payload, options = excluded.options, missed = excluded.missed,
       revision = ${schedules}.revision + 1, error = null, last_update = ${now},
-      after_at = case when ${anew} then ${now} else ${schedules}.after_at end,
-      next_at = case when ${anew} then 0 else ${schedules}.next_at end
+      after_at = case when ${anew} then ${now} else ${schedules}.after_at end, next_at = 0
     where ${anew} or ${schedules}.name <> excluded.name or ${schedules}.payload <> excluded.payload
       or ${schedules}.options <> excluded.options or ${schedules}.missed <> excluded.missed`;
 }

@@ -13,7 +13,7 @@ import type { World } from "./world.ts";
 export const scheduledOp = -1;
 
 const input: Payload = { op: scheduledOp, workMs: 20, times: 0 };
-const everyMs = { tick: 4_000, tock: 300_000 };
+const everyMs = { tick: 6_000, tock: 300_000 };
 
 export const schedules = [
   schedule("tick", { name: "quick", everyMs: everyMs.tick, input, missed: "once" }),
