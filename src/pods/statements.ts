@@ -7,12 +7,13 @@ const podHealth = table("pod_health");
 /**
  * One heartbeat, the `count`-th of its process. An upsert, so that a live pod that was marked down or
  * pruned comes back; then with the floor it had, so that a claim it has given up still can't land,
- * and with a beat that it never had before, so that nobody takes it for unchanged.
+ * and with a beat and a number of its pauses that it never had before, so that neither is taken for
+ * unchanged.
  */
 export function beat(podId: string, metadata: string, claimFloor: number, count = 1): Statement {
   return sql`
-    insert into ${podHealth} (pod_id, beat, claim_floor, metadata)
-    values (${podId}, ${count}, ${claimFloor}, ${metadata})
+    insert into ${podHealth} (pod_id, beat, claim_floor, metadata, pauses)
+    values (${podId}, ${count}, ${claimFloor}, ${metadata}, ${now})
     on conflict (pod_id) do update
     set beat = ${podHealth}.beat + 1, last_heartbeat = ${now}, status = 'up'`;
 }

@@ -3,9 +3,12 @@ import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
+import { createGateTurns, type LimitOf } from "./gate-turns.ts";
+import { type KnownPauses, readPauses, unpaused } from "./pause.ts";
 import { resend, untilMended } from "./resend.ts";
 import { type Claim, toClaim } from "./row.ts";
 import {
+  type ClaimCall,
   claimOldest,
   claimReserved,
   claimTasks,
@@ -32,6 +35,8 @@ export type Claimed = {
   readonly nextDueMs: number | undefined;
   /** A task that must run alone and is now meant for this pod. */
   readonly reserved: string | undefined;
+  /** Whether nothing was asked for, because all that this pod knows is paused. */
+  readonly paused?: boolean;
 };
 
 export type ClaimingParts = {
@@ -42,6 +47,8 @@ export type ClaimingParts = {
   names: readonly string[];
   /** How many more of some names may be claimed. */
   most?: ReadonlyMap<string, number> | undefined;
+  /** How many of a key of a name may run at once, as far as the code says. */
+  limitOf?: LimitOf;
   /** Told of calls that were given up, for the heartbeat's upsert. */
   onFloor: (call: number) => void;
   /** Counts what must be over before the pod may leave. */
@@ -63,6 +70,10 @@ export function createClaiming(parts: ClaimingParts): Claiming {
   /** When something that waits for its time is due, as far as the last look has shown. */
   let dueMs = -Infinity;
   let anyAlone = true;
+  let anyGated = false;
+  /** What is paused; undefined where it has to be looked at. */
+  let pauses: KnownPauses | undefined;
+  const gates = createGateTurns(parts);
   /** Where the last claim ended, while there is more to claim than anybody takes at once. */
   let from: Frontier | undefined;
 
@@ -80,10 +91,9 @@ export function createClaiming(parts: ClaimingParts): Claiming {
     }
   };
 
-  const levelsOf = async (reserved: string | undefined): Promise<Level[]> => {
-    if (reserved !== undefined) return [];
+  const levelsOf = async (open: readonly string[]): Promise<Level[]> => {
     try {
-      const rows = await inTime(clock, database.read(levelsInUse(names)));
+      const rows = await inTime(clock, database.read(levelsInUse(open)));
       return rows.map((row) => ({ name: row["name"], priority: Number(row["priority"]) }));
     } catch (error) {
       // It steps over everything claimed that couldn't be cleaned up yet. The usual claim needn't.
@@ -92,36 +102,77 @@ export function createClaiming(parts: ClaimingParts): Claiming {
     }
   };
 
+  const gatePass = async (call: ClaimCall, reserved: string | undefined) => {
+    if (reserved !== undefined) return gates.passAlone(call, reserved);
+    if (!anyGated) return undefined;
+    try {
+      return await inTime(clock, gates.pass(call));
+    } catch (error) {
+      // What is behind no gate needn't wait for that.
+      log.debug({ pod: podId, error: messageOf(error) }, "claiming without the gates: no look");
+      return undefined;
+    }
+  };
+
   return {
-    pausedNames: [],
+    get pausedNames() {
+      const open = pauses ? unpaused(names, pauses) : names;
+      return names.filter((name) => !open.includes(name));
+    },
     async claim(limit, reserved, held) {
+      pauses ??= await inTime(clock, readPauses(database, podId));
+      const open = unpaused(names, pauses);
+      if (open.length === 0) {
+        pauses = undefined;
+        return { claims: [], nextDueMs: undefined, reserved: undefined, paused: true };
+      }
+      const known = pauses.number;
       const most = parts.most && { most: new Map(parts.most) };
-      const call = { podId, call: ++lastCall, names, limit, held, ...most };
-      const levels = call.call % oldestEvery === 0 ? await levelsOf(reserved) : [];
+      const call = { podId, call: ++lastCall, names: open, limit, held, pauses: known, ...most };
+      const levels =
+        call.call % oldestEvery === 0 && reserved === undefined ? await levelsOf(open) : [];
+      const pass = await gatePass(call, reserved);
       const inOrder = reserved === undefined && levels.length === 0;
       const goesOn = inOrder && from !== undefined;
+      const rest = { ...call, shared: pass !== undefined };
       const taking =
         reserved !== undefined
-          ? claimReserved(call, reserved)
+          ? claimReserved(rest, reserved)
           : levels.length > 0
-            ? claimOldest(call, levels)
-            : claimTasks({ ...call, ...(from && { from }) });
+            ? claimOldest(rest, levels)
+            : claimTasks({ ...rest, ...(from && { from }) });
       const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
-      const reserving = anyAlone && reserved === undefined ? [reserveAlone(podId, names)] : [];
+      const passing = pass?.statements ?? [];
+      const reserving = anyAlone && reserved === undefined ? [reserveAlone(podId, open)] : [];
+      const looking = lookAhead(open, podId);
       try {
-        const written = database.write([...unparking, taking, lookAhead(names), ...reserving]);
-        const tables = await inTime(clock, written);
-        const [claimed, ahead, marked] = tables.slice(unparking.length);
-        const { wait_ms: waitMs, alone } = ahead![0]!;
+        const written = database.write([...unparking, ...passing, taking, looking, ...reserving]);
+        const tables = (await inTime(clock, written)).slice(unparking.length);
+        const [taken, ahead, marked] = tables.slice(passing.length);
+        const { wait_ms: waitMs, alone, gated, pauses: nowKnown } = ahead![0]!;
         const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
-        const cameShort = claimed!.length < limit;
-        if (inOrder) from = cameShort ? undefined : frontierOf(claimed!);
-        // What must run alone, or came back before the place that this claim began at, is for the next.
-        const again = (!anyAlone && Boolean(alone)) || (goesOn && cameShort);
+        const passed = pass?.learn(tables);
+        const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));
+        const claimed = [...(passed?.rows ?? []), ...plain];
+        const cameShort = claimed.length < limit;
+        gates.plainCame(plain.length > 0 && !cameShort);
+        if (inOrder && cameShort) from = undefined;
+        else if (inOrder && plain.length > 0) from = frontierOf(plain);
+        const pausesChanged = nowKnown !== null && Number(nowKnown) !== known;
+        if (pausesChanged) pauses = undefined;
+        // What must run alone, is at a gate, or came back before the place that this claim began at, is
+        // for the next; so is what it didn't take because it didn't know of a pause.
+        const again =
+          pausesChanged ||
+          (!anyAlone && Boolean(alone)) ||
+          (!anyGated && Boolean(gated)) ||
+          (cameShort && (goesOn || (passed?.moved === true && Boolean(gated))));
         dueMs = clock.monotonic() + (nextDueMs ?? Infinity);
         anyAlone = Boolean(alone);
+        anyGated = Boolean(gated);
+        gates.meant(marked?.[0]);
         return {
-          claims: claimed!.map(toClaim),
+          claims: claimed.map(toClaim),
           nextDueMs: again ? 0 : nextDueMs,
           reserved: marked?.[0]?.["task_id"],
         };

@@ -14,9 +14,12 @@ import type {
   EnqueueRows,
 } from "./each.ts";
 import type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./enqueue.ts";
+import { createLimits, type Limits } from "./limits.ts";
+import { createPausing, type Pausing } from "./pause.ts";
 import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./graph.ts";
 import { createProducing } from "./produce.ts";
 import { resend, untilKnown } from "./resend.ts";
+import { freeKey } from "./room-keeping.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./row.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./statements/ask.ts";
 import { getEvents } from "./statements/events.ts";
@@ -58,7 +61,9 @@ export type TaskEvent = {
 export type EnqueuedTask<T extends TaskContract> = Enqueued & { readonly contract?: T };
 
 /** Everything that can be asked of tasks from outside: by producers, servers, the command line. */
-export type Tasks = {
+export type Tasks = Pausing & {
+  /** How many tasks of a key or of a tenant may run at once. */
+  readonly limits: Limits;
   enqueue<T extends TaskContract>(
     task: T,
     input: InputOf<T>,
@@ -129,6 +134,8 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
 
   return {
     ...createProducing({ ...parts, maxPayloadBytes }),
+    ...createPausing(parts),
+    limits: createLimits(parts),
     async get(taskId) {
       const found = await toTasks(database, await database.read(getTask(taskId)));
       return (await markWaiting(database, found))[0];
@@ -172,6 +179,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       });
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);
+      if (row["status"] === "cancelled") await freeKey(parts, row["group_key"]);
       // Whoever waited for it may be free now.
       onEnqueued?.();
       if (row["status"] === "cancelled") return "cancelled";

@@ -44,10 +44,11 @@ export function createConcluding(parts: ConcludingParts) {
       const claim = { ...run.claim, wake: run.wake };
       const ended = settle(claim, decided, run.handler.options, random);
       const settled = withFollowUp(ended, claim, run.handler, ids);
-      const { awaited } = claim;
+      const { gate, awaited } = claim;
       const finish = {
         ...settled,
         ...(awaited && { awaited }),
+        ...(gate && { gate }),
         ...(delayMs !== undefined && settled.delayMs === 0 && { delayMs }),
       };
       const how = { apart: run.completing };
@@ -93,6 +94,8 @@ export function createConcluding(parts: ConcludingParts) {
   const committed = async ({ claim }: Running): Promise<Conclusion | undefined> => {
     const row = (await finishing.look([claim.taskId])).get(claim.taskId);
     if (row?.["status"] !== "completed" || Number(row["claim_token"]) !== claim.token) return;
+    // That transaction wasn't ours to let others go on in.
+    if (claim.gate) await finishing.madeRoom(claim.gate.group);
     return { finish: completion(claim, ""), finished: { type: "stored" } };
   };
 

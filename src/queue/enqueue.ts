@@ -4,6 +4,7 @@ import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { check } from "../base/schema.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
+import { gateOf } from "./concurrency.ts";
 import { type KeyOptions, keyOptionNames, policyOf } from "./keys.ts";
 import type { NewTask } from "./statements/enqueue.ts";
 import { checkName, type TaskContract } from "./task.ts";
@@ -21,6 +22,12 @@ export type EnqueueOptions = KeyOptions &
     attempts?: number;
     /** Whose task it is, where one store serves several. Default `default`. */
     tenant?: string;
+    /**
+     * What it is counted with: only so many of one name and key run at once in the whole fleet, as many
+     * as the contract's `concurrency` or a limit says, else one. Default: what the contract makes of the
+     * input.
+     */
+    concurrencyKey?: string;
     /** A connection of the caller's to the same database: the task is there when that commits. */
     tx?: unknown;
     /** The W3C trace context that it belongs to, where no span of OpenTelemetry's is active. */
@@ -28,15 +35,18 @@ export type EnqueueOptions = KeyOptions &
   };
 
 /** As for one, but a key is made of each input, since one key for many would make them one task. */
-export type EnqueueManyOptions<Input = unknown> = Omit<EnqueueOptions, "key"> & {
+export type EnqueueManyOptions<Input = unknown> = Omit<EnqueueOptions, "concurrencyKey" | "key"> & {
   key?: (input: Input) => string;
+  concurrencyKey?: string | ((input: Input) => string);
 };
 
 /** What the options for many mean for one of them. */
 export function optionsOfOne<Input>(
-  { key, ...rest }: EnqueueManyOptions<Input>,
+  { key, concurrencyKey, ...same }: EnqueueManyOptions<Input>,
   input: Input,
 ): EnqueueOptions {
+  const counted = typeof concurrencyKey === "function" ? concurrencyKey(input) : concurrencyKey;
+  const rest = { ...same, ...(counted !== undefined && { concurrencyKey: counted }) };
   if (key === undefined) return rest;
   if (typeof key === "function") return { ...rest, key: key(input) };
   throw new FlotillaError(
@@ -61,6 +71,7 @@ export const enqueueOptionNames = [
   ...waitingOptionNames,
   "attempts",
   "tenant",
+  "concurrencyKey",
   "tx",
   "trace",
 ] as const;
@@ -90,6 +101,8 @@ export function prepareTask(
   checkText("tenant", tenant);
   // The input form is what is stored; the handler's side makes the output form of it.
   const payload = encodeJson(`the payload of "${name}"`, input, { maxBytes: maxPayloadBytes });
+  const { concurrencyKey } = options;
+  const concurrency = typeof contract === "string" ? undefined : contract.concurrency;
   const ready = (): NewTask => ({
     taskId: ids.next(),
     tenant,
@@ -103,6 +116,7 @@ export function prepareTask(
     ...(policy && { policy }),
     ...waiting,
     trace,
+    ...gateOf({ name, concurrency, input, concurrencyKey, tenant }),
   });
   const schema = typeof contract === "string" ? undefined : contract.input;
   const checked = check(schema, input, `the payload of "${name}"`, "invalid_input");

@@ -14,6 +14,8 @@ import {
   wakeAfter,
   wakesOthers,
 } from "./statements/finish.ts";
+import { freeKey } from "./room-keeping.ts";
+import { freeRoom } from "./statements/gates.ts";
 import { forgetEarlierSnoozes } from "./statements/snooze.ts";
 
 /**
@@ -43,6 +45,8 @@ export type Finishing = {
   store(finish: Finish, how?: StoreHow): Promise<Finished>;
   /** How tasks stand, by their ids. */
   look(taskIds: string[]): Promise<ReadonlyMap<string, Row>>;
+  /** Lets others of a key, or of the same tenant, go on after an ending that wasn't stored here. */
+  madeRoom(group: string | null): Promise<void>;
 };
 
 /** The way out for attempts that have ended: whatever ended meanwhile is one statement. */
@@ -75,15 +79,19 @@ export function createFinishing(parts: {
   ): Promise<(Finished | Awaited)[]> => {
     const noted = finishes.some((each) => each.event !== null);
     const snoozed = finishes.filter((each) => each.snoozed).map(({ taskId }) => taskId);
+    const { holding, freeing } = freeRoom(finishes);
     const following = followFinishes(finishes);
     const statements = [
+      ...holding,
       ...(noted ? [noteFinishes(podId, finishes)] : []),
       ...(snoozed.length > 0 ? [forgetEarlierSnoozes(snoozed)] : []),
       ...following,
       finishTasks(finishes),
     ];
-    const waking = wakeAfter(finishes);
-    const woken = waking.length + following.length > 0;
+    const waking = [...wakeAfter(finishes), ...freeing];
+    // What went through a gate has made room, for others of its key or of its tenant.
+    const woken =
+      waking.length + following.length > 0 || finishes.some((each) => each.gate !== undefined);
     const { tables } = await resend(database, [...statements, ...waking], {
       ...parts,
       codes,
@@ -144,5 +152,9 @@ export function createFinishing(parts: {
       return finished;
     },
     look: patientRead,
+    async madeRoom(group) {
+      await freeKey(parts, group);
+      parts.onWoken?.();
+    },
   };
 }

@@ -10,6 +10,7 @@ import {
 } from "../pods/liveness.ts";
 import { finishPass, markDown, prunePods } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
+import { createRoomKeeping } from "./room-keeping.ts";
 import { followPoison } from "./poison.ts";
 import { type Retention, retentionOf, shortestMs } from "./retention.ts";
 import {
@@ -31,6 +32,8 @@ export type LeaderOptions = {
   retentionMs?: number | Partial<Retention>;
   /** Told how many tasks were given back, and how long the pods of the first ones had been silent. */
   onRecovered?: (tasks: number, silencesMs: readonly number[]) => void;
+  /** Told where tasks that waited for room can go on. */
+  onFreed?: () => void;
   log?: Logger;
 };
 
@@ -51,16 +54,11 @@ const beforeAll = "";
  * assigns work. Each write carries its own condition, so two leaders do what one would.
  */
 export function createLeader(options: LeaderOptions) {
-  const {
-    podId,
-    database,
-    limits,
-    ids,
-    onRecovered = () => {},
-    log = silentLogger,
-  } = options;
+  const { podId, database, limits, ids, onRecovered = () => {}, log = silentLogger } = options;
+  const { onFreed = () => {} } = options;
   const kept = retentionOf(options.retentionMs);
   let sweptTo = beforeAll;
+  const rooms = createRoomKeeping({ database });
   /** Passes until the next walk begins. */
   let resting = 0;
 
@@ -133,6 +131,7 @@ export function createLeader(options: LeaderOptions) {
           await database.write([markDown(silent)]);
           await recover(silent);
         }
+        if ((await rooms.pass()) > 0) onFreed();
         await prune();
         await database.write([finishPass(podId)]);
         return true;

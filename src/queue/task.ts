@@ -6,6 +6,7 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import type { Schema } from "../base/schema.ts";
 import { followUpName, type TaskFailure } from "./failure.ts";
 import type { Task } from "./row.ts";
+import { checkConcurrency, type Concurrency } from "./concurrency.ts";
 
 /** What a handler gets. */
 export type TaskContext<Input> = {
@@ -22,10 +23,10 @@ export type TaskContext<Input> = {
   readonly signal: AbortSignal;
   /** Shows others how far the task is. The newest value wins; it is stored a few times a second. */
   readonly progress: (value: Json) => void;
-  /** What was saved last, by this attempt or one before it; null where nothing was. */
-  readonly lastProgress: () => Promise<Json>;
   /** The tasks that this one was enqueued after, as they stand now, in the order that was given. */
   readonly parents: () => Promise<Task[]>;
+  /** What was saved last, by this attempt or one before it; null where nothing was. */
+  readonly lastProgress: () => Promise<Json>;
   /**
    * Completes the task in a transaction of yours on the same database, and gives the result back:
    * what you write there and the completion are committed together or not at all. Where another pod
@@ -56,6 +57,8 @@ export type ContractOptions<Input, Parsed, Returned, Output> = {
   input?: Schema<Input, Parsed>;
   /** Checks what the handler returns; its output form is what is stored. */
   output?: Schema<Returned, Output>;
+  /** How many run at once in the whole fleet, by a key made of the input. Default: no limit. */
+  concurrency?: Concurrency<Input>;
 };
 
 /** A task's name and types, without its code: safe to import anywhere. */
@@ -63,6 +66,7 @@ export type TaskContract<Input = any, Parsed = any, Output = any> = {
   readonly name: string;
   readonly input: Schema<Input, Parsed> | undefined;
   readonly output: Schema<any, Output> | undefined;
+  readonly concurrency?: Concurrency;
 };
 
 /** A contract together with the code that does it. Goes into `use`. */
@@ -112,10 +116,11 @@ export function task(
   run?: Run<any, any>,
 ): unknown {
   checkName(name);
-  const { input, output, ...rest } = options;
-  const contract: TaskContract = { name, input, output };
+  const { input, output, concurrency, ...rest } = options;
+  if (concurrency !== undefined) checkConcurrency(`task "${name}"`, concurrency);
+  const contract: TaskContract = { name, input, output, ...(concurrency && { concurrency }) };
   if (run) return withRun(contract, rest, run);
-  checkOptions(`task "${name}"`, rest, ["input", "output"]);
+  checkOptions(`task "${name}"`, rest, ["input", "output", "concurrency"]);
   return {
     ...contract,
     handle: (first: HandleOptions | Run<any, any>, second?: Run<any, any>) =>

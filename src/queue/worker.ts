@@ -12,8 +12,8 @@ import { createDeadlines } from "./deadlines.ts";
 import { createFinishing } from "./finishing.ts";
 import { createElastic, type ElasticParts } from "./elastic.ts";
 import type { Middleware } from "./middleware.ts";
-import type { LocalProgress } from "./local-progress.ts";
 import { createNameSlots, limitedTo } from "./name-slots.ts";
+import type { LocalProgress } from "./local-progress.ts";
 import { keepingIn } from "./outbox/keeping.ts";
 import type { Outbox } from "./outbox/outbox.ts";
 import { createPace } from "./pace.ts";
@@ -23,14 +23,7 @@ import { createQuiet } from "./quiet.ts";
 import { reasonsOf } from "./reasons.ts";
 import { createReporting, type WorkerEvent } from "./report.ts";
 import type { Claim } from "./row.ts";
-import {
-  endingOf,
-  runHandler,
-  type Running,
-  startedRun,
-  type StopReason,
-  stopRun,
-} from "./run.ts";
+import { endingOf, runHandler, type Running, startedRun, type StopReason, stopRun } from "./run.ts";
 import { aloneAfterDeaths, type Ending } from "./settle.ts";
 import type { TaskHandler } from "./task.ts";
 import { createTelling, type PodState } from "./telling.ts";
@@ -147,6 +140,8 @@ export function startWorker(options: WorkerOptions): Worker {
   /** A task that must run alone and waits for this pod to be empty. */
   let reserved: string | undefined;
   let runsAlone = false;
+  /** Everything that this pod knows is paused. */
+  let paused = false;
   /** Endings and releases that aren't stored yet. */
   let storing = 0;
   let cancelWake: (() => void) | undefined;
@@ -164,6 +159,7 @@ export function startWorker(options: WorkerOptions): Worker {
     ...options,
     names,
     most: slots.free,
+    limitOf: (name) => handlers.get(name)?.concurrency?.limit,
     log,
     signal,
     onFloor,
@@ -182,8 +178,7 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   const elastic = createElastic({ ...options, onChange: () => wake() });
-  const room = (held: number) =>
-    limitedTo(claimLimit(elastic.capacity, held), slots, names.length);
+  const room = (held: number) => limitedTo(claimLimit(elastic.capacity, held), slots, names.length);
 
   const claimSoon = () => {
     if (stopping || names.length === 0 || outbox?.full) return;
@@ -228,6 +223,7 @@ export function startWorker(options: WorkerOptions): Worker {
       report.claimed(length, startedMs);
       runsAlone = alone !== undefined && length > 0;
       reserved ??= claimed.reserved;
+      paused = claimed.paused === true;
       if (claimed.nextDueMs === 0) more = true;
       else if (claimed.nextDueMs !== undefined && claimed.nextDueMs < pollMs) {
         wakeIn(claimed.nextDueMs);
@@ -297,7 +293,11 @@ export function startWorker(options: WorkerOptions): Worker {
       // It is there to be claimed again, now or when it is due.
       if (conclusion.finish.status === "pending") wake();
     } catch (error) {
-      report.notStored(run, error, outbox ? "kept for the next pod on this machine" : "left to recovery");
+      report.notStored(
+        run,
+        error,
+        outbox ? "kept for the next pod on this machine" : "left to recovery",
+      );
     } finally {
       unsettled.delete(run);
       if (reserved !== undefined) claimSoon();
@@ -329,7 +329,7 @@ export function startWorker(options: WorkerOptions): Worker {
       stopping,
       storeAway: pace.failing,
       outboxFull: outbox?.full === true,
-      allPaused: false,
+      allPaused: paused,
       pausedNames: claims.pausedNames,
       alone: runsAlone,
       draining: reserved !== undefined,
@@ -393,4 +393,3 @@ export function startWorker(options: WorkerOptions): Worker {
     },
   };
 }
-

@@ -119,6 +119,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     onEnqueued: () => worker?.wake(),
   });
   const lead = createLeader({
+    onFreed: () => worker?.wake(),
     podId,
     database,
     limits,

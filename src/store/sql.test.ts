@@ -25,6 +25,7 @@ const numbered: Dialect = {
     migration_lock: "lock",
     take_rows: "for update",
     hold_task: "for update of task",
+    hold_rows: "for update",
     take_task: "for update of task skip locked",
     hold_pod: "for key share",
     seize_pod: "for update",

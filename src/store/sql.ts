@@ -29,6 +29,7 @@ const ours = Symbol("ours");
 /** The words that databases spell differently; the constants below say what each is for. */
 export type WordName =
   | "hold_pod"
+  | "hold_rows"
   | "hold_task"
   | "home"
   | "key_text"
@@ -90,6 +91,9 @@ export const holdTask: Word = { [ours]: true, word: "hold_task" };
 
 /** The same, but passes over tasks that somebody else holds. */
 export const takeTask: Word = { [ours]: true, word: "take_task" };
+
+/** Ends a query on rows that nobody else may change or lock until this transaction ends. */
+export const holdRows: Word = { [ours]: true, word: "hold_rows" };
 
 /** Ends a query on a pod's row that must stay as it is until this transaction ends; its beat may rise. */
 export const holdPod: Word = { [ours]: true, word: "hold_pod" };

@@ -16,6 +16,7 @@ import {
   takeRows,
 } from "../../store/sql.ts";
 import { ungated } from "./parked.ts";
+import { hasRoom } from "./rooms.ts";
 import { wakeWaitersOfCall } from "./waits.ts";
 
 const tasks = table("step_tracker");
@@ -23,7 +24,7 @@ const pods = table("pod_health");
 
 // What was due when it was written stays due, so that a clock that is set back holds nothing up but
 // what waits for a time.
-const isDue = sql`(run_at <= ${now} or run_at <= last_update)`;
+export const isDue = sql`(run_at <= ${now} or run_at <= last_update)`;
 
 /** What the index of tasks to claim is made of. */
 export const isReady = sql`status = 'pending' and parked = 0 and deaths < 2`;
@@ -40,6 +41,10 @@ export type ClaimCall = {
   readonly from?: Frontier;
   /** Tasks that this pod still runs, though recovery may have given them back while it was silent. */
   readonly held?: readonly string[];
+  /** The number of the pauses that `names` leaves out, if there may be any. */
+  readonly pauses?: number;
+  /** Whether the same call has claimed behind the gates before, of the same limit. */
+  readonly shared?: boolean;
 };
 
 /** A place in the order of claiming. */
@@ -58,16 +63,22 @@ export function unparkDue(): Statement {
 const unparkLimit = 500;
 
 /**
- * What a later claim should see to: how long until the next waiting task is due, and whether any must
- * run alone. One look is cheaper than trying both with every claim.
+ * What a later claim should see to: how long until the next waiting task is due, whether any is at a
+ * gate or must run alone, and which pauses there are. One look is cheaper than trying all of it with
+ * every claim.
  */
-export function lookAhead(names: readonly string[]): Statement {
+export function lookAhead(names: readonly string[], podId = ""): Statement {
   return sql`
     select
       (select run_at - ${now} from ${tasks}
         where status = 'pending' and parked = 1 order by run_at limit 1) as wait_ms,
       exists (select 1 from ${tasks}
-        where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2) as alone`;
+        where name in (${list(names)}) and status = 'pending' and parked = 4 and deaths < 2) as gated,
+      exists (select 1 from ${tasks}
+        where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2)
+      or exists (select 1 from ${tasks}
+        where name in (${list(names)}) and status = 'pending' and parked = 4 and deaths >= 2) as alone,
+      (select pauses from ${pods} where pod_id = ${podId}) as pauses`;
 }
 
 /**
@@ -86,8 +97,14 @@ export function claimTasks(claim: ClaimCall): Statement {
   );
   const first = sql`
     select address from (${join(perName, " union all ")}) ready
-    order by priority desc, created_at, task_id ${limit(claim.limit)}`;
+    order by priority desc, created_at, task_id ${limitOf(claim)}`;
   return take(claim, sql`${isAmong(first)}`);
+}
+
+function limitOf(claim: ClaimCall): Statement {
+  if (claim.shared !== true) return limit(claim.limit);
+  return sql`${limit(claim.limit)} - (select count(*) from ${tasks}
+    where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed')`;
 }
 
 /** A name that is limited begins at the head each time: what it was refused before is still there. */
@@ -95,7 +112,10 @@ function limitOfName(claim: ClaimCall, name: string): Statement {
   const most = claim.most?.get(name);
   if (most === undefined) return limit(claim.limit);
   const ofName = limit(Math.max(0, Math.min(most, claim.limit)));
-  return ofName;
+  if (claim.shared !== true) return ofName;
+  return sql`${ofName} - (select count(*) from ${tasks}
+    where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'
+      and name = ${name})`;
 }
 
 /**
@@ -169,7 +189,7 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
   }
   const first = sql`
     select address from (${join(parts, " union all ")}) ready
-    order by created_at, task_id ${limit(claim.limit)}`;
+    order by created_at, task_id ${limitOf(claim)}`;
   return take(claim, sql`${isAmong(first)}`);
 }
 
@@ -194,19 +214,22 @@ const heldListed = 64;
  * from draining in vain, and the first that is empty may have the task.
  */
 export function claimReserved(claim: ClaimCall, taskId: string): Statement {
-  return take(claim, sql`task_id = ${taskId} and parked = 0 and ${isDue}`);
+  return take(
+    claim,
+    sql`task_id = ${taskId} and parked = 0 and name in (${list(claim.names)}) and ${isDue}`,
+  );
 }
 
 // The floor is the fence of claims whose answer was lost: once a call has been released, it can't
-// land any more.
-function take(claim: ClaimCall, which: Statement): Statement {
+// land any more. The number of the pauses is the fence of those who don't know of one yet.
+export function take(claim: ClaimCall, which: Statement): Statement {
   return sql`
     update ${tasks}
     set status = 'claimed', claimed_by = ${claim.podId}, claim_token = claim_token + 1,
       claim_call = ${claim.call}, last_update = ${now}
     where ${which} and status = 'pending'
       and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call}
-        ${holdPod})
+        ${claim.pauses === undefined ? sql`` : sql`and pauses = ${claim.pauses}`} ${holdPod})
     ${returning(claimColumns, {
       after: sql`select ${claimColumns} from ${tasks}
         where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'`,
@@ -214,7 +237,8 @@ function take(claim: ClaimCall, which: Statement): Statement {
 }
 
 const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count, snoozes,
-  max_attempts, deaths, waits, awaited, trace, priority, created_at`;
+  max_attempts, deaths, waits, awaited, gated, group_key, trace, priority,
+  created_at`;
 
 /**
  * Marks one task that must run alone as meant for this pod, which then finishes what it has before
@@ -222,23 +246,36 @@ const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count,
  * holds nothing and needn't wait.
  */
 export function reserveAlone(podId: string, names: readonly string[]): Statement {
+  const free = sql`(claimed_by is null or claimed_by = ${podId}
+    or claimed_by not in (select pod_id from ${pods} where status = 'up')
+    or ${holdsNothing(podId)})`;
   return sql`
     update ${tasks} set claimed_by = ${podId}
     where status = 'pending' and ${isAmong(sql`
-      select ${rowAddress} from ${tasks}
-      where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2
-        and ${isDue}
-        and (claimed_by is null or claimed_by = ${podId}
-          or claimed_by not in (select pod_id from ${pods} where status = 'up')
-          or ${holdsNothing(podId)})
-      order by created_at, task_id limit 1 ${takeRows}`)}
-    ${returning(sql`task_id`, {
+      select address from (${firstAlone(names, free, takeRows)}) alone
+      order by created_at, task_id limit 1`)}
+    ${returning(sql`task_id, name, tenant, group_key, gated`, {
       // A mark of an earlier call is as good: that task is meant for this pod as well.
-      after: sql`select task_id from ${tasks}
-        where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2
-          and ${isDue} and claimed_by = ${podId}
+      after: sql`select task_id, name, tenant, group_key, gated
+        from (${firstAlone(names, sql`claimed_by = ${podId}`, sql``)}) alone
         order by created_at, task_id limit 1`,
     })}`;
+}
+
+/** The first that must run alone, and the first of those behind a gate that there is room for. */
+function firstAlone(
+  names: readonly string[],
+  which: Statement,
+  ending: Statement | typeof takeRows,
+): Statement {
+  const part = (parked: Statement) => sql`select * from (
+    select ${rowAddress} as address, task_id, name, tenant, group_key, gated, created_at
+    from ${tasks} task
+    where name in (${list(names)}) and status = 'pending' and ${parked} and deaths >= 2
+      and ${isDue} and ${which}
+    order by created_at, task_id limit 1 ${ending}) of_kind`;
+  return sql`${part(sql`parked = 0`)} union all
+    ${part(sql`parked = 4 and ${hasRoom}`)}`;
 }
 
 // The order leaves the planner no choice but the index: where it believes that nearly every task is
@@ -258,7 +295,7 @@ export function releaseCall(podId: string, call: number): Statement[] {
     // A claim that is under way is waited for, so that what it takes can be seen below.
     sql`select 1 from ${pods} where pod_id = ${podId} ${seizePod}`,
     sql`
-      insert into ${pods} (pod_id, claim_floor) values (${podId}, ${call})
+      insert into ${pods} (pod_id, claim_floor, pauses) values (${podId}, ${call}, ${now})
       on conflict (pod_id) do update set claim_floor = excluded.claim_floor
       where ${pods}.claim_floor < excluded.claim_floor`,
     // Held, so that nobody asks for a cancel between who is woken for it and what is done.

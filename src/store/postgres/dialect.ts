@@ -27,6 +27,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       // Without the skipping, claims wait for each other instead.
       take_rows: without.includes("skip locked") ? "for update" : "for update skip locked",
       hold_task: "for update of task",
+      hold_rows: "for update",
       take_task: without.includes("skip locked")
         ? "for update of task"
         : "for update of task skip locked",

@@ -26,6 +26,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       migration_lock: "select 1",
       take_rows: "",
       hold_task: "",
+      hold_rows: "",
       take_task: "",
       hold_pod: "",
       seize_pod: "",

@@ -1,0 +1,68 @@
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import { keyScope } from "./statements/rooms.ts";
+
+/** How many tasks may run at once in the whole fleet. */
+export type Concurrency<Input = any> = {
+  /** 1 to 10,000. */
+  readonly limit: number;
+  /** What is counted together, made of the input. Without it, all tasks of the name. */
+  readonly key?: (input: Input) => string;
+};
+
+// Whoever claims counts what runs, so a limit that is out of all reach would only be a cost.
+export const limitRange = { min: 1, max: 10_000 } as const;
+const keyChars = 500;
+
+export function checkConcurrency(what: string, given: Concurrency): Concurrency {
+  checkOptions(`${what}: concurrency`, given, ["limit", "key"]);
+  checkNumber(`${what}: concurrency.limit`, given.limit, limitRange);
+  if (given.key === undefined || typeof given.key === "function") return given;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what}: concurrency.key must be a function that makes a key of the input`,
+  );
+}
+
+export type Gated = {
+  readonly name: string;
+  readonly concurrency: Concurrency | undefined;
+  readonly input: unknown;
+  /** What the caller says instead of what the contract makes of the input. */
+  readonly concurrencyKey: string | undefined;
+  readonly tenant: string;
+};
+
+/** The gate that a task has to go through: for a key, for whose it is, or for both; undefined if none. */
+export function gateOf(task: Gated): { group: string | null; gated: true } | undefined {
+  const { name, concurrency, concurrencyKey, tenant } = task;
+  if (concurrencyKey !== undefined) {
+    checkKey("concurrencyKey", concurrencyKey);
+    return { group: keyScope(name, concurrencyKey), gated: true };
+  }
+  if (concurrency !== undefined) return { group: keyScope(name, madeKey(task)), gated: true };
+  return tenant === "default" ? undefined : { group: null, gated: true };
+}
+
+function madeKey({ name, concurrency, input }: Gated): string {
+  if (concurrency?.key === undefined) return "";
+  let key: unknown;
+  try {
+    key = concurrency.key(input);
+  } catch (error) {
+    const message = `the key function of "${name}" threw: ${messageOf(error)}`;
+    throw new FlotillaError("invalid_option", message, { cause: error });
+  }
+  checkKey(`what the key function of "${name}" makes`, key);
+  return key;
+}
+
+function checkKey(what: string, key: unknown): asserts key is string {
+  if (typeof key === "string" && key.length > 0 && key.length <= keyChars) {
+    if (key.isWellFormed() && !key.includes("\u0000")) return;
+  }
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be 1 to ${keyChars} characters of text that databases can store`,
+  );
+}

@@ -1,0 +1,134 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { StoreKind } from "../store/database.contract.ts";
+import { sql, table } from "../store/sql.ts";
+import { readPauses } from "./pause.ts";
+import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
+import { claimTasks } from "./statements/claim.ts";
+import { task } from "./task.ts";
+
+/** What pausing promises on every store. */
+export function pauseContract(kind: StoreKind): void {
+  describe(`pausing on ${kind.name}`, () => {
+    let queue: QueueUnderTest;
+    const ran: string[] = [];
+    const handlers = ["a", "b"].map((name) => task(name, {}, () => void ran.push(name)));
+    beforeEach(async () => {
+      queue = await openQueue(kind);
+      ran.length = 0;
+    });
+    afterEach(() => queue.close());
+
+    const settle = async () => {
+      for (let times = 0; times < 3; times++) await queue.pass(1_500);
+    };
+
+    test("a name isn't claimed while it is paused, the others are, and it goes on at once when resumed", async () => {
+      const worker = await queue.work("pod-1", handlers, { pollMs: 3_600_000 });
+      await queue.pause("a", { reason: "its API is down" });
+      expect(await queue.paused()).toMatchObject([{ name: "a", reason: "its API is down" }]);
+      const { taskId } = await queue.enqueue("a", 1);
+      await queue.ended((await queue.enqueue("b", 1)).taskId);
+      await settle();
+      expect(ran).toEqual(["b"]);
+      expect(worker.state).not.toBe("paused");
+      await queue.resume("a");
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
+      expect(await queue.paused()).toEqual([]);
+    });
+
+    test("everything waits while everything is paused, whatever its gate or its deaths, and what runs goes on", async () => {
+      let finish = () => {};
+      const long = task("long", {}, () => new Promise<void>((resolve) => (finish = resolve)));
+      const worker = await queue.work("pod-1", [...handlers, long]);
+      const { taskId: runs } = await queue.enqueue("long", 1);
+      await queue.inStatus(runs, "claimed");
+      await queue.pause();
+      await queue.enqueue("a", 1);
+      await queue.enqueue("a", 1, { tenant: "acme" });
+      const { taskId: alone } = await queue.enqueue("b", 1);
+      await queue.database.write([sql`update ${rowsOf} set deaths = 2 where task_id = ${alone}`]);
+      await queue.until("the worker to know", () => worker.state === "paused");
+      finish();
+      await queue.ended(runs);
+      await settle();
+      expect(ran).toEqual([]);
+      await queue.resume();
+      await queue.until("all", async () => (await queue.stats()).byStatus.completed === 4);
+    });
+
+    test("ending the pause of everything leaves names paused", async () => {
+      await queue.pause("a");
+      await queue.pause();
+      await queue.resume();
+      expect((await queue.paused()).map(({ name }) => name)).toEqual(["a"]);
+      await queue.work("pod-1", handlers);
+      await queue.enqueue("a", 1);
+      await queue.ended((await queue.enqueue("b", 1)).taskId);
+      await settle();
+      expect(ran).toEqual(["b"]);
+    });
+
+    test("a claim that was decided before a pause takes nothing after it", async () => {
+      await queue.beat("pod-1");
+      const { number } = await readPauses(queue.database, "pod-1");
+      await queue.enqueue("a", 1);
+      const claim = (pauses: number, call: number) =>
+        claimTasks({ podId: "pod-1", call, names: ["a"], limit: 1, pauses });
+      await queue.pause("a");
+      expect(await queue.database.write([claim(number, 1)])).toEqual([[]]);
+      await queue.resume("a");
+      expect(await queue.database.write([claim(number, 2)])).toEqual([[]]);
+      const known = await readPauses(queue.database, "pod-1");
+      expect((await queue.database.write([claim(known.number, 3)]))[0]).toHaveLength(1);
+    });
+
+    test("a pod that was forgotten and comes back doesn't know of pauses it had known", async () => {
+      await queue.beat("pod-1");
+      const { number } = await readPauses(queue.database, "pod-1");
+      await queue.pause("a");
+      await queue.database.write([sql`delete from ${table("pod_health")}`]);
+      await queue.pass(5);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      await queue.beat("pod-1");
+      expect((await readPauses(queue.database, "pod-1")).number).not.toBe(number);
+    });
+
+    test("claims under way at the same moment as a pause are over when it has resolved", async () => {
+      await queue.beat("pod-1", "pod-2");
+      await queue.enqueueMany(
+        "a",
+        Array.from({ length: 200 }, (_, at) => at),
+      );
+      let call = 0;
+      const claiming = async (podId: string): Promise<void> => {
+        for (;;) {
+          const { number, names } = await readPauses(queue.database, podId);
+          if (names.has("a")) return;
+          const claim = { podId, call: ++call, names: ["a"], limit: 1, pauses: number };
+          await queue.database.write([claimTasks(claim)]);
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+      };
+      const pods = ["pod-1", "pod-2"].map(claiming);
+      await queue.until(
+        "some claims",
+        async () => (await queue.count(sql`status = 'claimed'`)) > 5,
+      );
+      await queue.pause("a");
+      const before = await queue.count(sql`status = 'claimed'`);
+      await Promise.all(pods);
+      expect(await queue.count(sql`status = 'claimed'`)).toBe(before);
+    });
+
+    test.each(["", "no spaces", "*/*"])("refuses the name %j", async (name) => {
+      await expect(queue.pause(name)).rejects.toMatchObject({ code: "invalid_option" });
+      await expect(queue.resume(name)).rejects.toMatchObject({ code: "invalid_option" });
+    });
+
+    test("a name that nobody knows may be paused", async () => {
+      await queue.pause("nobody");
+      await queue.pause("nobody");
+      expect((await queue.paused()).map(({ name }) => name)).toEqual(["nobody"]);
+    });
+  });
+}

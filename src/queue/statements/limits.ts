@@ -1,0 +1,118 @@
+import { limit, rows, sql, type Statement, table, takeRows } from "../../store/sql.ts";
+import { heldOfKey, heldOfTenant } from "./rooms.ts";
+
+const tasks = table("step_tracker");
+const limits = table("step_limit");
+
+/** Nothing is counted further than this. */
+const countLimit = 10_000;
+const listed = 1_000;
+
+export function putLimit(scope: string, most: number): Statement {
+  return sql`
+    insert into ${limits} (scope, max_running, by_hand) values (${scope}, ${most}, 1)
+    on conflict (scope) do update set max_running = excluded.max_running, by_hand = 1`;
+}
+
+export function dropLimit(scope: string): Statement {
+  return sql`delete from ${limits} where scope = ${scope}`;
+}
+
+const isBlocked = sql`task.status = 'pending' and task.parked = 3`;
+
+/** How a scope stands, given as rows with its tenant if it names one. */
+export function lookAtScopes(
+  scopes: readonly { scope: string; tenant: string | null }[],
+): Statement {
+  const wanted = rows(
+    { scope: "text", tenant: "text" },
+    scopes.map(({ scope, tenant }) => [scope, tenant]),
+  );
+  return sql`
+    select wanted.scope,
+      (select max_running from ${limits} given where given.scope = wanted.scope) as max_running,
+      (select by_hand from ${limits} given where given.scope = wanted.scope) as by_hand,
+      case when wanted.tenant is null
+        then ${heldOfKey(sql`wanted.scope`)} else ${heldOfTenant(sql`wanted.tenant`)} end as running,
+      (select count(*) from (select 1 from ${tasks} task
+        where task.blocked_by = wanted.scope and ${isBlocked}
+        order by task.priority desc, task.created_at, task.task_id ${limit(countLimit)}) counted
+      ) as blocked
+    from ${wanted} wanted`;
+}
+
+/** The limits that were set by hand, and those that something is blocked by. */
+export function scopesOfNote(): Statement {
+  return sql`
+    select scope from ${limits} where by_hand = 1
+    union
+    select scope from (${blockedFrom("", listed)}) blocked where scope is not null
+    order by scope ${limit(listed)}`;
+}
+
+/** The next scopes that something is blocked by, found by stepping along the index. */
+function blockedFrom(after: string, count: number): Statement {
+  return sql`
+    with recursive step (scope, nth) as (
+      select (select min(task.blocked_by) from ${tasks} task
+        where ${isBlocked} and task.blocked_by > ${after}), 1
+      union all
+      select (select min(task.blocked_by) from ${tasks} task
+        where ${isBlocked} and task.blocked_by > step.scope), step.nth + 1
+      from step where step.scope is not null and step.nth < ${count})
+    select scope from step`;
+}
+
+/**
+ * The next scopes that something is blocked by, and how much room they have: none, if all is well. A
+ * scope without a limit has all the room there is.
+ */
+export function blockedScopes(after: string, count: number): Statement {
+  return sql`
+    select scope, (select max_running from ${limits} given where given.scope = blocked.scope)
+      - ${heldOfKey(sql`blocked.scope`)} as room
+    from (${blockedFrom(after, count)}) blocked where scope is not null`;
+}
+
+/** The next limits that the code has brought, and whether nothing runs or waits that needs them. */
+export function unneededLimits(after: string, count: number): Statement {
+  return sql`
+    select scope,
+      not exists (select 1 from ${tasks} held
+        where held.status = 'claimed' and held.group_key = page.scope)
+      and not exists (select 1 from ${tasks} task
+        where ${isBlocked} and task.blocked_by = page.scope) as unneeded
+    from (select scope from ${limits} where scope > ${after} and by_hand = 0
+      order by scope ${limit(count)}) page`;
+}
+
+/** Forgets limits. A claim that needs one stores it again, so it does no harm if that is soon. */
+export function dropUnneeded(scopes: readonly string[]): Statement {
+  const old = rows(
+    { scope: "text" },
+    scopes.map((scope) => [scope]),
+  );
+  return sql`
+    delete from ${limits} where scope in (
+      select scope from ${limits} given
+      where given.by_hand = 0 and given.scope in (select scope from ${old} old) ${takeRows})`;
+}
+
+/** What tenants have running, at the gate and blocked, as far as it is counted. */
+export function tenantCounts(): Statement {
+  const bounded = limit(countLimit);
+  return sql`
+    select 'running' as state, tenant, count(*) as tasks from (
+      select tenant from ${tasks} where status = 'claimed' and gated = 1
+      order by tenant ${bounded}) running group by tenant
+    union all
+    select 'ready', tenant, count(*) from (
+      select tenant from ${tasks} where status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id ${bounded}) ready group by tenant
+    union all
+    select 'blocked', tenant, count(*) from (
+      select tenant from ${tasks} where status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id ${bounded}) blocked group by tenant
+    union all
+    select 'limit', scope, max_running from ${limits} where scope >= 'tenant/' and scope < 'tenant0'`;
+}
