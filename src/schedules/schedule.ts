@@ -10,7 +10,10 @@ import type { Definition } from "./statements.ts";
 import { everyPatternOf, everyRange, timesOf } from "./times.ts";
 
 /** What the tasks of a schedule may be told; their key and their time are the schedule's. */
-export type ScheduledOptions = Pick<EnqueueOptions, (typeof optionNames)[number]>;
+export type ScheduledOptions = Pick<
+  EnqueueOptions,
+  Extract<keyof EnqueueOptions, (typeof optionNames)[number]>
+>;
 
 type When =
   | {
@@ -55,7 +58,7 @@ export type ScheduleDeclaration = {
   readonly options: ScheduledOptions;
 };
 
-const optionNames = ["priority", "attempts", "tenant"] as const;
+const optionNames = ["priority", "attempts", "tenant", "concurrencyKey"] as const;
 const scheduleNames = ["task", "name", "input", "pattern", "zone", "everyMs", "missed", "options"];
 const idPattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 

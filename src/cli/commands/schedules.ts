@@ -22,6 +22,7 @@ type AddFlags = Flags & {
   priority?: number;
   attempts?: number;
   tenant?: string;
+  concurrencyKey?: string;
 };
 
 export function schedulesCommand(program: Command): void {
@@ -73,6 +74,7 @@ Examples:
       ),
     )
     .option("--tenant <tenant>", "whose tasks they are")
+    .option("--concurrency-key <key>", "what its tasks are counted with, where few may run at once")
     .action(add);
   command("remove <id>", "remove a schedule; its tasks stay").action(remove);
   command("pause <id>", "fire no more until it is resumed").action(pause);
