@@ -16,6 +16,8 @@ export type TaskState = {
   readonly deaths: number;
   readonly runAtMs: number;
   readonly cancelRequested: number;
+  readonly parked: number;
+  readonly waits: number;
 };
 
 export type Change = {
@@ -44,6 +46,8 @@ const stateColumns = [
   "deaths",
   "run_at",
   "cancel_requested",
+  "parked",
+  "waits",
 ];
 const rowColumns = ["name", "payload", "max_attempts", "result", "error", "progress"];
 
@@ -120,5 +124,7 @@ function toState(row: Row, prefix: "old" | "new"): TaskState | undefined {
     deaths: row[`${prefix}_deaths`],
     runAtMs: row[`${prefix}_run_at`],
     cancelRequested: row[`${prefix}_cancel_requested`],
+    parked: row[`${prefix}_parked`],
+    waits: row[`${prefix}_waits`],
   };
 }

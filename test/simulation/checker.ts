@@ -6,6 +6,7 @@ import { aloneAfterDeaths, deathLimit } from "../../src/queue/settle.ts";
 import type { Change, TaskState } from "./audit.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";
 import type { Intent } from "./kinds.ts";
+import { createWaitChecker, isWaking } from "./waits.ts";
 import type { World } from "./world.ts";
 
 /** One run of a handler, from its start until it settled or was told to stop. */
@@ -63,6 +64,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const recovered = new Set<string>();
   const deathsAtClaim = new Map<string, number>();
   const highestToken = new Map<string, number>();
+  const waits = createWaitChecker(world, tasks);
   /** The time that a task waited for and that the store's clock had come to when its row was written. */
   const reachedMs = new Map<string, number>();
 
@@ -77,6 +79,10 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
 
   const judgeChange = (intent: Intent, change: Change, after: TaskState, what: string): void => {
     const { before } = change;
+    // Whatever ends a task also touches those that wait for it.
+    if (isWaking(change)) return waits.judgeWaking(change, what);
+    // Somebody begins to wait for it, which is only counted.
+    if (intent.kind === "enqueue" && JSON.stringify(before) === JSON.stringify(after)) return;
     if (!before) {
       if (after.status !== "pending") violate("T10", `${what}: born ${after.status}`);
       return;
@@ -119,6 +125,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     highestToken.set(taskId, after.token);
     deathsAtClaim.set(`${taskId}@${after.token}`, after.deaths);
     if (before.status !== "pending") violate("T4", `${what}: claimed when ${before.status}`);
+    if (before.parked === 2) violate("waits", `${what}: claimed while it waited for others`);
     const early = before.runAtMs - world.storeClock.now();
     // A clock that is set back makes nothing early that was due by then.
     const wasDue = reachedMs.get(taskId) === before.runAtMs;
@@ -153,7 +160,12 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
         if (pod) pod.lastBeatMs = scheduler.nowMs;
       }
       countFences(world, who, intent, seen, changes);
+      // A wake is judged by how all of the write left things.
+      for (const { taskId, after } of changes) {
+        if (after) tasks.set(taskId, { state: after, sinceMs: scheduler.nowMs });
+      }
       for (const change of changes) judge(intent, change);
+      waits.judgeParked(changes);
     },
     started(begun) {
       const run: Run = {
@@ -182,6 +194,9 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
         if (Math.max(deaths, otherDeaths) >= aloneAfterDeaths) {
           violate("alone", `${what}: beside ${other.name} ${other.taskId.slice(-6)}`);
         }
+      }
+      if (tasks.get(run.taskId)?.state.waits === 3) {
+        violate("waits", `${what}: it runs though one that it waits for has failed`);
       }
       runs.push(run);
       activeRuns.add(run);

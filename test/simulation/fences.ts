@@ -81,7 +81,8 @@ export function countFences(
     else if (!open.includes(met["status"] as string)) refused("status");
     else if (row["wake"] !== undefined && row["wake"] !== null && met["wake"] !== row["wake"]) {
       refused("wake");
-    } else if (intent.kind === "recover") {
+    } else if (intent.kind === "finish" && Number(met["awaited"]) > 0) refused("awaited");
+    else if (intent.kind === "recover") {
       const beat = seen.pods.get(row["pod_id"] as string)?.["beat"];
       if (beat !== row["beat"]) refused("beat");
     }

@@ -52,7 +52,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [saveProgress([]).strings, "progress"],
   [prunePods(0).strings, "prune"],
   [recoverTasks([]).strings, "recover"],
-  [releaseCall("", 0)[2]!.strings, "release"],
+  [releaseCall("", 0).at(-1)!.strings, "release"],
   [reserveAlone("", []).strings, "reserve"],
   [retryTask("")[1]!.strings, "retry"],
   [unparkDue().strings, "unpark"],

@@ -26,6 +26,12 @@ const claim = (find: string, put = ""): Edit => ({
   put,
 });
 
+const waits = (find: string, put = ""): Edit => ({
+  file: "src/queue/statements/waits.ts",
+  find,
+  put,
+});
+
 const recoverToken = recover(
   "orphan.task_id and ${from}.claim_token = orphan.token",
   "orphan.task_id",
@@ -49,6 +55,34 @@ export const mutations: readonly Mutation[] = [
   {
     name: "finish: without the wake",
     edits: [finish("and (done.wake is null or ${task}.wake = done.wake)")],
+  },
+  {
+    name: "finish: of what is awaited, waking nobody",
+    edits: [finish("sql`and awaited = 0`", "sql``")],
+  },
+  {
+    name: "waits: let go while another is open",
+    edits: [
+      waits("const free = sql`not ${any(sql`'pending', 'claimed'`)}`", "const free = sql`1 = 1`"),
+    ],
+  },
+  {
+    name: "waits: what has ended already is waited for",
+    edits: [waits("    wakeIfNothingIsOpen(waiterIds),\n")],
+  },
+  {
+    name: "waits: run though one of them has failed",
+    edits: [waits("waits = case when ${doomed} then 3 else waits end", "waits = waits")],
+  },
+  {
+    name: "cancel: waking nobody",
+    edits: [
+      { file: "src/queue/statements/ask.ts", find: "    ...wakeWaiters([taskId]),\n", put: "" },
+    ],
+  },
+  {
+    name: "recover: waking nobody",
+    edits: [{ file: "src/queue/recover.ts", find: ", ...waking]", put: "]" }],
   },
   {
     name: "progress: without the token",

@@ -35,6 +35,7 @@ const mustHappen = [
   "fence: claim, floor",
   "fence: enqueue, id",
   "fence: enqueue, key or id",
+  "fence: finish, awaited",
   "fence: finish, status",
   "fence: finish, token",
   "fence: finish, wake",

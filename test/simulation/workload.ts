@@ -19,6 +19,8 @@ export type Payload = {
   readonly workMs: number;
   /** How often it fails, or kills its pod, before it works. */
   readonly times: number;
+  /** The tasks that it waits for. */
+  readonly after?: readonly string[];
 };
 
 type Kind = {
@@ -158,12 +160,17 @@ export function startClients(
     const request: Request = { op: ++op, name, key, outcome: { type: "open" } };
     history.push(request);
     const times = name === "poison" && world.chance(0.3) ? 100 : world.between(0, 3);
-    const payload: Payload = { op: request.op, workMs: world.between(0, 3_000), times };
+    // The newest are likely to be open yet, and to end at about the same time.
+    const newest = acked.slice(-5);
+    const waits = newest.length > 1 && world.chance(0.3);
+    const after = waits ? [...new Set([world.pick(newest), world.pick(newest)])] : [];
+    const payload: Payload = { op: request.op, workMs: world.between(0, 3_000), times, after };
     const options: EnqueueOptions = {
       ...(key !== undefined && { key }),
       ...(world.chance(0.3) && { delayMs: world.between(1, 6_000) }),
       ...(world.chance(0.3) && { priority: world.between(-2, 2) }),
       ...(world.chance(0.15) && { attempts: world.between(1, 4) }),
+      ...(waits && { after, afterFailed: world.pick(["fail", "run"] as const) }),
     };
     try {
       const { taskId, created } = await tasks.enqueue(name, payload, options);

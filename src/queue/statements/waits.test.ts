@@ -1,0 +1,164 @@
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../../base/clock.ts";
+import { uuidv7 } from "../../base/ids.ts";
+import { until } from "../../base/movable-clock.contract.ts";
+import { systemRandom } from "../../base/random.ts";
+import type { Database } from "../../store/database.ts";
+import { temporaryDatabase } from "../../store/kinds.contract.ts";
+import { openStore } from "../../store/open.ts";
+import { postgresDialect } from "../../store/postgres/dialect.ts";
+import { renderAll, type Statement } from "../../store/sql.ts";
+import { createTasks, type Tasks } from "../client.ts";
+import { type Finish, finishTasks } from "./finish.ts";
+import { wakeWaiters } from "./waits.ts";
+
+let database: Database;
+let tasks: Tasks & { close(): void };
+let one: pg.Client;
+let other: pg.Client;
+let watcher: pg.Client;
+let remove: () => Promise<void>;
+
+beforeAll(async () => {
+  const place = await temporaryDatabase();
+  ({ remove } = place);
+  database = await openStore(place.url);
+  const [clock, random] = [systemClock, systemRandom];
+  tasks = createTasks({ database, clock, random, ids: uuidv7(clock, random) });
+  const connect = async () => {
+    const client = new pg.Client(place.url);
+    await client.connect();
+    return client;
+  };
+  [one, other, watcher] = await Promise.all([connect(), connect(), connect()]);
+});
+afterAll(async () => {
+  tasks.close();
+  await Promise.all([one.end(), other.end(), watcher.end(), database.close()]);
+  await remove();
+});
+
+const send = async (client: pg.Client, statements: readonly Statement[]) => {
+  for (const { text, values } of renderAll(statements, postgresDialect({ schema: "flotilla" }))
+    .queries) {
+    await client.query(text, values);
+  }
+};
+/** How a pod ends a task that it has claimed. */
+const ending = (taskId: string): Statement[] => [
+  finishTasks([{ ...finishOf(taskId), awaited: true }]),
+  ...wakeWaiters([taskId]),
+];
+const finishOf = (taskId: string): Finish => ({
+  taskId,
+  token: 1,
+  status: "completed",
+  result: "1",
+  error: null,
+  counted: 0,
+  delayMs: null,
+  wake: null,
+  event: null,
+});
+const claimed = async (name: string) => {
+  const { taskId } = await tasks.enqueue(name, 1);
+  await watcher.query(
+    "update flotilla.step_tracker set status = 'claimed', claim_token = 1 where task_id = $1",
+    [taskId],
+  );
+  return taskId;
+};
+const parkedOf = async (taskId: string) => {
+  const { rows } = await watcher.query(
+    "select parked from flotilla.step_tracker where task_id = $1",
+    [taskId],
+  );
+  return (rows[0] as { parked: number }).parked;
+};
+const somebodyIsHeldUp = () =>
+  until("somebody to wait for a lock", async () => {
+    const { rowCount } = await watcher.query(
+      "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+    );
+    return rowCount === 1;
+  });
+
+describe("on Postgres, with transactions that can't see each other", () => {
+  test("the last two that a task waits for end at once, and it is woken by the second", async () => {
+    const [first, second] = [await claimed("a"), await claimed("b")];
+    const waiter = await tasks.enqueue("waiter", 1, { after: [first, second] });
+    await one.query("begin");
+    await send(one, ending(first));
+    await other.query("begin");
+    const held = send(other, ending(second));
+    await somebodyIsHeldUp();
+    await one.query("commit");
+    await held;
+    expect(await parkedOf(waiter.taskId)).toBe(2);
+    await other.query("commit");
+    expect(await parkedOf(waiter.taskId)).toBe(0);
+  });
+
+  test("many that a task waits for end at once, from all connections", async () => {
+    const awaited = await Promise.all(Array.from({ length: 40 }, () => claimed("a")));
+    const waiters = await tasks.enqueueMany("waiter", [1, 2, 3], { after: awaited });
+    await Promise.all(awaited.map((taskId) => database.write(ending(taskId))));
+    for (const { taskId } of waiters) expect(await parkedOf(taskId)).toBe(0);
+  });
+
+  test("a task that is stored while the one that it waits for ends waits for that, and isn't left", async () => {
+    const awaited = await claimed("a");
+    await one.query("begin");
+    await send(one, ending(awaited));
+    const storing = tasks.enqueue("waiter", 1, { after: [awaited] });
+    await somebodyIsHeldUp();
+    await one.query("commit");
+    expect(await parkedOf((await storing).taskId)).toBe(0);
+  });
+
+  test("an end that comes while a waiter is stored waits for that, and wakes it", async () => {
+    const awaited = await claimed("a");
+    await one.query("begin");
+    const waiter = await tasks.enqueue("waiter", 1, { after: [awaited], tx: one });
+    const held = database.write(ending(awaited));
+    await somebodyIsHeldUp();
+    await one.query("commit");
+    await held;
+    expect(await parkedOf(waiter.taskId)).toBe(0);
+  });
+
+  test("a pod that knows of no waiter can't end the task without waking it", async () => {
+    const awaited = await claimed("a");
+    await one.query("begin");
+    await tasks.enqueue("waiter", 1, { after: [awaited], tx: one });
+    const held = database.write([finishTasks([finishOf(awaited)])]);
+    await somebodyIsHeldUp();
+    await one.query("commit");
+    expect(await held).toEqual([[]]);
+  });
+
+  test.each(["repeatable read", "serializable"])(
+    "a transaction of a caller's that looks at the past (%s) is refused rather than wake nobody",
+    async (level) => {
+      const [first, second] = [await claimed("a"), await claimed("b")];
+      const waiter = await tasks.enqueue("waiter", 1, { after: [first, second] });
+      await one.query(`begin isolation level ${level}`);
+      await one.query("select 1 from flotilla.step_tracker");
+      await database.write(ending(second));
+      await expect(send(one, ending(first))).rejects.toMatchObject({ code: "40001" });
+      await one.query("rollback");
+      await database.write(ending(first));
+      expect(await parkedOf(waiter.taskId)).toBe(0);
+    },
+  );
+
+  test("and so is one that ends what somebody has begun to wait for since", async () => {
+    const awaited = await claimed("a");
+    await one.query("begin isolation level repeatable read");
+    await one.query("select 1 from flotilla.step_tracker");
+    await tasks.enqueue("waiter", 1, { after: [awaited] });
+    await expect(send(one, ending(awaited))).rejects.toMatchObject({ code: "40001" });
+    await one.query("rollback");
+  });
+});
