@@ -1,5 +1,18 @@
 export { abort, type ErrorCode, FlotillaError, retryAfter, snooze } from "./base/errors.ts";
 export type { Backoff } from "./base/backoff.ts";
+export type {
+  DeadLetterPage,
+  DeadLetters,
+  DeadLettersOptions,
+  DiscardOptions,
+  FollowOptions,
+  GroupsOptions,
+  RedriveOptions,
+} from "./deadletters/client.ts";
+export type { DeadLetter } from "./deadletters/letter.ts";
+export type { Redrive, RedriveReason, RedriveState } from "./deadletters/redrive.ts";
+export type { Selection } from "./deadletters/selection.ts";
+export type { ErrorGroup, ErrorGroups } from "./deadletters/view.ts";
 export type { Json, Jsonify } from "./base/jsonify.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
