@@ -200,6 +200,7 @@ describe("wrong usage ends with 2 and says what was meant", () => {
     [["wrok"], /unknown command 'wrok'\n\(Did you mean work\?\)/],
     [["tasks", "lisst"], /unknown command 'lisst'\n\(Did you mean list\?\)/],
     [["work", "--slot", "3"], /unknown option '--slot'\n\(Did you mean --slots\?\)/],
+    [["work", "--only", "mial"], /`use` has no handler for "mial", did you mean "mail"\?/],
     [["work", "--slots", "0"], /--slots must be a whole number from 1 to 100000, not 0/],
     [["serve", "--port", "http"], /--port must be a whole number from 0 to 65535, not "http"/],
     [["tasks", "list", "--status", "done"], /Allowed choices are pending, claimed/],

@@ -77,6 +77,30 @@ describe("a pod", () => {
     expect(await producer.get(taskId)).toMatchObject({ status: "pending", failures: 0 });
   });
 
+  test("works only on what it is told to, and says to others why it claims no more", async () => {
+    const endless = task("endless", { onFailure: () => {} }, ({ signal }) => {
+      return new Promise((_, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason as Error));
+      });
+    });
+    const use = [double, endless];
+    const held = { ...settings(), use, only: ["endless"], slots: 1, pollMs: 20, shutdownMs: 0 };
+    await using pod = await startPod(held);
+    await using producer = connect(place.path);
+    const other = await producer.enqueue(double, 1);
+    expect(pod.capacity).toEqual({ holds: 1, reasons: [] });
+    expect(await producer.pods()).toMatchObject([
+      { state: null, metadata: { names: ["endless", "endless:failed"], followUps: ["endless"] } },
+    ]);
+    await producer.enqueue(endless, 1);
+    const full = { holds: 1, reasons: [{ code: "full", text: "full: 1 of 1" }] };
+    await until("its word", async () => (await producer.pods())[0]!.state !== null);
+    expect((await producer.pods())[0]!.state).toEqual(full);
+    expect(pod.capacity).toEqual(full);
+    expect(pod.state).toBe("full");
+    expect(await producer.get(other.taskId)).toMatchObject({ status: "pending", claimToken: 0 });
+  });
+
   test("doesn't start on a store that it can't use, and leaves nothing open", async () => {
     await using producer = connect(place.path);
     await producer.stats();
