@@ -8,7 +8,8 @@ export type PodFlags = StoreFlags & {
   slots?: number;
   only?: string[];
   dataDir?: string;
-  logLevel?: LogLevel };
+  logLevel?: LogLevel;
+};
 export type ServerFlags = PodFlags & { host?: string; port?: number };
 
 export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;

@@ -195,4 +195,3 @@ function checkServer(server: ServerConfig | undefined): void {
     throw new FlotillaError("invalid_option", "server.apiKeys: a key has at least 16 characters");
   }
 }
-

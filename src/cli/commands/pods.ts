@@ -12,7 +12,15 @@ export function podsCommand(program: Command): void {
       if (flags.json) return printJson({ pods });
       if (pods.length === 0) return print("no pods");
       const nowMs = systemClock.now();
-      const heading = ["id", "status", "started", "last beat", "where", "tasks", "claims no more because"];
+      const heading = [
+        "id",
+        "status",
+        "started",
+        "last beat",
+        "where",
+        "tasks",
+        "claims no more because",
+      ];
       const rows = pods.map(({ podId, status, birthMs, lastHeartbeatMs, metadata, state }) => [
         podId,
         paint(status === "up" ? "green" : "gray", status),
