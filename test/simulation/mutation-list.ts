@@ -220,12 +220,22 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "outbox: dropped before it is stored",
+    name: "outbox: dropped though it is to be decided anew",
     edits: [
       {
         file: "src/queue/outbox/keeping.ts",
-        find: "const watched = outbox.watch(finish);",
-        put: "const watched = outbox.watch(finish);\n      setImmediate(() => watched.done());",
+        find: 'if (finished.type === "woken") outbox.again(finish);\n        else outbox.done(finish);',
+        put: "outbox.done(finish);",
+      },
+    ],
+  },
+  {
+    name: "outbox: dropped when the pod stops",
+    edits: [
+      {
+        file: "src/queue/outbox/keeping.ts",
+        find: "if (!mayPass) outbox.done(finish);",
+        put: "void mayPass;\n        outbox.done(finish);",
       },
     ],
   },
@@ -236,16 +246,6 @@ export const mutations: readonly Mutation[] = [
         file: "src/queue/outbox/leftovers.ts",
         find: "if (left.length === 0) return;",
         put: "if (left.length >= 0) return;",
-      },
-    ],
-  },
-  {
-    name: "outbox: what is left is dropped though the store didn't answer",
-    edits: [
-      {
-        file: "src/queue/outbox/leftovers.ts",
-        find: 'if (signal.aborted || hasCode(error, "closed", ...untilMended)) return;',
-        put: "",
       },
     ],
   },

@@ -8,16 +8,16 @@ export function keepingIn(outbox: Outbox, finishing: Finishing, signal: AbortSig
   return {
     ...finishing,
     async store(finish, how) {
-      const watched = outbox.watch(finish);
+      outbox.watch(finish);
       try {
         const finished = await finishing.store(finish, how);
-        // What is to be decided anew will be watched in its new form, and is kept as it is until then.
-        if (finished.type !== "woken") watched.done();
+        if (finished.type === "woken") outbox.again(finish);
+        else outbox.done(finish);
         return finished;
       } catch (error) {
         // What is refused for good would be refused again. All else is for the next process to send.
         const mayPass = signal.aborted || hasCode(error, "closed", ...untilMended);
-        if (!mayPass) watched.done();
+        if (!mayPass) outbox.done(finish);
         throw error;
       }
     },

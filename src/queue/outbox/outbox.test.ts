@@ -22,16 +22,17 @@ function open(maxBytes = 1_000_000) {
 const ending = (taskId: string, text = "done") =>
   completion({ taskId, token: 1 }, JSON.stringify(text));
 
-test("what is stored within a second is never written", async () => {
+test("what is stored within half a second is never written", async () => {
   const { outbox, clock, entries } = open();
-  const watched = outbox.watch(ending("a"));
-  await clock.advance(999);
-  watched.done();
+  const finish = ending("a");
+  outbox.watch(finish);
+  await clock.advance(499);
+  outbox.done(finish);
   await clock.advance(5_000);
   expect(entries.size).toBe(0);
 });
 
-test("what waits for a second is kept, and what comes later has its own second", async () => {
+test("what waits for a second is kept, and what comes later waits as long", async () => {
   const { outbox, clock, entries } = open();
   outbox.watch(ending("a"));
   await clock.advance(600);
@@ -45,12 +46,13 @@ test("what waits for a second is kept, and what comes later has its own second",
 test("a disk that is full is said once, tried again, and then holds what was to be kept", async () => {
   const { outbox, clock, entries, fail, said } = open();
   fail(new Error("the disk is full"));
-  const first = outbox.watch(ending("a"));
+  const first = ending("a");
+  outbox.watch(first);
   outbox.watch(ending("b"));
   outbox.trouble();
   await clock.advance(20_000);
   expect(said).toEqual(["results that the store can't take now are kept in memory only"]);
-  first.done();
+  outbox.done(first);
   fail(undefined);
   await clock.advance(5_000);
   expect([...entries.values()].map(({ finish }) => finish.taskId)).toEqual(["b"]);
@@ -60,28 +62,46 @@ test("a disk that is full is said once, tried again, and then holds what was to 
 test("no more is kept than fits, and the rest when there is room", async () => {
   const { outbox, clock, entries, said } = open(1_000);
   const large = "x".repeat(500);
-  const first = outbox.watch(ending("a", large));
-  const second = outbox.watch(ending("b", large));
+  const [first, second] = [ending("a", large), ending("b", large)];
+  outbox.watch(first);
+  outbox.watch(second);
   outbox.trouble();
   await clock.advance(10);
   expect(entries.size).toBe(1);
   expect(outbox.full).toBe(true);
   expect(said).toEqual(["the outbox is full: nothing is claimed until the store takes results"]);
-  first.done();
+  outbox.done(first);
   await clock.advance(2_000);
   expect(outbox.full).toBe(false);
   expect([...entries.values()].map(({ finish }) => finish.taskId)).toEqual(["b"]);
-  second.done();
+  outbox.done(second);
   await clock.advance(10);
   expect(entries.size).toBe(0);
 });
 
 test("one that is larger than the outbox holds nothing up once it is stored", async () => {
   const { outbox, clock } = open(100);
-  const watched = outbox.watch(ending("a"));
+  const finish = ending("a");
+  outbox.watch(finish);
   outbox.trouble();
   await clock.advance(10);
   expect(outbox.full).toBe(true);
-  watched.done();
+  outbox.done(finish);
   expect(outbox.full).toBe(false);
+});
+
+test("what is decided anew takes the place of what was kept, and is dropped once it is stored", async () => {
+  const { outbox, clock, entries } = open();
+  const first = ending("a", "first");
+  outbox.watch(first);
+  outbox.trouble();
+  await clock.advance(10);
+  outbox.again(first);
+  const second = ending("a", "second");
+  outbox.watch(second);
+  await clock.advance(10);
+  expect([...entries.values()].map(({ finish }) => finish.result)).toEqual(['"second"']);
+  outbox.done(second);
+  await clock.advance(5_000);
+  expect(entries.size).toBe(0);
 });

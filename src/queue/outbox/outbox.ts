@@ -19,7 +19,11 @@ export type OutboxOptions = {
  */
 export type Outbox = {
   /** An attempt has ended and is about to be stored. */
-  watch(finish: Finish): Watched;
+  watch(finish: Finish): void;
+  /** It needn't be sent any more. */
+  done(finish: Finish): void;
+  /** It will be decided anew, and then watched in its new form. What is kept stays until then. */
+  again(finish: Finish): void;
   /** The store refused or didn't answer: whatever waits for it is kept now, and what comes until it is back. */
   trouble(): void;
   /** Resolves when all that waits is kept, as far as it can be. */
@@ -33,21 +37,19 @@ export type Outbox = {
   close(): Promise<void>;
 };
 
-export type Watched = {
-  /** It needn't be sent any more: it is stored or lost, and not only to be decided anew. */
-  done(): void;
-};
+/** `done` says that it needn't be sent any more. */
+export type LeftOver = Entry & { done(): void };
 
-export type LeftOver = Entry & Watched;
-
-// A store that is well answers sooner. One that hangs isn't known to be away for most of a minute.
-const patienceMs = 1_000;
+// A store that is well answers sooner. One that hangs isn't known to be away for most of a minute. What
+// is there at one look and still at the next is kept, so that nothing need be timed on its own.
+const lookEveryMs = 500;
 const diskAgainMs = 5_000;
 
 export function createOutbox(options: OutboxOptions): Outbox {
   const { disk, podId, clock, maxBytes, log = silentLogger } = options;
-  /** What isn't stored yet and is only in memory, oldest first, with the time it has been so. */
-  const waiting = new Map<string, { readonly finish: Finish; readonly sinceMs: number }>();
+  /** What isn't stored yet and is only in memory: since the last look, and from before it. */
+  let fresh = new Set<Finish>();
+  let seen = new Set<Finish>();
   /** What the disk is to be told: to keep an entry, or to drop what has this key. The newest counts. */
   let news = new Map<string, Entry | undefined>();
   /** What the disk holds or is being told to hold, with its size. */
@@ -63,12 +65,10 @@ export function createOutbox(options: OutboxOptions): Outbox {
 
   const look = () => {
     cancelLook = undefined;
-    const since = clock.monotonic() - patienceMs;
-    for (const { finish, sinceMs } of waiting.values()) {
-      if (sinceMs > since) break;
-      keep(finish);
-    }
-    if (waiting.size > 0 && !full) cancelLook ??= clock.after(patienceMs, look);
+    for (const finish of seen) keep(finish);
+    for (const finish of seen) fresh.add(finish);
+    [seen, fresh] = [fresh, new Set()];
+    if (seen.size > 0 && !full) cancelLook ??= clock.after(lookEveryMs, look);
   };
 
   const keep = (finish: Finish) => {
@@ -82,20 +82,24 @@ export function createOutbox(options: OutboxOptions): Outbox {
       full = true;
       return;
     }
-    waiting.delete(key);
+    forget(finish);
     bytes += size - (sizes.get(key) ?? 0);
     sizes.set(key, size);
     news.set(key, { podId, finish });
     tell();
   };
 
+  const forget = (finish: Finish) => fresh.delete(finish) || seen.delete(finish);
+
   const keepAll = () => {
-    for (const { finish } of waiting.values()) keep(finish);
+    for (const finish of [...seen, ...fresh]) keep(finish);
   };
 
   const drop = (finish: Finish) => {
+    forget(finish);
+    // Nearly always nothing is kept, and then this costs nothing.
+    if (sizes.size === 0 && !full) return;
     const key = keyOf(finish);
-    waiting.delete(key);
     const size = sizes.get(key);
     if (size !== undefined) {
       sizes.delete(key);
@@ -141,23 +145,18 @@ export function createOutbox(options: OutboxOptions): Outbox {
     }
   };
 
-  const doneWith = (finish: Finish): Watched => ({
-    done() {
+  return {
+    watch(finish) {
+      fresh.add(finish);
+      // What was decided anew takes the place of what is kept.
+      if (away || (sizes.size > 0 && sizes.has(keyOf(finish)))) keep(finish);
+      else cancelLook ??= clock.after(lookEveryMs, look);
+    },
+    done(finish) {
       away = false;
       drop(finish);
     },
-  });
-
-  return {
-    watch(finish) {
-      const key = keyOf(finish);
-      const sinceMs = waiting.get(key)?.sinceMs ?? clock.monotonic();
-      waiting.set(key, { finish, sinceMs });
-      // What was decided anew takes the place of what is kept.
-      if (away || sizes.has(key)) keep(finish);
-      else cancelLook ??= clock.after(patienceMs, look);
-      return doneWith(finish);
-    },
+    again: (finish) => void forget(finish),
     trouble() {
       away = true;
       keepAll();
