@@ -16,6 +16,7 @@ import type { Claim } from "./row.ts";
 import { type Running, startedRun, stopRun } from "./run.ts";
 import { aloneAfterDeaths, type Ending } from "./settle.ts";
 import { handleDefaults, type TaskHandler } from "./task.ts";
+import { endUnmet } from "./waits.ts";
 
 /** A task that is the caller's to do, until it says how that ended or loses it. */
 export type ClaimedTask = {
@@ -122,6 +123,12 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   const hold = (claim: Claim): ClaimedTask | undefined => {
     const run = startedRun(claim, handlerOf(claim.name), clock.monotonic());
     run.controller = new AbortController();
+    if (claim.doomed) {
+      // What it waits for hasn't completed: nobody is to run it.
+      const ending = endUnmet(database, claim.taskId);
+      void ending.then((unmet) => conclude(run, unmet)).catch(() => {});
+      return undefined;
+    }
     let input: Json;
     try {
       input = JSON.parse(claim.payload) as Json;

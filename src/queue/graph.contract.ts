@@ -15,7 +15,7 @@ export function graphContract(kind: StoreKind): void {
 
     const path = task("path", {}, async ({ input, parents }) => {
       const before = (await parents()).map((each) => (each as { result?: string }).result);
-      return `${before.length > 0 ? `(${before.join("+")})` : ""}${String(input)}`;
+      return `${before.length > 0 ? `(${before.join("+")})` : ""}${input as string}`;
     });
     const row = (ref: string, ...after: string[]): GraphRow => ({
       ref,

@@ -15,7 +15,7 @@ export function waitingContract(kind: StoreKind): void {
     });
     afterEach(() => queue.close());
 
-    const length = task("length", {}, (context) => String(context.input).length);
+    const length = task("length", {}, (context) => (context.input as string).length);
     const sum = task("sum", {}, async ({ parents }) => {
       const results = (await parents()).map((each) => (each as { result?: number }).result);
       return results;

@@ -26,6 +26,8 @@ type Flags = StoreFlags & {
   uniqueForMs?: number;
   file?: string;
   attempts?: number;
+  after?: string[];
+  afterFailed?: "fail" | "run";
   tenant?: string;
 };
 
@@ -82,6 +84,10 @@ export function enqueueCommand(program: Command): void {
       new Option("--attempts <number>", "how often it is tried").argParser(
         number("--attempts", { min: 1, max: 1_000 }),
       ),
+    )
+    .option("--after <ids...>", "tasks that must have completed before it runs")
+    .addOption(
+      new Option("--after-failed <what>", "what if one of them fails").choices(["fail", "run"]),
     )
     .option("--tenant <tenant>", "whose task it is")
     .option("--wait", "wait for the result and print it")
