@@ -1,13 +1,18 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { abort } from "../base/errors.ts";
+import { abort, FlotillaError } from "../base/errors.ts";
 import { nobodySeen, observe } from "../pods/liveness.ts";
 import { beat, seePods, toPodSeen } from "../pods/statements.ts";
+import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import type { TaskFailure } from "./failure.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
 import { createLeader } from "./recover.ts";
+import { insertFollowUps } from "./statements/follow-up.ts";
 import { task } from "./task.ts";
+
+// A statement is known by its template, which is the same object every time it is made.
+const followText = insertFollowUps([], sql``).strings;
 
 /** What `onFailure` promises on every store. */
 export function onFailureContract(kind: StoreKind): void {
@@ -92,6 +97,31 @@ export function onFailureContract(kind: StoreKind): void {
       expect(all.map((each) => each.of).sort()).toEqual(
         [aborted.taskId, aborted.taskId, broken.taskId].sort(),
       );
+    });
+
+    test("is stored once, also where the answer to the failure is lost", async () => {
+      let lost = 0;
+      const database: Database = {
+        ...queue.database,
+        async write(statements, options) {
+          const tables = await queue.database.write(statements, options);
+          const failing = statements.some((each) => each.strings === followText);
+          if (failing && lost++ < 2) throw new FlotillaError("unknown_outcome", "no answer came");
+          return tables;
+        },
+      };
+      let runs = 0;
+      const charge = task("charge", { attempts: 1, onFailure: () => void runs++ }, () => {
+        throw new Error("broken");
+      });
+      await queue.work("pod-1", [charge], { database });
+      const { taskId } = await queue.enqueue(charge, null);
+      expect(await queue.ended(taskId)).toMatchObject({ status: "failed" });
+      await queue.until("what follows", () => runs === 1);
+      await queue.until("the end of the failing write", () => lost === 3);
+      await queue.until("its end", async () => (await followUps())[0]!.status === "completed");
+      expect(await followUps()).toHaveLength(1);
+      expect(runs).toBe(1);
     });
 
     test("isn't there where the failure isn't: another pod has the task by then", async () => {
