@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import process from "node:process";
 import { styleText } from "node:util";
 import { Command } from "commander";
@@ -6,11 +5,15 @@ import { benchCommand } from "./commands/bench.ts";
 import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { enqueueCommand } from "./commands/enqueue.ts";
+import { limitsCommand } from "./commands/limits.ts";
 import { migrateCommand } from "./commands/migrate.ts";
+import { openApiCommand } from "./commands/openapi.ts";
+import { pauseCommands } from "./commands/pause.ts";
 import { devCommand, serveCommand, workCommand } from "./commands/pod.ts";
 import { podsCommand } from "./commands/pods.ts";
 import { schedulesCommand } from "./commands/schedules.ts";
 import { tasksCommand } from "./commands/tasks.ts";
+import { version } from "../runtime/version.ts";
 
 const after = `
 Examples:
@@ -54,15 +57,13 @@ export function createProgram(): Command {
     schedulesCommand,
     dlqCommand,
     podsCommand,
+    pauseCommands,
+    limitsCommand,
     migrateCommand,
     doctorCommand,
+    openApiCommand,
     benchCommand,
   ];
   for (const make of commands) make(program);
   return program;
-}
-
-function version(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }

@@ -15,7 +15,17 @@ export function depthContract(kind: StoreKind): void {
     afterEach(() => queue.close());
     afterAll(closeStores);
     const depth = async () => Object.fromEntries(await readDepth(queue.database));
-    const none = { ready: 0, delayed: 0, waiting: 0, alone: 0, running: 0, failed: 0, oldestMs: 0 };
+    const none = {
+      ready: 0,
+      delayed: 0,
+      waiting: 0,
+      blocked: 0,
+      alone: 0,
+      running: 0,
+      failed: 0,
+      oldestMs: 0,
+      paused: false,
+    };
 
     test("is nothing where nothing waits, whatever has ended", async () => {
       await queue.database.write([
@@ -41,6 +51,21 @@ export function depthContract(kind: StoreKind): void {
         c: { ...none, failed: 1 },
         z: { ...none, ready: 1, ...age },
       });
+    });
+
+    test("counts what is at a gate as ready, what has no room as blocked, and says what is paused", async () => {
+      await queue.database.write([
+        sql`insert into ${rowsOf} (name, parked, blocked_by, gated, deaths) values
+          ('a', 4, null, 1, 0), ('a', 3, 'key/a/k', 1, 0), ('a', 4, null, 1, 2), ('b', 0, null, 0, 0)`,
+      ]);
+      await queue.pause("b");
+      await queue.pause("nobody");
+      const seen = await depth();
+      expect(seen["a"]).toMatchObject({ ready: 1, blocked: 1, alone: 1, paused: false });
+      expect(seen["b"]).toMatchObject({ ready: 1, paused: true });
+      expect(seen["nobody"]).toEqual({ ...none, paused: true });
+      await queue.pause();
+      expect((await depth())["a"]).toMatchObject({ paused: true });
     });
 
     test("says how long the one has waited that has been due for longest", async () => {

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Row } from "../store/database.ts";
+import { parked } from "./statements/parked.ts";
 
 /** Why a task failed, as it is stored. */
 export type TaskError = {
@@ -33,6 +34,8 @@ export type Task = {
   readonly claimToken: number;
   readonly progress: Json;
   readonly cancelRequested: boolean;
+  /** The limit by key that it counts among, as `limits` knows it; null where there is none. */
+  readonly scope: string | null;
   /** The tasks that it waits for, or has waited for, in the order that was given. */
   readonly waitsFor: readonly string[];
 } & (
@@ -41,6 +44,8 @@ export type Task = {
       readonly error: TaskError | null;
       /** No pod that is up works on tasks of this name, so it waits until one does. */
       readonly noWorker: boolean;
+      /** The limit whose room it waits for; null where none was found to hold it up. */
+      readonly blockedBy: string | null;
     }
   | { readonly status: "claimed"; readonly claimedBy: string; readonly error: TaskError | null }
   | { readonly status: "completed"; readonly result: Json }
@@ -70,13 +75,14 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
     claimToken: Number(row["claim_token"]),
     progress: lenientJson(row["progress"]),
     cancelRequested: Number(row["cancel_requested"]) === 1,
+    scope: row["group_key"],
     waitsFor,
   };
   const error = lenientJson(row["error"]) as TaskError | null;
   const status = row["status"] as TaskStatus;
   switch (status) {
     case "pending":
-      return { ...base, status, error, noWorker: false };
+      return { ...base, status, error, noWorker: false, blockedBy: blockedBy(row) };
     case "cancelled":
       return { ...base, status, error };
     case "claimed":
@@ -95,6 +101,11 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
         `task ${base.taskId} has the unknown status ${String(status)}`,
       );
   }
+}
+
+// Where it was found to have no room. What it is blocked by stays noted when it goes on.
+function blockedBy(row: Row): string | null {
+  return Number(row["parked"]) === parked.forRoom ? row["blocked_by"] : null;
 }
 
 /** A row inserted by hand may hold anything; looking at it must still work. */

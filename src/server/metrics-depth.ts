@@ -11,13 +11,13 @@ const ageFactor = 20;
 const ageMinMs = 2_000;
 // Names come from callers too, and every name is a series that the scraper keeps for long.
 const otherNames = "other";
-const states = ["ready", "delayed", "waiting", "alone", "running", "failed"] as const;
+const states = ["ready", "delayed", "waiting", "blocked", "alone", "running", "failed"] as const;
 
 /** What the queue looks like, asked of the store when somebody scrapes. */
 export function createDepthGauges(make: Instruments, names: readonly string[]) {
   const depth = make.gauge(
     "flotilla_queue_depth",
-    "Tasks in the store by task and state: ready to be claimed, delayed until their time, waiting for other tasks, waiting to run alone, running, failed. Counted up to 10,000 per task and state and no further, at most every 2 seconds; tasks that this program doesn't know are `other`",
+    "Tasks in the store by task and state: ready to be claimed, delayed until their time, waiting for other tasks, blocked by a limit, waiting to run alone, running, failed. Counted up to 10,000 per task and state and no further, at most every 2 seconds; tasks that this program doesn't know are `other`",
     ["name", "state"],
   );
   const oldest = make.gauge(

@@ -9,6 +9,8 @@ const counts = {
   ready: 1,
   delayed: 2,
   waiting: 6,
+  blocked: 0,
+  paused: false,
   alone: 3,
   running: 4,
   failed: 5,

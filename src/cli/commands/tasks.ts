@@ -4,6 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { TaskEvent } from "../../queue/client.ts";
 import { type Task, taskStatuses, type TaskStatus } from "../../queue/row.ts";
 import { onStore } from "../connection.ts";
+import { whatHoldsUp } from "../held-up.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
 
@@ -78,15 +79,21 @@ function toRow(task: Task, nowMs: number): string[] {
 }
 
 export async function show(taskId: string, flags: Flags): Promise<void> {
-  const { task, events } = await onStore(flags, async (flotilla) => ({
-    task: await flotilla.get(taskId),
-    events: await flotilla.events(taskId),
-  }));
+  const { task, events, heldUp } = await onStore(flags, async (flotilla) => {
+    const found = await flotilla.get(taskId);
+    const happened = await flotilla.events(taskId);
+    return {
+      task: found,
+      events: happened,
+      heldUp: found ? await whatHoldsUp(flotilla, found) : [],
+    };
+  });
   if (!task) {
     throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
   }
-  if (flags.json) return printJson({ task, events });
-  print(columns(facts(task).map(([name, value]) => [paint("dim", name), value])));
+  if (flags.json) return printJson({ task, events, ...(heldUp.length > 0 && { heldUp }) });
+  const known = [...facts(task), ...heldUp.map((why): [string, string] => ["held up", why])];
+  print(columns(known.map(([name, value]) => [paint("dim", name), value])));
   for (const event of events) print(eventLine(event));
 }
 
@@ -110,6 +117,14 @@ function facts(task: Task): [string, string][] {
     ["failures", `${task.failures}${maxAttempts === null ? "" : ` of ${maxAttempts} attempts`}`],
     ...(deaths > 0 ? [["deaths", String(deaths)] as [string, string]] : []),
     ...(task.status === "claimed" ? [["pod", task.claimedBy] as [string, string]] : []),
+    ...(task.waitsFor.length > 0
+      ? [
+          [task.status === "pending" ? "waits for" : "waited for", ids(task.waitsFor)] as [
+            string,
+            string,
+          ],
+        ]
+      : []),
     ["payload", json(task.payload)],
     ...(progress === null ? [] : [["progress", json(progress)] as [string, string]]),
     ...(task.status === "completed" ? [["result", json(task.result)] as [string, string]] : []),
@@ -148,6 +163,13 @@ async function retry(taskId: string, flags: Flags): Promise<void> {
   await onStore(flags, (flotilla) => flotilla.retry(taskId));
   if (flags.json) return printJson({ taskId, status: "pending" });
   print(`task ${taskId} starts over`);
+}
+
+const idsShown = 10;
+
+function ids(all: readonly string[]): string {
+  const more = all.length - idsShown;
+  return `${all.slice(0, idsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 function json(value: unknown): string {

@@ -45,7 +45,10 @@ export function readyDepth(levels: readonly Level[]): Statement {
     from ${wanted} level`;
 }
 
-/** How many wait for their time, wait for others, wait to run alone, run, or have failed, by name. */
+/**
+ * How many wait for their time, for others or for room, are at a gate, wait to run alone, run, or have
+ * failed, by name.
+ */
 export function otherDepths(): Statement {
   const bounded = limit(depthLimit);
   return sql`
@@ -57,8 +60,20 @@ export function otherDepths(): Statement {
       select name from ${tasks} where status = 'pending' and parked = 2
       order by task_id ${bounded}) waiting group by name
     union all
+    select 'blocked', name, count(*), null from (
+      select name from ${tasks} where status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id ${bounded}) blocked group by name
+    union all
+    select 'ready', name, count(*), ${now} - min(run_at) from (
+      select name, run_at from ${tasks} where status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id ${bounded}) ready group by name
+    union all
     select 'alone', name, count(*), ${now} - min(run_at) from (
       select name, run_at from ${tasks} where status = 'pending' and parked = 0 and deaths >= 2
+      order by name, created_at, task_id ${bounded}) alone group by name
+    union all
+    select 'alone', name, count(*), ${now} - min(run_at) from (
+      select name, run_at from ${tasks} where status = 'pending' and parked = 4 and deaths >= 2
       order by name, created_at, task_id ${bounded}) alone group by name
     union all
     select 'running', name, count(*), null from (

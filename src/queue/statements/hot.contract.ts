@@ -1,6 +1,8 @@
 import { countStep, toStored } from "../../deadletters/redrive.ts";
 import { discardTasks, stepTasks, takeStep } from "../../deadletters/redrive-statements.ts";
 import { failedAfter, failedSince, failedTasks } from "../../deadletters/statements.ts";
+import { type Candidate, candidatesOf, freeRoom, pairsAtGate, passGates } from "./gates.ts";
+import { blockedScopes, unneededLimits } from "./limits.ts";
 import { seePods } from "../../pods/statements.ts";
 import type { Statement } from "../../store/sql.ts";
 import {
@@ -94,6 +96,12 @@ const letter = {
 };
 const redrive = toStored({ redrive_id: "r", filter: "{}", state: "running", reason: null });
 
+const candidates: Candidate[] = [
+  { taskId: "x", tenant: "acme", group: "key/a/k", groupLimit: 2 },
+  { taskId: "y", tenant: "acme", group: null, groupLimit: 1 },
+];
+const gate = { group: "key/a/k" };
+
 /** What runs for every task, or for every beat, and so must never read the whole table. */
 export const hotStatements: Record<string, Statement | Statement[]> = {
   claimTasks: claimTasks(call),
@@ -102,6 +110,14 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   levelsInUse: levelsInUse(["a", "b"]),
   claimReserved: claimReserved(call, "x"),
   unparkDue: unparkDue(),
+  pairsAtGate: pairsAtGate(["a", "b"], "acme", 10),
+  candidatesOf: candidatesOf([{ name: "a", tenant: "acme" }], { count: 10, fromPriority: 100 }),
+  passGates: passGates(call, candidates).statements,
+  "passGates, alone": passGates(call, candidates, { alone: true }).statements,
+  "claimTasks, after the gates": claimTasks({ ...call, shared: true, pauses: 1 }),
+  freeRoom: freeRoom([{ status: "completed", delayMs: null, gate }]).freeing,
+  blockedScopes: blockedScopes("", 10),
+  unneededLimits: unneededLimits("", 10),
   lookAhead: lookAhead(["a", "b"]),
   reserveAlone: reserveAlone("pod", ["a", "b"]),
   releaseCall: releaseCall("pod", 7),

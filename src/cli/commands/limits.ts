@@ -1,0 +1,75 @@
+import type { Command } from "commander";
+import { limitRange } from "../../queue/concurrency.ts";
+import type { LimitState } from "../../queue/limits.ts";
+import { onStore } from "../connection.ts";
+import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { columns, oneLine, paint, print, printJson } from "../output.ts";
+
+type Flags = StoreFlags & { json?: true };
+
+export function limitsCommand(program: Command): void {
+  const limits = program
+    .command("limits")
+    .description("look at limits of keys and tenants, and set them")
+    .addHelpText(
+      "after",
+      `
+A limit is of \`tenant/<tenant>\` or of \`key/<name>/<key>\`, in the whole fleet.
+
+Examples:
+  $ flotilla limits set tenant/acme 5
+  $ flotilla limits set key/summarize/ada 2
+  $ flotilla limits list`,
+    );
+  const command = (words: string, does: string) =>
+    withJson(withStore(limits.command(words).description(does)));
+
+  command("list", "list limits that were set or that tasks wait for, and tenants").action(list);
+  command("set", "let so many run at once, whatever the code says")
+    .argument("<scope>")
+    .argument("<limit>", "1 to 10,000", number("<limit>", limitRange))
+    .action(set);
+  command("unset <scope>", "take a limit back; what the code says counts again").action(
+    async (scope: string, flags: Flags) => set(scope, null, flags),
+  );
+}
+
+async function list(flags: Flags): Promise<void> {
+  const { limits, tenants } = await onStore(flags, async (flotilla) => ({
+    limits: await flotilla.limits.list(),
+    tenants: await flotilla.limits.tenants(),
+  }));
+  if (flags.json) return printJson({ limits, tenants });
+  if (limits.length + tenants.length === 0) return print("no limits, and no tenants with tasks");
+  const heading = ["", "limit", "running", "waiting"].map((each) => paint("dim", each));
+  const keys = limits.filter(({ scope }) => scope.startsWith("key/")).map(toRow);
+  const rest = tenants.map(({ tenant, limit, running, ready, blocked }) => [
+    oneLine(`tenant/${tenant}`, 80),
+    limit === null ? "none" : String(limit),
+    String(running),
+    String(ready + blocked),
+  ]);
+  print(columns([heading, ...keys, ...rest]));
+}
+
+function toRow({ scope, limit, running, blocked }: LimitState): string[] {
+  return [
+    oneLine(scope, 80),
+    limit === null ? "none" : String(limit),
+    String(running),
+    String(blocked),
+  ];
+}
+
+async function set(scope: string, limit: number | null, flags: Flags): Promise<void> {
+  const state = await onStore(flags, async (flotilla) => {
+    await flotilla.limits.set(scope, limit);
+    return flotilla.limits.get(scope);
+  });
+  if (flags.json) return printJson(state);
+  print(
+    limit === null
+      ? `${oneLine(scope, 200)} is limited by the code alone, if at all`
+      : `${limit} of ${oneLine(scope, 200)} may run at once; ${state.running} do`,
+  );
+}

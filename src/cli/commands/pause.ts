@@ -1,0 +1,63 @@
+import type { Command } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import type { Paused } from "../../queue/pause.ts";
+import { everything } from "../../queue/statements/pause.ts";
+import { onStore } from "../connection.ts";
+import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+
+type Flags = StoreFlags & { json?: true };
+
+export function pauseCommands(program: Command): void {
+  withJson(
+    withStore(
+      program
+        .command("pause [name]")
+        .description("claim no more tasks of a name, or without one no tasks at all"),
+    ),
+  )
+    .option("--reason <text>", "why, for others to read")
+    .addHelpText(
+      "after",
+      `
+What runs goes on. A name that no pod knows may be paused, too.
+
+Examples:
+  $ flotilla pause mail --reason "the provider is down"
+  $ flotilla pause
+  $ flotilla resume mail`,
+    )
+    .action(async (name: string | undefined, flags: Flags & { reason?: string }) => {
+      const { reason } = flags;
+      const paused = await onStore(flags, async (flotilla) => {
+        await flotilla.pause(name, reason === undefined ? {} : { reason });
+        return flotilla.paused();
+      });
+      show(paused, flags);
+    });
+  withJson(
+    withStore(
+      program
+        .command("resume [name]")
+        .description("end the pause of a name, or without one that of everything"),
+    ),
+  ).action(async (name: string | undefined, flags: Flags) => {
+    const paused = await onStore(flags, async (flotilla) => {
+      await flotilla.resume(name);
+      return flotilla.paused();
+    });
+    show(paused, flags);
+  });
+}
+
+function show(paused: readonly Paused[], { json }: Flags): void {
+  if (json) return printJson({ paused });
+  if (paused.length === 0) return print("nothing is paused");
+  const nowMs = systemClock.now();
+  const rows = paused.map(({ name, sinceMs, reason }) => [
+    name === everything ? "everything" : name,
+    `paused ${ago(nowMs, sinceMs)} ago`,
+    paint("dim", oneLine(reason ?? "", 200)),
+  ]);
+  print(columns(rows));
+}

@@ -1,0 +1,35 @@
+import type { Task } from "../queue/row.ts";
+import { everything } from "../queue/statements/pause.ts";
+import { tenantScope } from "../queue/statements/rooms.ts";
+import type { Flotilla } from "../runtime/connect.ts";
+import { oneLine } from "./output.ts";
+
+type Asked = Pick<Flotilla, "limits" | "paused">;
+
+/** Why a pending task isn't claimed, as far as pauses and limits are the reason, in sentences. */
+export async function whatHoldsUp(flotilla: Asked, task: Task): Promise<string[]> {
+  if (task.status !== "pending") return [];
+  const scopes = [
+    ...(task.scope === null ? [] : [task.scope]),
+    ...(task.tenant === "default" ? [] : [tenantScope(task.tenant)]),
+  ];
+  const [pauses, limits] = await Promise.all([
+    flotilla.paused(),
+    Promise.all(scopes.map((scope) => flotilla.limits.get(scope))),
+  ]);
+  const paused = pauses.find(({ name }) => name === task.name || name === everything);
+  const full = limits.filter(({ limit, running }) => limit !== null && running >= limit);
+  return [
+    ...(paused === undefined
+      ? []
+      : [`${paused.name === everything ? "everything" : paused.name} is paused${because(paused)}`]),
+    ...full.map(
+      ({ scope, limit, running }) =>
+        `${running} of ${limit} with ${oneLine(scope, 200)} are running`,
+    ),
+  ];
+}
+
+function because({ reason }: { reason: string | null }): string {
+  return reason === null ? "" : `: ${oneLine(reason, 200)}`;
+}
