@@ -71,6 +71,17 @@ describe("enqueue", () => {
     expect(JSON.parse(again.stdout)).toEqual({ taskId, created: false, result: "to bob" });
   });
 
+  test("lets a task wait for others, and shows for which", async () => {
+    const first = await run(["enqueue", "mail", `{"to":"ada"}`, "--delay-ms", "600000"]);
+    const awaited = first.stdout.trim();
+    const args = ["enqueue", "mail", `{"to":"bob"}`, "--after-failed", "run", "--after", awaited];
+    const waiter = (await run(args)).stdout.trim();
+    const { stdout } = await run(["tasks", "show", waiter]);
+    expect(stdout).toMatch(new RegExp(`waits for +${awaited}`));
+    const unknown = await run(["enqueue", "mail", `{"to":"eve"}`, "--after", "nobody"]);
+    expect(unknown.stderr).toContain("there is no task nobody");
+  });
+
   test("hands on every option", async () => {
     const flags = ["--priority", "-5", "--delay-ms", "600000", "--attempts", "9", "--tenant", "t"];
     const { stdout } = await run(["enqueue", "elsewhere", ...flags]);

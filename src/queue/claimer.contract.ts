@@ -52,6 +52,15 @@ export function claimerContract(kind: StoreKind): void {
       expect(claimer.held).toEqual([]);
     });
 
+    test("gives none that waits for what has failed: it is failed itself", async () => {
+      const claimer = await start();
+      const root = await queue.enqueue("a", 1);
+      const { taskId } = await queue.enqueue("a", 2, { after: [root] });
+      expect(await claimer.fail(await claimOne(claimer), abort("no"))).toBe("stored");
+      expect(await claimer.claim(5)).toEqual([]);
+      expect(await queue.ended(taskId)).toMatchObject({ error: { code: "dependency_failed" } });
+    });
+
     test("counts a failure, waits with the next attempt, and fails for good at the limit", async () => {
       const claimer = await start("pod-1", { attempts: 2, backoff: { baseMs: 1_000, jitter: 0 } });
       const { taskId } = await queue.enqueue("a", 1);
