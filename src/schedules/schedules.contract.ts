@@ -328,6 +328,32 @@ export function schedulesContract(kind: StoreKind): void {
       );
     });
 
+    test("make tasks that go through the same gate as others of their kind", async () => {
+      const few = task("few", {
+        concurrency: { limit: 1, key: (input: { to: string }) => input.to },
+      });
+      const input = { to: "ada" };
+      const options = { concurrencyKey: "bob" };
+      await queue.enqueue(few, input);
+      await queue.enqueue(few, input, options);
+      await schedules.put("a", { task: few, input, everyMs });
+      await schedules.put("b", { task: few, input, everyMs, options });
+      for (const id of ["a", "b"]) await schedules.fire(id);
+      await lead();
+      for (const id of ["a", "b"]) await letCome(id, 1);
+      await lead();
+      const gates = (await tasksOf("few")).map((row) => [
+        row["group_key"],
+        row["gated"],
+        row["parked"],
+      ]);
+      const [ada, bob, ...others] = gates;
+      expect(ada![0]).not.toBe(bob![0]);
+      expect(ada!.slice(1)).toEqual([1, 4]);
+      expect(others.filter(([group]) => group === ada![0])).toEqual([ada, ada]);
+      expect(others.filter(([group]) => group === bob![0])).toEqual([bob, bob]);
+    });
+
     test("check the input against the task's schema, as enqueueing does", async () => {
       const picky = task("picky", {
         input: {
