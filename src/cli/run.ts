@@ -12,7 +12,6 @@ import { defaultLogger } from "../runtime/log.ts";
 import { startPod } from "../runtime/pod.ts";
 import { withoutSecrets } from "../store/open.ts";
 import { checkListening } from "../server/access.ts";
-import { createApp } from "../server/app.ts";
 import { listen, type Listening } from "../server/listen.ts";
 import { createMetrics, type Metrics } from "../server/metrics.ts";
 import type { ServerFlags } from "./flags.ts";
@@ -119,6 +118,8 @@ async function startServer(options: RunOptions, parts: ServerParts): Promise<Lis
   collectDefaultMetrics({ register: parts.metrics.registry });
   const contracts = handlersByName(settings.use);
   const { maxPayloadBytes } = settings;
+  // Loaded only where it serves: a pod that only works shouldn't carry what checks requests.
+  const { createApp } = await import("../server/app.ts");
   const app = createApp({ ...parts, apiKeys, contracts, maxPayloadBytes, clock });
   try {
     return await listen(app, { host, port: port ?? defaultPort, clock });

@@ -9,11 +9,14 @@ import type { Flotilla } from "../runtime/connect.ts";
 import { requireAccess } from "./access.ts";
 import { refuse } from "./errors.ts";
 import type { Metrics } from "./metrics.ts";
-import { parseEnqueue, parseFilter } from "./parse.ts";
 import { createReadiness } from "./ready.ts";
-import { scheduleRoutes } from "./routes/schedules.ts";
+import { mount } from "./route.ts";
 import { bulkRoutes } from "./routes/bulk.ts";
 import { deadLetterRoutes } from "./routes/dead-letters.ts";
+import { fleetRoutes } from "./routes/fleet.ts";
+import { gateRoutes } from "./routes/gates.ts";
+import { scheduleRoutes } from "./routes/schedules.ts";
+import { taskRoutes } from "./routes/tasks.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
@@ -36,7 +39,7 @@ const envelopeBytes = 16 * 1024;
 
 /** Every route, without the listening. */
 export function createApp(parts: AppParts): Hono {
-  const { flotilla, apiKeys, contracts, metrics, clock, log } = parts;
+  const { flotilla, apiKeys, contracts, log } = parts;
   const { maxPayloadBytes = defaultMaxBytes } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const access = requireAccess(apiKeys);
@@ -55,50 +58,16 @@ export function createApp(parts: AppParts): Hono {
     c.header("X-Content-Type-Options", "nosniff");
   });
 
-  app.get("/health/live", (c) => c.json({ status: "live" }));
-  app.get("/health/ready", async (c) => {
-    const found = await readiness();
-    if (found.ready) return c.json({ status: "ready" });
-    return c.json({ status: "not ready", reason: found.reason }, 503, { "Retry-After": "1" });
-  });
-
   app.use("/metrics", access);
-  app.get("/metrics", async (c) => {
-    const text = await metrics.collect({ depth: () => flotilla.depth(), clock, log });
-    return c.body(text, 200, { "Content-Type": metrics.contentType });
-  });
-
   app.use("/v1/*", access);
-  app.post("/v1/tasks", async (c) => {
-    const { name, input, options } = await parseEnqueue(c, maxBytes);
-    const task = contracts?.get(name) ?? { name, input: undefined, output: undefined };
-    const [traceparent, tracestate] = [c.req.header("traceparent"), c.req.header("tracestate")];
-    const trace = { traceparent, tracestate };
-    const enqueued = await flotilla.enqueue(task, input, { ...options, trace });
-    return c.json(enqueued, enqueued.created ? 201 : 200);
-  });
-  bulkRoutes(app, { ...parts, maxRowBytes: maxBytes });
-  app.get("/v1/tasks", async (c) => c.json(await flotilla.list(parseFilter(c))));
-  app.get("/v1/tasks/:id", async (c) => {
-    const taskId = c.req.param("id");
-    const [task, events] = await Promise.all([flotilla.get(taskId), flotilla.events(taskId)]);
-    if (!task) {
-      throw new FlotillaError("not_found", `there is no task ${taskId.slice(0, 80)}`);
-    }
-    return c.json({ task, events });
-  });
-  app.post("/v1/tasks/:id/cancel", async (c) => {
-    const status = await flotilla.cancel(c.req.param("id"));
-    if (status === "finished") {
-      throw new FlotillaError("conflict", "the task has ended already and can't be cancelled");
-    }
-    return c.json({ status }, status === "cancelled" ? 200 : 202);
-  });
-  app.post("/v1/tasks/:id/retry", async (c) => {
-    await flotilla.retry(c.req.param("id"));
-    return c.json({ status: "pending" });
-  });
-  scheduleRoutes(app, { flotilla, contracts, maxBytes });
-  deadLetterRoutes(app, { deadLetters: parts.deadLetters ?? (() => flotilla.deadLetters) });
+  const routes = [
+    ...fleetRoutes({ ...parts, readiness }),
+    ...taskRoutes({ flotilla, contracts, maxBytes }),
+    ...bulkRoutes({ flotilla, contracts, maxRowBytes: maxBytes }),
+    ...scheduleRoutes({ flotilla, contracts, maxBytes }),
+    ...deadLetterRoutes({ deadLetters: parts.deadLetters ?? (() => flotilla.deadLetters) }),
+    ...gateRoutes({ flotilla }),
+  ];
+  for (const each of routes) mount(app, each);
   return app;
 }

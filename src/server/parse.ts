@@ -1,18 +1,5 @@
 import type { Context } from "hono";
 import { FlotillaError } from "../base/errors.ts";
-import type { ListOptions } from "../queue/client.ts";
-import { type JsonRow, parseRow } from "../runtime/rows.ts";
-
-/** What `POST /v1/tasks` takes. */
-export async function parseEnqueue(c: Context, maxBytes: number): Promise<JsonRow> {
-  return parseRow("the body", await jsonBody(c, maxBytes));
-}
-
-/** What `GET /v1/tasks` takes. The filters are checked where tasks are listed. */
-export function parseFilter(c: Context): ListOptions {
-  const { limit, ...rest } = c.req.query();
-  return { ...rest, ...(limit !== undefined && { limit: asNumber("limit", limit) }) };
-}
 
 export async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
   const type = typeOf(c);
@@ -51,19 +38,4 @@ export async function readBody(c: Context, maxBytes: number): Promise<Uint8Array
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
-}
-
-export function asObject(what: string, value: unknown): Record<string, unknown> {
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
-    return value as Record<string, unknown>;
-  }
-  throw new FlotillaError("invalid_input", `${what} must be an object`);
-}
-
-export function asNumber(what: string, text: string): number {
-  if (/^-?\d{1,15}$/.test(text)) return Number(text);
-  throw new FlotillaError(
-    "invalid_option",
-    `${what} must be a whole number, not ${JSON.stringify(text.slice(0, 40))}`,
-  );
 }

@@ -1,10 +1,14 @@
-import type { Context, Hono } from "hono";
+import type { Context } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
 import type { EachResult, EnqueueRow } from "../../queue/each.ts";
 import type { TaskContract } from "../../queue/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/rows.ts";
+import { checked } from "../check.ts";
 import { readBody, typeOf } from "../parse.ts";
+import { route, type Route } from "../route.ts";
+import { newTask, taskSpecs } from "../specs/tasks.ts";
+import { traceOf } from "./tasks.ts";
 
 // A request is held in memory, and so is its answer. Whoever has more sends it in parts.
 const maxBodyBytes = 32 * 1024 * 1024;
@@ -14,32 +18,31 @@ const typeOfLines = "application/x-ndjson";
 
 export type BulkParts = {
   flotilla: Flotilla;
-  contracts?: ReadonlyMap<string, TaskContract>;
+  contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** What one row may take. */
   maxRowBytes: number;
 };
 
 /**
- * `POST /v1/tasks/bulk` takes rows `{ name, input, options }`: one per line as NDJSON, or an array as
- * JSON. It answers with how many there were of each outcome, and with the outcome of each in order.
+ * Takes rows `{ name, input, options }`: one per line as NDJSON, or an array as JSON. It answers with
+ * how many there were of each outcome, and with the outcome of each in order.
  */
-export function bulkRoutes(app: Hono, parts: BulkParts): void {
-  app.post("/v1/tasks/bulk", async (c) => {
-    const trace = {
-      traceparent: c.req.header("traceparent"),
-      tracestate: c.req.header("tracestate"),
-    };
-    const toTask = ({ name, input, options }: JsonRow): EnqueueRow => {
-      const task = parts.contracts?.get(name);
-      const rest = { input, options: { ...options, trace } };
-      return task ? { task, ...rest } : { task: name, ...rest };
-    };
-    const rows = await rowsOf(c, parts.maxRowBytes);
-    const result: EachResult = await parts.flotilla.enqueueEach(tasksOf(rows, toTask), {
-      signal: c.req.raw.signal,
-    });
-    return c.json(result);
-  });
+export function bulkRoutes(parts: BulkParts): Route[] {
+  return [
+    route(taskSpecs.bulk).to(async ({ context }) => {
+      const trace = traceOf(context);
+      const toTask = ({ name, input, options }: JsonRow): EnqueueRow => {
+        const task = parts.contracts?.get(name);
+        const rest = { input, options: { ...options, trace } };
+        return task ? { task, ...rest } : { task: name, ...rest };
+      };
+      const rows = await rowsOf(context, parts.maxRowBytes);
+      const result: EachResult = await parts.flotilla.enqueueEach(tasksOf(rows, toTask), {
+        signal: context.req.raw.signal,
+      });
+      return { status: 200, body: result };
+    }),
+  ];
 }
 
 /** A row that makes no sense is rejected in its place. */
@@ -68,12 +71,14 @@ async function rowsOf(c: Context, maxRowBytes: number): Promise<(() => JsonRow)[
   const rows: (() => JsonRow)[] = [];
   if (type === typeOfLines) {
     for await (const line of readLines([body], { maxBytes: maxRowBytes })) {
-      rows.push(() => parseLine(line));
+      rows.push(() => checkedRow(`line ${line.number}`, parseLine(line)));
       if (rows.length > maxRows) break;
     }
   } else {
     const values = arrayOf(body);
-    values.forEach((value, at) => rows.push(() => parseRow(`row ${at}`, value)));
+    values.forEach((value, at) =>
+      rows.push(() => checkedRow(`row ${at}`, parseRow(`row ${at}`, value))),
+    );
   }
   if (rows.length <= maxRows) return rows;
   throw new FlotillaError(
@@ -81,6 +86,12 @@ async function rowsOf(c: Context, maxRowBytes: number): Promise<(() => JsonRow)[
     `a request takes ${maxRows} rows at most: send them in parts`,
     { details: { maxRows } },
   );
+}
+
+/** Each row is held to the same as one task that comes alone. */
+function checkedRow(what: string, row: JsonRow): JsonRow {
+  checked(what, newTask, row, "body");
+  return row;
 }
 
 function arrayOf(body: Uint8Array): unknown[] {

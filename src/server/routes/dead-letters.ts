@@ -1,72 +1,42 @@
-import type { Context, Hono } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
-import { checkOptions } from "../../base/options.ts";
 import type { DeadLetters } from "../../deadletters/client.ts";
-import type { Selection } from "../../deadletters/selection.ts";
-import { asNumber, asObject, jsonBody } from "../parse.ts";
+import { route, type Route } from "../route.ts";
+import { deadLetterSpecs } from "../specs/dead-letters.ts";
+import { given } from "./tasks.ts";
 
 export type DeadLetterRoutes = {
   /** The leader's where it is in this process, because it has its view already. */
   deadLetters: () => DeadLetters;
 };
 
-// A selection is one name or id.
-const bodyBytes = 4_096;
-const selecting = ["group", "taskId", "name", "all"];
-
 /** Failed tasks, grouped by their errors; redrives; giving up. Selections are checked where they are used. */
-export function deadLetterRoutes(app: Hono, { deadLetters }: DeadLetterRoutes): void {
-  app.get("/v1/dlq/groups", async (c) => {
-    const { limit, ...rest } = query(c, ["name", "limit"]);
-    return c.json(await deadLetters().groups({ ...rest, ...limitOf(limit) }));
-  });
-
-  app.get("/v1/dlq/tasks", async (c) => {
-    const { limit, ...rest } = query(c, ["group", "name", "cursor", "limit"]);
-    return c.json(await deadLetters().list({ ...rest, ...limitOf(limit) }));
-  });
-
-  app.post("/v1/dlq/discard", async (c) => {
-    const body = await bodyOf(c, selecting);
-    return c.json(await deadLetters().discard(body as Selection));
-  });
-
-  app.post("/v1/dlq/redrives", async (c) => {
-    const { maxStep, ...selection } = await bodyOf(c, [...selecting, "maxStep"]);
-    const options = maxStep === undefined ? {} : { maxStep: maxStep as number };
-    // What is stored now is done by the leader, bit by bit.
-    return c.json(await deadLetters().redrive(selection as Selection, options), 202);
-  });
-
-  app.get("/v1/dlq/redrives", async (c) => {
-    const { limit } = query(c, ["limit"]);
-    return c.json({ redrives: await deadLetters().redrives(limitOf(limit)) });
-  });
-
-  app.get("/v1/dlq/redrives/:id", async (c) => {
-    const redriveId = c.req.param("id");
-    const redrive = await deadLetters().getRedrive(redriveId);
-    if (redrive) return c.json(redrive);
-    throw new FlotillaError("not_found", `there is no redrive ${redriveId.slice(0, 80)}`);
-  });
-
-  app.post("/v1/dlq/redrives/:id/cancel", async (c) =>
-    c.json(await deadLetters().cancelRedrive(c.req.param("id")), 202),
-  );
-}
-
-function query(c: Context, known: readonly string[]): Record<string, string> {
-  const given = c.req.query();
-  checkOptions("the query", given, known);
-  return given;
-}
-
-function limitOf(text: string | undefined): { limit?: number } {
-  return text === undefined ? {} : { limit: asNumber("limit", text) };
-}
-
-async function bodyOf(c: Context, known: readonly string[]): Promise<Record<string, unknown>> {
-  const body = asObject("the body", await jsonBody(c, bodyBytes));
-  checkOptions("the body", body, known);
-  return body;
+export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
+  return [
+    route(deadLetterSpecs.groups).to(async ({ query }) => {
+      return { status: 200, body: await deadLetters().groups(given(query)) };
+    }),
+    route(deadLetterSpecs.tasks).to(async ({ query }) => {
+      return { status: 200, body: await deadLetters().list(given(query)) };
+    }),
+    route(deadLetterSpecs.discard).to(async ({ body }) => {
+      return { status: 200, body: await deadLetters().discard(given(await body())) };
+    }),
+    route(deadLetterSpecs.redrive).to(async ({ body }) => {
+      const { maxStep, ...selection } = await body();
+      const options = maxStep === undefined ? {} : { maxStep };
+      // What is stored now is done by the leader, bit by bit.
+      return { status: 202, body: await deadLetters().redrive(given(selection), options) };
+    }),
+    route(deadLetterSpecs.redrives).to(async ({ query }) => {
+      return { status: 200, body: { redrives: await deadLetters().redrives(given(query)) } };
+    }),
+    route(deadLetterSpecs.getRedrive).to(async ({ params: { redriveId } }) => {
+      const redrive = await deadLetters().getRedrive(redriveId);
+      if (redrive) return { status: 200, body: redrive };
+      throw new FlotillaError("not_found", `there is no redrive ${redriveId.slice(0, 80)}`);
+    }),
+    route(deadLetterSpecs.cancelRedrive).to(async ({ params: { redriveId } }) => {
+      return { status: 202, body: await deadLetters().cancelRedrive(redriveId) };
+    }),
+  ];
 }

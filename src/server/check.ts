@@ -1,0 +1,94 @@
+import { z } from "zod";
+import { FlotillaError } from "../base/errors.ts";
+import { checkOptions } from "../base/options.ts";
+
+type Issue = z.core.$ZodIssue;
+
+/** What fits its schema, or an error that says what was wrong where, and which name was probably meant. */
+export function checked<S extends z.ZodType>(
+  what: string,
+  schema: S,
+  value: unknown,
+  place: "body" | "query",
+): z.output<S> {
+  const result = schema.safeParse(value, { reportInput: true });
+  if (result.success) return result.data;
+  const issues = result.error.issues;
+  // An unknown name is often why another one is missing.
+  const stray = issues.find((issue) => issue.code === "unrecognized_keys");
+  if (stray) refuseUnknown(what, schema, stray);
+  const shown = issues.slice(0, issuesShown).map((issue) => describe(what, issue));
+  throw new FlotillaError(codeOf(issues[0]!, place), shown.join("; "), {
+    details: { issues: shown },
+  });
+}
+
+const issuesShown = 5;
+
+/** What isn't there or of another kind is bad input; a value that can't be is a bad option. */
+function codeOf(issue: Issue, place: "body" | "query"): "invalid_input" | "invalid_option" {
+  if (place === "query") return "invalid_option";
+  return issue.code === "invalid_type" && issue.path.length <= 1
+    ? "invalid_input"
+    : "invalid_option";
+}
+
+function describe(what: string, issue: Issue): string {
+  if (issue.path.length === 0) return `${what} ${demandOf(issue)}`;
+  const subject = `${issue.path.join(".")} ${demandOf(issue)}`;
+  // Whoever sent one body knows which one is meant; of many rows it has to be said.
+  return what.startsWith("the ") ? subject : `${what}: ${subject}`;
+}
+
+const kinds: Readonly<Record<string, string>> = {
+  array: "a list",
+  boolean: "true or false",
+  int: "a whole number",
+  number: "a number",
+  object: "an object",
+  record: "an object",
+  string: "text",
+};
+
+/** What should have been, as the rest of Flotilla says it. */
+function demandOf(issue: Issue): string {
+  switch (issue.code) {
+    case "invalid_type":
+      return issue.input === undefined
+        ? `is missing: it must be ${kinds[issue.expected] ?? issue.expected}`
+        : `must be ${kinds[issue.expected] ?? issue.expected}`;
+    case "invalid_value":
+      return issue.values.length === 1
+        ? `must be ${String(issue.values[0])}`
+        : `must be one of ${issue.values.join(", ")}`;
+    case "too_small":
+      return `must ${measureOf(issue.origin)} at least ${issue.minimum}`;
+    case "too_big":
+      return `must ${measureOf(issue.origin)} at most ${issue.maximum}`;
+    default:
+      return issue.message;
+  }
+}
+
+function measureOf(origin: string): string {
+  if (origin === "string") return "be text of a length of";
+  return origin === "array" ? "hold" : "be";
+}
+
+function refuseUnknown(what: string, schema: z.ZodType, issue: Issue & { keys: string[] }): void {
+  const known = namesAt(schema, issue.path);
+  const where = issue.path.length === 0 ? what : issue.path.join(".");
+  checkOptions(where, Object.fromEntries(issue.keys.map((key) => [key, true])), known);
+}
+
+/** The names that an object takes, somewhere in a schema. */
+function namesAt(schema: z.ZodType, path: readonly PropertyKey[]): string[] {
+  let at: unknown = schema;
+  for (const step of [...path, undefined]) {
+    while (at instanceof z.ZodOptional || at instanceof z.ZodNullable) at = at.unwrap();
+    if (step === undefined) break;
+    if (at instanceof z.ZodObject) at = at.shape[String(step)];
+    else if (at instanceof z.ZodArray) at = at.element;
+  }
+  return at instanceof z.ZodObject ? Object.keys(at.shape) : [];
+}

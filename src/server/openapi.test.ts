@@ -1,0 +1,256 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../base/clock.ts";
+import { abort, type ErrorCode, errorCodes } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
+import { until } from "../base/movable-clock.contract.ts";
+import { task } from "../queue/task.ts";
+import { connect, type Flotilla } from "../runtime/connect.ts";
+import type { Pod } from "../runtime/assemble.ts";
+import { startPod } from "../runtime/pod.ts";
+import { createApp } from "./app.ts";
+import { statusOf } from "./errors.ts";
+import { createMetrics } from "./metrics.ts";
+import { openApi } from "./openapi.ts";
+import { allSpecs } from "./specs/all.ts";
+
+type Operation = {
+  operationId: string;
+  responses: Record<string, { $ref?: string; content?: Record<string, unknown> }>;
+};
+type Document = {
+  paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, { enum?: string[] }> };
+};
+
+const document = openApi({ version: "1.2.3" }) as Document;
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
+);
+
+let folder: string;
+let flotilla: Flotilla;
+let pod: Pod;
+let app: ReturnType<typeof createApp>;
+let mended = false;
+const release: (() => void)[] = [];
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "flotilla-openapi-"));
+  const store = `sqlite:${join(folder, "test.db")}`;
+  flotilla = connect(store);
+  const flaky = task("flaky", { attempts: 1 }, () => {
+    if (!mended) throw abort("no paper");
+    return { printed: true };
+  });
+  const slow = task("slow", {}, () => new Promise<void>((resolve) => release.push(resolve)));
+  const use = [flaky, slow];
+  pod = await startPod({ store, use, log: silentLogger, heartbeatMs: 50, deadAfterMs: 30_000 });
+  app = createApp({
+    flotilla,
+    apiKeys: [],
+    metrics: createMetrics(),
+    isStopping: () => false,
+    clock: systemClock,
+    log: silentLogger,
+  });
+});
+afterAll(async () => {
+  for (const each of release) each();
+  await pod.stop();
+  await flotilla.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe("the OpenAPI document", () => {
+  test("is valid OpenAPI 3.1", async () => {
+    const validator = new Validator();
+    expect(await validator.validate(structuredClone(document))).toEqual({ valid: true });
+    expect(validator.version).toBe("3.1");
+  });
+
+  test("has every route that is registered, and no other", () => {
+    const registered = app.routes
+      .filter(({ method }) => method !== "ALL")
+      .map(({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, "{$1}")}`);
+    const told = operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`);
+    expect(told.toSorted()).toEqual(registered.toSorted());
+    const ids = operations.map(({ operation }) => operation.operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  test("names codes that exist, each under its status, and a list of all", () => {
+    expect(document.components.schemas["ErrorCode"]!.enum).toEqual(errorCodes);
+    for (const { path, method, operation } of operations) {
+      for (const [status, response] of Object.entries(operation.responses)) {
+        const text = JSON.stringify(response.$ref ? find(response.$ref) : response);
+        const codes = [...text.matchAll(/"enum":\[([^\]]*)\]/g)]
+          .flatMap(([, list]) => JSON.parse(`[${list}]`) as ErrorCode[])
+          .filter((each) => typeof each === "string");
+        for (const code of codes) {
+          expect(errorCodes, `${method} ${path}`).toContain(code);
+          expect(String(statusOf(code))).toBe(status);
+        }
+      }
+    }
+  });
+});
+
+describe("what routes answer", () => {
+  test("fits what they declare, from the first to the last of them", async () => {
+    const { ask, seen } = asking();
+    const post = (path: string, body?: unknown) => ask("post", path, body);
+
+    const { taskId } = await post("/v1/tasks", {
+      name: "mail",
+      options: { key: "k", tenant: "a" },
+    });
+    await post("/v1/tasks", { name: "mail", options: { key: "k", tenant: "a" } });
+    await post("/v1/tasks", {
+      name: "mail",
+      options: { key: "k", tenant: "a", onDuplicate: "replace" },
+    });
+    await post("/v1/tasks/bulk", [{ name: "flaky" }, { name: "flaky" }, { name: "no spaces" }, 7]);
+    const graph = await post("/v1/tasks/graph", {
+      tasks: [
+        { ref: "first", name: "slow" },
+        { ref: "second", name: "mail", after: ["first"], options: { priority: 3 } },
+      ],
+    });
+    await until("a task that runs", () => release.length > 0);
+    await until("two that have failed", async () => (await flotilla.stats()).byStatus.failed === 2);
+    await ask("get", `/v1/tasks/${graph.tasks.first.taskId}`);
+    await post(`/v1/tasks/${taskId}/cancel`);
+    await post(`/v1/tasks/${taskId}/retry`);
+    await post(`/v1/tasks/${graph.tasks.first.taskId}/cancel`);
+    await ask("get", `/v1/tasks/${taskId}/events`);
+
+    await ask("put", "/v1/schedules/nightly", {
+      name: "mail",
+      pattern: "0 3 * * *",
+      zone: "Europe/Berlin",
+      options: { priority: 2, tenant: "a" },
+    });
+    for (const path of ["", "/nightly"]) await ask("get", `/v1/schedules${path}`);
+    for (const verb of ["fire", "pause", "resume"]) await post(`/v1/schedules/nightly/${verb}`);
+    await ask("delete", "/v1/schedules/nightly");
+
+    await ask("get", "/v1/dlq/groups?limit=5");
+    await ask("get", "/v1/dlq/tasks?limit=1");
+    const failed = await ask("get", "/v1/tasks?status=failed&limit=1");
+    await post("/v1/dlq/discard", { taskId: failed.tasks[0].taskId });
+    await post("/v1/pause", { name: "flaky", reason: "no paper" });
+    const { redriveId } = await post("/v1/dlq/redrives", { name: "flaky", maxStep: 2 });
+    await ask("get", "/v1/dlq/redrives");
+    await post(`/v1/dlq/redrives/${redriveId}/cancel`);
+    await ask("get", `/v1/dlq/redrives/${redriveId}`);
+    await ask("get", "/v1/pauses");
+    mended = true;
+    await post("/v1/resume", { name: "flaky" });
+
+    await ask("put", "/v1/limits", { scope: "tenant/a", limit: 3 });
+    await ask("put", "/v1/limits", { scope: "key/mail/one", limit: null });
+    await ask("get", "/v1/limits");
+    await ask("get", "/v1/limits?scope=tenant%2Fa");
+    await ask("get", "/v1/tenants");
+
+    for (const each of release) each();
+    await post("/v1/tasks", { name: "flaky" });
+    await until("one that is done", async () => (await flotilla.stats()).byStatus.completed > 0);
+    for (const path of ["pods", "stats", "depth", "tasks", "openapi.json"]) {
+      await ask("get", `/v1/${path}`);
+    }
+    for (const path of ["/health/live", "/health/ready", "/metrics"]) await ask("get", path);
+
+    const missing = allSpecs.filter((spec) => !seen.has(spec.operationId));
+    expect(missing.map((spec) => spec.operationId)).toEqual([]);
+  });
+
+  test("is declared where they refuse, too", async () => {
+    const { ask } = asking();
+    const refusals: [string, string, unknown, ErrorCode][] = [
+      ["post", "/v1/tasks", { name: "no spaces" }, "invalid_option"],
+      ["post", "/v1/tasks", { name: "mail", options: { after: ["nobody"] } }, "not_found"],
+      [
+        "post",
+        "/v1/tasks/graph",
+        { tasks: [{ ref: "a", name: "x", after: ["a"] }] },
+        "dependency_cycle",
+      ],
+      ["post", "/v1/tasks/bulk", { name: "mail" }, "invalid_input"],
+      ["get", "/v1/tasks?limit=0", undefined, "invalid_option"],
+      ["get", "/v1/tasks/none", undefined, "not_found"],
+      ["get", "/v1/tasks/none/events", undefined, "not_found"],
+      ["post", "/v1/tasks/none/cancel", undefined, "not_found"],
+      ["put", "/v1/schedules/bad", { name: "mail", pattern: "x" }, "invalid_schedule"],
+      ["post", "/v1/schedules/none/fire", undefined, "not_found"],
+      ["post", "/v1/dlq/redrives", {}, "invalid_option"],
+      ["post", "/v1/dlq/discard", { taskId: "none" }, "not_found"],
+      ["post", "/v1/pause", { reasn: "x" }, "invalid_option"],
+      ["put", "/v1/limits", { scope: "nonsense", limit: 1 }, "invalid_option"],
+      ["put", "/v1/limits", { scope: "tenant/a", limit: 0 }, "invalid_option"],
+      ["get", "/v1/limits?scope=nonsense", undefined, "invalid_option"],
+    ];
+    for (const [method, path, body, code] of refusals) {
+      expect((await ask(method, path, body)).error?.code, `${method} ${path}`).toBe(code);
+    }
+  });
+});
+
+/** Asks the server, and holds each answer to what the document says of its route and status. */
+function asking() {
+  const seen = new Set<string>();
+  const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false });
+  ajv.addSchema(closed(document) as object, "doc");
+
+  // oxlint-disable-next-line typescript/no-explicit-any
+  const ask = async (method: string, path: string, body?: unknown): Promise<any> => {
+    const answer = await app.request(path, {
+      method,
+      headers: { Host: "localhost", "Content-Type": "application/json" },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    const type = answer.headers.get("content-type")!.split(";")[0]!;
+    const value: unknown = type === "application/json" ? await answer.json() : await answer.text();
+    const at = operations.find((each) => each.method === method && fits(each.path, path))!;
+    const response = at.operation.responses[answer.status];
+    const what = `${method} ${path} answers ${answer.status}: ${JSON.stringify(value)}`;
+    expect(response, what).toBeDefined();
+    const home =
+      response!.$ref ?? `#/paths/${pointer(at.path)}/${method}/responses/${answer.status}`;
+    const validate = ajv.compile({ $ref: `doc${home}/content/${pointer(type)}/schema` });
+    expect(validate(value) ? [] : validate.errors, what).toEqual([]);
+    if (answer.ok) seen.add(at.operation.operationId);
+    return value;
+  };
+  return { ask, seen };
+}
+
+/** Whether a path is of a template; one that is spelled out goes before one with a name. */
+function fits(template: string, path: string): boolean {
+  const plain = path.split("?")[0]!;
+  if (document.paths[plain]) return template === plain;
+  return new RegExp(`^${template.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(plain);
+}
+
+function pointer(step: string): string {
+  return encodeURIComponent(step.replaceAll("~", "~0").replaceAll("/", "~1"));
+}
+
+function find(ref: string): unknown {
+  const steps = ref.slice(2).split("/");
+  return steps.reduce<any>((at, step) => at[step], document);
+}
+
+/** The same, but an object may hold nothing that isn't declared: clients needn't mind, we do. */
+function closed(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(closed);
+  if (typeof schema !== "object" || schema === null) return schema;
+  const entries = Object.entries(schema).map(([key, value]) => [key, closed(value)]);
+  const isObject = "properties" in schema && (schema as { type?: string }).type === "object";
+  return { ...Object.fromEntries(entries), ...(isObject && { additionalProperties: false }) };
+}

@@ -1,0 +1,190 @@
+import { z } from "zod";
+import { type ErrorCode, errorCodes } from "../base/errors.ts";
+import { statusOf } from "./errors.ts";
+import { allSpecs } from "./specs/all.ts";
+import { documented, named, type RouteSpec } from "./specs/spec.ts";
+
+type JsonObject = Record<string, unknown>;
+
+const errorBody = named(
+  "Error",
+  z.object({
+    error: z.object({
+      code: named("ErrorCode", z.enum(errorCodes)),
+      message: z.string(),
+      details: z.record(z.string(), z.unknown()),
+    }),
+  }),
+  "What every refusal looks like. The codes are told in docs/errors.md.",
+);
+
+/** What any route but those of health may answer. */
+const usualCodes: readonly ErrorCode[] = [
+  "unauthorized",
+  "forbidden",
+  "closed",
+  "internal",
+  "store_busy",
+  "store_corrupt",
+  "store_full",
+  "store_missing",
+  "store_newer",
+  "store_outdated",
+  "store_read_only",
+  "store_unavailable",
+  "unknown_outcome",
+];
+const usual = byStatus(usualCodes);
+
+const words: Readonly<Record<number, string>> = {
+  200: "It went well.",
+  201: "It was made.",
+  202: "It was stored, and is done by and by.",
+  503: "Not now.",
+};
+
+const schemasAt = "#/components/schemas/";
+
+const shared = {
+  metadata: documented,
+  /** Leaves out what says nothing: the range of whole numbers, and what types alone are told. */
+  override({ jsonSchema }: { jsonSchema: z.core.JSONSchema.BaseSchema }) {
+    if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+    if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+    delete jsonSchema.readOnly;
+  },
+};
+
+/** The OpenAPI document of the server, made of what its routes declare. */
+export function openApi({ version }: { version: string }): JsonObject {
+  const paths: Record<string, JsonObject> = {};
+  for (const spec of allSpecs) (paths[spec.path] ??= {})[spec.method] = operationOf(spec);
+  const tags = [...new Set(allSpecs.map((spec) => spec.tag))].map((name) => ({ name }));
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "Flotilla",
+      version,
+      description: "Tasks that survive crashes, on a database.",
+      license: { name: "MIT", identifier: "MIT" },
+    },
+    // Wherever the document was fetched from.
+    servers: [{ url: "/" }],
+    security: [{ key: [] }],
+    tags,
+    paths,
+    components: {
+      schemas: components(),
+      responses: Object.fromEntries(
+        [...usual].map(([status, codes]) => [`Refused${status}`, refusal(codes)]),
+      ),
+      securitySchemes: {
+        key: {
+          type: "http",
+          scheme: "bearer",
+          description: "One of the server's keys. Without keys only this machine may call.",
+        },
+      },
+    },
+  };
+}
+
+/** The codes that a route may answer with, besides what it does when all is well. */
+export function errorsOf(spec: RouteSpec): ErrorCode[] {
+  if (spec.open) return [];
+  return [...new Set([...spec.errors, ...usualCodes])];
+}
+
+function operationOf(spec: RouteSpec): JsonObject {
+  const { operationId, summary, tag, path, query, body, open } = spec;
+  const parameters = [
+    ...[...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+      name,
+      in: "path",
+      required: true,
+      schema: { type: "string" },
+    })),
+    ...Object.entries(query?.shape ?? {}).map(([name, schema]) => parameterOf(name, schema)),
+  ];
+  return {
+    operationId,
+    summary,
+    tags: [tag],
+    ...(parameters.length > 0 && { parameters }),
+    ...(body && { requestBody: { required: true, content: bodyOf(spec, body) } }),
+    responses: responsesOf(spec),
+    // Nobody needs a key here.
+    ...(open && { security: [] }),
+  };
+}
+
+function parameterOf(name: string, schema: z.core.$ZodType): JsonObject {
+  // The number that the text stands for, not the text.
+  const { $schema: _, ...shown } = z.toJSONSchema(schema, { ...shared, io: "output" });
+  const { description, ...rest } = shown;
+  return { name, in: "query", ...(description !== undefined && { description }), schema: rest };
+}
+
+function bodyOf({ bodyTypes = ["application/json"] }: RouteSpec, body: z.ZodType): JsonObject {
+  const schema = reference(body);
+  // Lines have no schema as a whole; each is as an item of the array would be.
+  const of = (type: string) => (type === "application/json" ? { schema } : {});
+  return Object.fromEntries(bodyTypes.map((type) => [type, of(type)]));
+}
+
+function responsesOf(spec: RouteSpec): JsonObject {
+  const type = spec.answerType ?? "application/json";
+  const responses: Record<string, JsonObject> = {};
+  for (const [status, schema] of Object.entries(spec.answers)) {
+    const content = { [type]: { schema: reference(schema) } };
+    responses[status] = { description: words[Number(status)] ?? "It went well.", content };
+  }
+  for (const [status, codes] of byStatus(errorsOf(spec))) {
+    const isUsual = String(codes) === String(usual.get(status));
+    responses[status] = isUsual
+      ? { $ref: `#/components/responses/Refused${status}` }
+      : refusal(codes);
+  }
+  return responses;
+}
+
+function refusal(codes: readonly ErrorCode[]): JsonObject {
+  const narrowed = { properties: { error: { properties: { code: { enum: codes } } } } };
+  return {
+    description: codes.map((code) => `\`${code}\``).join(", "),
+    content: { "application/json": { schema: { allOf: [reference(errorBody), narrowed] } } },
+  };
+}
+
+function byStatus(codes: readonly ErrorCode[]): Map<number, ErrorCode[]> {
+  const found = new Map<number, ErrorCode[]>();
+  for (const code of codes.toSorted()) {
+    const status = statusOf(code);
+    found.set(status, [...(found.get(status) ?? []), code]);
+  }
+  return found;
+}
+
+/** A schema with a name is referred to; the few others stand where they are used. */
+function reference(schema: z.ZodType): JsonObject {
+  const id = documented.get(schema)?.id;
+  if (id !== undefined) return { $ref: `${schemasAt}${id}` };
+  if (schema instanceof z.ZodArray) {
+    return { type: "array", items: reference(schema.element as z.ZodType) };
+  }
+  const { $schema: _, ...inline } = z.toJSONSchema(schema, { ...shared, io: "input" });
+  return inline;
+}
+
+function components(): Record<string, JsonObject> {
+  const { schemas } = z.toJSONSchema(documented, {
+    ...shared,
+    io: "input",
+    uri: (id) => `${schemasAt}${id}`,
+  });
+  const byId: Record<string, JsonObject> = {};
+  for (const [id, { $schema: _s, $id: _i, ...schema }] of Object.entries(schemas)) {
+    byId[id] = schema;
+  }
+  return byId;
+}

@@ -1,0 +1,69 @@
+import type { Context, Hono } from "hono";
+import type { z } from "zod";
+import { checked } from "./check.ts";
+import { jsonBody } from "./parse.ts";
+import type { RouteSpec } from "./specs/spec.ts";
+
+/** A route: what was declared of it, and what it does. */
+export type Route = {
+  readonly spec: RouteSpec;
+  readonly handle: (c: Context) => Promise<Response>;
+};
+
+/** What a handler gets: its input as declared, checked. */
+export type Asked<S extends RouteSpec> = {
+  readonly params: Readonly<Record<ParamsOf<S["path"]>, string>>;
+  readonly query: S["query"] extends z.ZodType ? z.output<S["query"]> : undefined;
+  /** The body, read and checked when it is asked for. */
+  readonly body: S["body"] extends z.ZodType ? () => Promise<z.output<S["body"]>> : undefined;
+  readonly context: Context;
+};
+
+/** What a handler may give: a status that was declared, with the body that was declared for it. */
+export type Answered<S extends RouteSpec> = {
+  [Status in keyof S["answers"] & number]: {
+    readonly status: Status;
+    readonly body: z.input<S["answers"][Status]>;
+    readonly headers?: Readonly<Record<string, string>>;
+  };
+}[keyof S["answers"] & number];
+
+type ParamsOf<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
+  ? Name | ParamsOf<Rest>
+  : never;
+
+/** Puts a declaration and its code together: `route(spec).to(handle)`. */
+export function route<S extends RouteSpec>(
+  spec: S,
+  { maxBytes = smallBodyBytes }: { maxBytes?: number } = {},
+): { to(handle: (asked: Asked<S>) => Promise<Answered<S>> | Answered<S>): Route } {
+  const { query, body, answerType } = spec;
+  return {
+    to: (handle) => ({
+      spec,
+      async handle(c) {
+        const asked = {
+          params: c.req.param(),
+          query: query && checked("the query", query, c.req.query(), "query"),
+          body:
+            body && (async () => checked("the body", body, await jsonBody(c, maxBytes), "body")),
+          context: c,
+        };
+        // What the compiler has checked of the handler is of no use below.
+        const answer = (await handle(asked as unknown as Asked<S>)) as AnyAnswer;
+        if (answerType === undefined) return c.json(answer.body, answer.status, answer.headers);
+        const headers = { "Content-Type": answerType, ...answer.headers };
+        return c.body(answer.body as string, answer.status, headers);
+      },
+    }),
+  };
+}
+
+type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> };
+
+// Enough for names, ids and settings.
+const smallBodyBytes = 4_096;
+
+export function mount(app: Hono, { spec, handle }: Route): void {
+  app.on(spec.method.toUpperCase(), spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), handle);
+}

@@ -1,0 +1,42 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import { version } from "../../runtime/version.ts";
+import type { Metrics } from "../metrics.ts";
+import { openApi } from "../openapi.ts";
+import type { Readiness } from "../ready.ts";
+import { route, type Route } from "../route.ts";
+import { fleetSpecs } from "../specs/fleet.ts";
+
+export type FleetRoutes = {
+  flotilla: Flotilla;
+  metrics: Metrics;
+  readiness: () => Promise<Readiness>;
+  clock: Clock;
+  log: Logger;
+};
+
+/** The fleet as a whole, this process's health, and what all routes are. */
+export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetRoutes): Route[] {
+  return [
+    route(fleetSpecs.live).to(() => ({ status: 200, body: { status: "live" } })),
+    route(fleetSpecs.ready).to(async () => {
+      const found = await readiness();
+      if (found.ready) return { status: 200, body: { status: "ready" } };
+      const body = { status: "not ready", reason: found.reason } as const;
+      return { status: 503, body, headers: { "Retry-After": "1" } };
+    }),
+    route(fleetSpecs.metrics).to(async () => {
+      const text = await metrics.collect({ depth: () => flotilla.depth(), clock, log });
+      return { status: 200, body: text, headers: { "Content-Type": metrics.contentType } };
+    }),
+    route(fleetSpecs.pods).to(async () => {
+      return { status: 200, body: { pods: await flotilla.pods() } };
+    }),
+    route(fleetSpecs.stats).to(async () => ({ status: 200, body: await flotilla.stats() })),
+    route(fleetSpecs.depth).to(async () => {
+      return { status: 200, body: { names: Object.fromEntries(await flotilla.depth()) } };
+    }),
+    route(fleetSpecs.openapi).to(() => ({ status: 200, body: openApi({ version: version() }) })),
+  ];
+}

@@ -1,0 +1,15 @@
+import { deadLetterSpecs } from "./dead-letters.ts";
+import { fleetSpecs } from "./fleet.ts";
+import { gateSpecs } from "./gates.ts";
+import { scheduleSpecs } from "./schedules.ts";
+import type { RouteSpec } from "./spec.ts";
+import { taskSpecs } from "./tasks.ts";
+
+/** Every route that there is. */
+export const allSpecs: readonly RouteSpec[] = [
+  ...Object.values(taskSpecs),
+  ...Object.values(scheduleSpecs),
+  ...Object.values(deadLetterSpecs),
+  ...Object.values(gateSpecs),
+  ...Object.values(fleetSpecs),
+];

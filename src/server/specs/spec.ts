@@ -1,0 +1,86 @@
+import { z } from "zod";
+import type { ErrorCode } from "../../base/errors.ts";
+
+/**
+ * What a route takes and answers, said once: requests are checked by it, handlers are held to it by the
+ * compiler, and `/v1/openapi.json` is made of it.
+ */
+export type RouteSpec = {
+  readonly method: "get" | "post" | "put" | "delete";
+  /** As OpenAPI writes it: `/v1/tasks/{taskId}`. */
+  readonly path: string;
+  /** What generated clients call it. */
+  readonly operationId: string;
+  readonly tag: string;
+  readonly summary: string;
+  readonly query?: z.ZodObject;
+  readonly body?: z.ZodType;
+  /** What a body may be sent as. Default: JSON. */
+  readonly bodyTypes?: readonly string[];
+  /** What it answers, by status. */
+  readonly answers: Readonly<Record<number, z.ZodType>>;
+  /** What it answers with, where that isn't JSON. */
+  readonly answerType?: string;
+  /** Codes of its own, besides those that every route may answer. */
+  readonly errors: readonly ErrorCode[];
+  /** Answers anybody, without a key. */
+  readonly open?: true;
+};
+
+/** Keeps the exact type of a declaration, which the handler is checked against. */
+export function spec<const S extends RouteSpec>(declared: S): S {
+  return declared;
+}
+
+type Documented = { id?: string; description?: string };
+
+/** What is said of schemas. Not zod's own registry, which belongs to the program that uses us. */
+export const documented = z.registry<Documented>();
+
+/** Names a schema, so that the document has it once and clients get a type of that name. */
+export function named<S extends z.ZodType>(id: string, schema: S, description?: string): S {
+  documented.add(schema, { id, ...(description !== undefined && { description }) });
+  return schema;
+}
+
+/** Describes a field. */
+export function said<S extends z.ZodType>(schema: S, description: string): S {
+  documented.add(schema, { description });
+  return schema;
+}
+
+/** Milliseconds since 1970. */
+export const time = () => said(z.int(), "Milliseconds since 1970.");
+
+export const json = (description = "Any JSON value.") => said(z.unknown(), description);
+
+/** A whole number in a query, where everything is text. */
+export function wholeNumber({ min, max }: { min: number; max: number }) {
+  return z
+    .string()
+    .regex(/^-?\d{1,15}$/, "must be a whole number")
+    .transform(Number)
+    .pipe(z.int().min(min).max(max));
+}
+
+/** Pages: how many at most, and where to go on. */
+export const paging = {
+  cursor: said(z.string().max(1_000), "The `next` of the page before.").optional(),
+  limit: said(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 50.").optional(),
+};
+
+export const next = said(z.string().nullable(), "The cursor of the page that follows, or null.");
+
+/** 1 to 500 characters, as keys and tenants are. */
+export const shortText = () => z.string().min(1).max(500);
+
+export const taskName = () =>
+  said(
+    z
+      .string()
+      .regex(
+        /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/,
+        "must be 1 to 200 letters, digits and _ . : / -",
+      ),
+    "The name of a task: 1 to 200 letters, digits and `_ . : / -`.",
+  );
