@@ -52,22 +52,18 @@ const kinds: Readonly<Record<string, string>> = {
 
 /** What should have been, as the rest of Flotilla says it. */
 function demandOf(issue: Issue): string {
-  switch (issue.code) {
-    case "invalid_type":
-      return issue.input === undefined
-        ? `is missing: it must be ${kinds[issue.expected] ?? issue.expected}`
-        : `must be ${kinds[issue.expected] ?? issue.expected}`;
-    case "invalid_value":
-      return issue.values.length === 1
-        ? `must be ${String(issue.values[0])}`
-        : `must be one of ${issue.values.join(", ")}`;
-    case "too_small":
-      return `must ${measureOf(issue.origin)} at least ${issue.minimum}`;
-    case "too_big":
-      return `must ${measureOf(issue.origin)} at most ${issue.maximum}`;
-    default:
-      return issue.message;
+  if (issue.code === "invalid_type") {
+    const kind = kinds[issue.expected] ?? issue.expected;
+    return issue.input === undefined ? `is missing: it must be ${kind}` : `must be ${kind}`;
   }
+  if (issue.code === "invalid_value") {
+    const [first, ...more] = issue.values.map(String);
+    return more.length === 0 ? `must be ${first}` : `must be one of ${issue.values.join(", ")}`;
+  }
+  if (issue.code === "too_small")
+    return `must ${measureOf(issue.origin)} at least ${issue.minimum}`;
+  if (issue.code === "too_big") return `must ${measureOf(issue.origin)} at most ${issue.maximum}`;
+  return issue.message;
 }
 
 function measureOf(origin: string): string {

@@ -219,11 +219,12 @@ function asking() {
     const at = operations.find((each) => each.method === method && fits(each.path, path))!;
     const response = at.operation.responses[answer.status];
     const what = `${method} ${path} answers ${answer.status}: ${JSON.stringify(value)}`;
-    expect(response, what).toBeDefined();
+    expect({ what, declared: response !== undefined }).toEqual({ what, declared: true });
     const home =
       response!.$ref ?? `#/paths/${pointer(at.path)}/${method}/responses/${answer.status}`;
     const validate = ajv.compile({ $ref: `doc${home}/content/${pointer(type)}/schema` });
-    expect(validate(value) ? [] : validate.errors, what).toEqual([]);
+    const errors = validate(value) ? [] : validate.errors;
+    expect({ what, errors }).toEqual({ what, errors: [] });
     if (answer.ok) seen.add(at.operation.operationId);
     return value;
   };
