@@ -70,6 +70,8 @@ export type ClaimerParts = {
   maxResultBytes?: number;
   /** Told once when a task that is held went to another pod, or is to be cancelled. */
   onLost?: (claim: ClaimedTask, reason: LostReason) => void;
+  /** How many of a key of a name may run at once, as far as the code says. */
+  limitOf?: (name: string) => number | undefined;
   onFloor?: (call: number) => void;
   log?: Logger;
 };
@@ -77,6 +79,7 @@ export type ClaimerParts = {
 type Held = { readonly run: Running; readonly task: ClaimedTask };
 
 const claimMost = 1_000;
+const callsMost = 4;
 const delayMostMs = 365 * 24 * 60 * 60_000;
 
 export function createClaimer(parts: ClaimerParts): Claimer {
@@ -111,13 +114,22 @@ export function createClaimer(parts: ClaimerParts): Claimer {
 
   const claimNow = async (limit: number): Promise<ClaimedTask[]> => {
     if (stopped) throw new FlotillaError("closed", "the claimer was stopped");
-    if (runsAlone() || (reserved !== undefined && held.size > 0)) return [];
-    const alone = reserved;
-    reserved = undefined;
-    const ids = [...held.values()].map(({ run }) => run.claim.taskId);
-    const claimed = await claiming.claim(alone === undefined ? limit : 1, alone, ids);
-    reserved = claimed.reserved;
-    return claimed.claims.flatMap((claim) => hold(claim) ?? []);
+    const got: ClaimedTask[] = [];
+    for (let tries = 0; tries < callsMost && got.length < limit; tries++) {
+      if (runsAlone() || (reserved !== undefined && held.size > 0)) break;
+      const alone = reserved;
+      reserved = undefined;
+      const ids = [...held.values()].map(({ run }) => run.claim.taskId);
+      const most = alone === undefined ? limit - got.length : 1;
+      const claimed = await claiming.claim(most, alone, ids).catch((error: unknown) => {
+        if (got.length === 0) throw error;
+      });
+      reserved = claimed?.reserved;
+      got.push(...(claimed?.claims ?? []).flatMap((claim) => hold(claim) ?? []));
+      // What is behind a gate, or came back meanwhile, comes with another call.
+      if (claimed?.nextDueMs !== 0) break;
+    }
+    return got;
   };
 
   const hold = (claim: Claim): ClaimedTask | undefined => {

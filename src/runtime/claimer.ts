@@ -8,7 +8,7 @@ import { checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { type Claimer, createClaimer, type ClaimerParts } from "../queue/claimer.ts";
-import { checkName } from "../queue/task.ts";
+import { checkName, type TaskContract } from "../queue/task.ts";
 import { openStore } from "../store/open.ts";
 import { assemblePod } from "./assemble.ts";
 import { type Config, resolveConfig } from "./config.ts";
@@ -29,8 +29,8 @@ const ofConfig = [
 /** Everything has a default but `names`. */
 export type ClaimerConfig = Pick<Config, (typeof ofConfig)[number]> &
   Pick<ClaimerParts, "onLost"> & {
-    /** The tasks that are claimed. */
-    names: readonly string[];
+    /** The tasks that are claimed: by name, or by contract where that says how many may run at once. */
+    names: readonly (string | TaskContract)[];
     /** How often a task is tried that doesn't say so itself. Default 3. */
     attempts?: number;
     backoff?: Backoff;
@@ -44,10 +44,14 @@ const namesMost = 500;
  */
 export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
   checkOptions("startClaimer", config, [...ofConfig, "names", "attempts", "backoff", "onLost"]);
-  const { names, attempts, backoff, onLost, ...rest } = config;
-  if (!Array.isArray(names) || names.length === 0 || names.length > namesMost) {
+  const { names: given, attempts, backoff, onLost, ...rest } = config;
+  if (!Array.isArray(given) || given.length === 0 || given.length > namesMost) {
     throw new FlotillaError("invalid_option", `names: 1 to ${namesMost} names of tasks`);
   }
+  const contracts = new Map(
+    config.names.map((each) => (typeof each === "string" ? [each, undefined] : [each.name, each])),
+  );
+  const names = [...contracts.keys()];
   for (const name of names) checkName(name);
   if (attempts !== undefined) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
   // What is held here isn't held by the pod's own worker, so there is nothing for it to keep.
@@ -81,6 +85,7 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
       ...settings,
       ...shared,
       names,
+      limitOf: (name) => contracts.get(name)?.concurrency?.limit,
       onFloor: pulse.raiseFloor,
       ...(attempts !== undefined && { attempts }),
       ...(backoff && { backoff }),
