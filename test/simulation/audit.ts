@@ -25,6 +25,9 @@ export type Change = {
   readonly name: string;
   readonly payload: string;
   readonly maxAttempts: number | null;
+  readonly tenant: string;
+  readonly group: string | null;
+  readonly gated: number;
   readonly result: string | null;
   readonly error: string | null;
   readonly progress: string | null;
@@ -49,7 +52,17 @@ const stateColumns = [
   "parked",
   "waits",
 ];
-const rowColumns = ["name", "payload", "max_attempts", "result", "error", "progress"];
+const rowColumns = [
+  "name",
+  "payload",
+  "max_attempts",
+  "tenant",
+  "group_key",
+  "gated",
+  "result",
+  "error",
+  "progress",
+];
 
 export async function openAuditedStore(clock: { now(): number }): Promise<AuditedStore> {
   const database = memoryDatabase(clock);
@@ -106,6 +119,9 @@ function toChange(row: Row): Change {
     name: row["name"],
     payload: row["payload"],
     maxAttempts: row["max_attempts"],
+    tenant: row["tenant"],
+    group: row["group_key"],
+    gated: row["gated"],
     result: row["result"],
     error: row["error"],
     progress: row["progress"],

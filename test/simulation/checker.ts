@@ -4,6 +4,7 @@
  */
 import { aloneAfterDeaths, deathLimit } from "../../src/queue/settle.ts";
 import type { Change, TaskState } from "./audit.ts";
+import { createGateChecker, isGateMove } from "./gates.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";
 import type { Intent } from "./kinds.ts";
 import { createWaitChecker, isWaking } from "./waits.ts";
@@ -65,6 +66,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const deathsAtClaim = new Map<string, number>();
   const highestToken = new Map<string, number>();
   const waits = createWaitChecker(world, tasks);
+  const judgeLimits = createGateChecker(world);
   /** The time that a task waited for and that the store's clock had come to when its row was written. */
   const reachedMs = new Map<string, number>();
 
@@ -81,6 +83,8 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     const { before } = change;
     // Whatever ends a task also touches those that wait for it.
     if (isWaking(change)) return waits.judgeWaking(change, what);
+    // Whoever claims sets others aside, and whoever ends one lets others go on.
+    if (isGateMove(change)) return;
     // Somebody begins to wait for it, which is only counted.
     if (intent.kind === "enqueue" && JSON.stringify(before) === JSON.stringify(after)) return;
     if (!before) {
@@ -166,6 +170,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       }
       for (const change of changes) judge(intent, change);
       waits.judgeParked(changes);
+      judgeLimits(changes);
     },
     started(begun) {
       const run: Run = {

@@ -43,6 +43,12 @@ const recoverBeat = recover(
   "= orphan.pod_id`;\n}",
 );
 
+const gates = (find: string, put = ""): Edit => ({
+  file: "src/queue/statements/gates.ts",
+  find,
+  put,
+});
+
 export const mutations: readonly Mutation[] = [
   {
     name: "finish: without the token",
@@ -269,5 +275,22 @@ export const mutations: readonly Mutation[] = [
         put: "",
       },
     ],
+  },
+  {
+    name: "gates: more of a key than may run",
+    edits: [
+      gates(
+        "where group_key is null or in_group <= group_room) by_tenant",
+        "where true) by_tenant",
+      ),
+    ],
+  },
+  {
+    name: "gates: more of a tenant than may run",
+    edits: [gates("where tenant_room is null or in_tenant <= tenant_room", "where true")],
+  },
+  {
+    name: "gates: nobody lets others go on",
+    edits: [gates("where ranked.nth <= room.room", "where ranked.nth < 0")],
   },
 ];

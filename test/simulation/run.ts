@@ -7,6 +7,7 @@ import { createNetwork } from "./link.ts";
 import { type SimPod, startSimPod } from "./pod.ts";
 import { judgeEnd } from "./verdict.ts";
 import { attemptsOf, handlersFor, startClients, taskNames } from "./workload.ts";
+import { setLimits } from "./gates.ts";
 import { createWorld, type Violation } from "./world.ts";
 
 export type Report = {
@@ -26,6 +27,7 @@ const quietLimitMs = 240_000;
 export async function runSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
   const world = await createWorld(seed, { keepTrace });
   const { scheduler } = world;
+  await setLimits(world);
   const checker = createChecker(world, { deadAfterMs, attemptsOf });
   const network = createNetwork(world, checker);
   const faultsMs = world.between(12_000, 25_000);

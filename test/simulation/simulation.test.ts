@@ -51,6 +51,8 @@ const mustHappen = [
   "outbox: taken over",
   "schedule: tick, several",
   "schedule: tock, several",
+  "gate: let go on",
+  "gate: set aside",
 ];
 
 describe("pods on virtual time, over a store that fails in every way", () => {

@@ -8,6 +8,7 @@ import { createTasks, type Tasks } from "../../src/queue/client.ts";
 import type { EnqueueOptions } from "../../src/queue/enqueue.ts";
 import { task, type TaskContext, type TaskHandler } from "../../src/queue/task.ts";
 import type { Checker } from "./checker.ts";
+import { concurrencyKeys, tenants } from "./gates.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";
 import type { SimPod } from "./pod.ts";
@@ -170,6 +171,9 @@ export function startClients(
       ...(world.chance(0.3) && { delayMs: world.between(1, 6_000) }),
       ...(world.chance(0.3) && { priority: world.between(-2, 2) }),
       ...(world.chance(0.15) && { attempts: world.between(1, 4) }),
+      ...(world.chance(0.25) && { concurrencyKey: world.pick(concurrencyKeys) }),
+      // The same key of another tenant is another task's.
+      ...(key === undefined && world.chance(0.2) && { tenant: world.pick(tenants) }),
       ...(waits && { after, afterFailed: world.pick(["fail", "run"] as const) }),
     };
     try {

@@ -1,0 +1,52 @@
+/**
+ * Limits: never more of a key or of a tenant are claimed at once than may. That none waits for ever is
+ * found at the end, as for every task.
+ */
+import { usualKeyLimit } from "../../src/queue/gates.ts";
+import { putLimit } from "../../src/queue/statements/limits.ts";
+import { tenantScope } from "../../src/queue/statements/rooms.ts";
+import type { Change } from "./audit.ts";
+import type { World } from "./world.ts";
+
+export const tenants = ["acme", "beta"] as const;
+export const concurrencyKeys = ["c1", "c2"] as const;
+const tenantLimits = new Map([[tenantScope("acme"), 2]]);
+
+export async function setLimits({ store }: World): Promise<void> {
+  await store.database.write([...tenantLimits].map(([scope, limit]) => putLimit(scope, limit)));
+}
+
+/** A change that only set a task aside for want of room, or let it go on. */
+export function isGateMove({ before, after }: Change): boolean {
+  return (
+    before?.status === "pending" &&
+    after?.status === "pending" &&
+    before.token === after.token &&
+    ((before.parked === 4 && after.parked === 3) || (before.parked === 3 && after.parked === 4))
+  );
+}
+
+export function createGateChecker(world: World) {
+  const held = new Map<string, Set<string>>();
+
+  /** Judged by how all of a write left things. */
+  return (changes: readonly Change[]): void => {
+    for (const { taskId, group, tenant, gated, before, after } of changes) {
+      if (after?.parked === 3 && before?.parked === 4) world.count("gate: set aside");
+      if (after?.parked === 4 && before?.parked === 3) world.count("gate: let go on");
+      const scopes = gated === 1 ? [group, tenantScope(tenant)] : [];
+      for (const scope of scopes) {
+        if (scope === null) continue;
+        const ids = held.get(scope) ?? new Set();
+        if (after?.status === "claimed") ids.add(taskId);
+        else ids.delete(taskId);
+        held.set(scope, ids);
+      }
+    }
+    for (const [scope, ids] of held) {
+      const limit = scope.startsWith("key/") ? usualKeyLimit : tenantLimits.get(scope);
+      if (limit === undefined || ids.size <= limit) continue;
+      world.violate("limit", `${ids.size} of ${scope} are claimed, and ${limit} may be`);
+    }
+  };
+}
