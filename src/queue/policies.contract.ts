@@ -233,6 +233,16 @@ export function policiesContract(kind: StoreKind): void {
         client.close();
       });
 
+      test("doesn't take the key from the task that was made, though it has ended by now", async () => {
+        const client = losing(() =>
+          queue.database.write([sql`update ${rowsOf} set status = 'completed'`]),
+        );
+        const made = await queue.outcome(client.enqueue("mail", 1, unfinished));
+        expect(made.created).toBe(true);
+        expect(await queue.row(made.taskId)).toMatchObject({ unique_key: "k" });
+        client.close();
+      });
+
       test("of many that must not be duplicates takes none of them back", async () => {
         const client = losing(async () => {
           await queue.database.write([sql`update ${rowsOf} set status = 'completed'`]);
