@@ -5,7 +5,7 @@ import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
 import { limitRange } from "./concurrency.ts";
 import { resend, untilKnown } from "./resend.ts";
-import { holdLimits, unblock } from "./statements/gates.ts";
+import { holdLimits, letTry, unblock } from "./statements/gates.ts";
 import {
   dropLimit,
   lookAtScopes,
@@ -74,7 +74,9 @@ export function createLimits(parts: {
       checkScope(scope);
       if (limit !== null) checkNumber(`the limit of ${scope}`, limit, limitRange);
       const change = limit === null ? dropLimit(scope) : putLimit(scope, limit);
-      const statements = [holdLimits([scope]), change, unblock([scope], unblockedMost)];
+      // Without one, those that wait try again, and whoever claims them says how many may run.
+      const freeing = (limit === null ? letTry : unblock)([scope], unblockedMost);
+      const statements = [holdLimits([scope]), change, freeing];
       await resend(database, statements, { ...parts, ...untilKnown, hint: true });
       onEnqueued?.();
     },

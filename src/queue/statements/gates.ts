@@ -205,12 +205,6 @@ export function passGates(
  * holds the scopes; at most `count` of each.
  */
 export function unblock(scopes: readonly string[], count: number): Statement {
-  const parts = padded(scopes, "").map(
-    (scope) => sql`select * from (
-      select ${rowAddress} as address, blocked_by, priority, created_at, task_id from ${tasks}
-      where blocked_by = ${scope} and status = 'pending' and parked = 3
-      order by priority desc, created_at, task_id ${limit(count)} ${takeRows}) of_scope`,
-  );
   return sql`
     update ${tasks} set parked = 4, blocked_by = null
     where ${isAmong(sql`
@@ -218,10 +212,27 @@ export function unblock(scopes: readonly string[], count: number): Statement {
       select address from (
         select address, blocked_by,
           row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth
-        from (${join(parts, " union all ")}) blocked) ranked
+        from (${firstBlocked(scopes, count)}) blocked) ranked
       left join room on room.scope = ranked.blocked_by
       where ranked.nth <= room.room
         or not exists (select 1 from ${limits} given where given.scope = ranked.blocked_by)`)}`;
+}
+
+/** The same, whether or not there is room: whoever claims them will find out. */
+export function letTry(scopes: readonly string[], count: number): Statement {
+  return sql`
+    update ${tasks} set parked = 4, blocked_by = null
+    where ${isAmong(sql`select address from (${firstBlocked(scopes, count)}) blocked`)}`;
+}
+
+function firstBlocked(scopes: readonly string[], count: number): Statement {
+  const parts = padded(scopes, "").map(
+    (scope) => sql`select * from (
+      select ${rowAddress} as address, blocked_by, priority, created_at, task_id from ${tasks}
+      where blocked_by = ${scope} and status = 'pending' and parked = 3
+      order by priority desc, created_at, task_id ${limit(count)} ${takeRows}) of_scope`,
+  );
+  return join(parts, " union all ");
 }
 
 /** An ending, as far as it makes room. */

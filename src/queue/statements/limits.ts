@@ -1,5 +1,5 @@
 import { limit, rows, sql, type Statement, table, takeRows } from "../../store/sql.ts";
-import { heldOfKey, heldOfTenant } from "./rooms.ts";
+import { heldOfKey, heldOfTenant, tenantOf } from "./rooms.ts";
 
 const tasks = table("step_tracker");
 const limits = table("step_limit");
@@ -14,8 +14,11 @@ export function putLimit(scope: string, most: number): Statement {
     on conflict (scope) do update set max_running = excluded.max_running, by_hand = 1`;
 }
 
+/** What is said by hand of a tenant is all there is; of a key, the next claim says what the code says. */
 export function dropLimit(scope: string): Statement {
-  return sql`delete from ${limits} where scope = ${scope}`;
+  if (tenantOf(scope) !== undefined) return sql`delete from ${limits} where scope = ${scope}`;
+  // The row stays, because whoever makes room or takes it must have something to hold.
+  return sql`update ${limits} set by_hand = 0, max_running = 1 where scope = ${scope}`;
 }
 
 const isBlocked = sql`task.status = 'pending' and task.parked = 3`;
