@@ -109,6 +109,7 @@ const planted: Record<string, Partial<Evidence>[]> = {
   ],
   T9: [{ ledger: [...good.ledger, { ...hello, pid: 2 }] }],
   T14: [{ ledger: [{ ...hello, names: [] }, start, end] }],
+  T15: [{ rows: [{ ...row, after: ["u"] }] }],
 };
 
 const plantedForProducers: Record<string, Partial<ProducerEvidence>[]> = {

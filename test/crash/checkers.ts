@@ -22,6 +22,8 @@ export type TaskRow = {
   readonly deaths: number;
   readonly maxAttempts: number | null;
   readonly error: string | null;
+  /** What it waits for. */
+  readonly after?: readonly string[];
 };
 
 export type Checker = (evidence: Evidence) => string[];
@@ -43,6 +45,7 @@ export const promises: Readonly<Record<string, Checker>> = {
   "T8: no task is taken from a pod that was beating": takenOnlyFromTheSilent,
   "T9: every start of a process has an id of its own": podIdsUnique,
   "T14: no pod runs a task that it doesn't know": onlyKnownNames,
+  "T15: no task is started before all that it waits for have ended": awaitedFirst,
 };
 
 /** What speaks against the promises, in a fleet whose work is done. */
@@ -83,6 +86,7 @@ function toTaskRow(row: Record<string, any>): TaskRow {
     deaths: row["deaths"],
     maxAttempts: row["max_attempts"],
     error: row["error"],
+    after: (JSON.parse(row["payload"]) as { after?: string[] } | null)?.after ?? [],
   };
 }
 
@@ -225,4 +229,19 @@ function onlyKnownNames({ ledger }: Evidence): string[] {
   return startsIn(ledger)
     .filter(({ pod, name }) => !known.get(pod)?.includes(name))
     .map(({ pod, name, task }) => `${pod} ran ${task}, a ${name}`);
+}
+
+function awaitedFirst({ rows, transitions, ledger }: Evidence): string[] {
+  const endedAt = new Map<string, number>();
+  const claimedAt = new Map<string, number>();
+  transitions.forEach(({ task, to, toToken }, at) => {
+    if (!open.includes(to)) endedAt.set(task, endedAt.get(task) ?? at);
+    if (to === "claimed") claimedAt.set(`${task} ${toToken}`, at);
+  });
+  const waiters = new Map(rows.map(({ task, after = [] }) => [task, after]));
+  return startsIn(ledger).flatMap(({ task, token }) => {
+    const at = claimedAt.get(`${task} ${token}`) ?? -1;
+    const early = (waiters.get(task) ?? []).filter((each) => (endedAt.get(each) ?? Infinity) > at);
+    return early.map((each) => `${task} was started while ${each} was open`);
+  });
 }

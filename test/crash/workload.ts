@@ -11,8 +11,11 @@ type Order = { name: string; input: object; options: EnqueueOptions; next?: "can
 /** What producers know by now. */
 export type Knowledge = { deployed: boolean };
 
-/** One order of the mixture: mostly short and good, with some of everything that is neither. */
-function nextOrder(random: Random, { deployed }: Knowledge): Order {
+/**
+ * One order of the mixture: mostly short and good, with some of everything that is neither. `recent` are
+ * tasks that were stored a moment ago.
+ */
+function nextOrder(random: Random, { deployed }: Knowledge, recent: readonly string[]): Order {
   const kind = fraction(random);
   const order = (input: object, rest: Partial<Order> = {}): Order => ({
     name: "work",
@@ -31,6 +34,11 @@ function nextOrder(random: Random, { deployed }: Knowledge): Order {
   if (kind < 0.33) return order({ ms: between(random, 0, 100) }, { next: "wait" });
   if (kind < 0.4) return order({ ms: 0 }, { options: { priority: between(random, -5, 5) } });
   if (kind < 0.43 && deployed) return order({ ms: between(random, 0, 50) }, { name: newName });
+  if (kind < 0.46 && recent.length > 1) {
+    // What it waits for is also in its input, for those who judge when it ran.
+    const after = recent.slice(-2);
+    return order({ ms: 0, after }, { options: { after, afterFailed: "run" } });
+  }
   return order({ ms: 0 });
 }
 
@@ -44,9 +52,15 @@ export async function produce(
   const tickMs = 20;
   const perTick = Math.ceil((count * tickMs) / overMs);
   const calls: Promise<unknown>[] = [];
+  const recent: string[] = [];
+  const one = async () => {
+    const taskId = await place(flotilla, history, nextOrder(random, known, recent));
+    if (taskId !== undefined) recent.push(taskId);
+    if (recent.length > 10) recent.shift();
+  };
   for (let made = 0; made < count; made += perTick) {
     const due = Math.min(perTick, count - made);
-    for (let at = 0; at < due; at++) calls.push(place(flotilla, history, nextOrder(random, known)));
+    for (let at = 0; at < due; at++) calls.push(one());
     await pauseFor(tickMs);
   }
   await Promise.all(calls);
@@ -85,7 +99,11 @@ export async function block(flotilla: Flotilla, history: History, ms: number): P
   await place(flotilla, history, { name: "blocks", input: { ms }, options: {} });
 }
 
-async function place(flotilla: Flotilla, history: History, order: Order): Promise<void> {
+async function place(
+  flotilla: Flotilla,
+  history: History,
+  order: Order,
+): Promise<string | undefined> {
   const { key, delayMs } = order.options;
   const enqueued = await history.note(
     {
@@ -96,11 +114,12 @@ async function place(flotilla: Flotilla, history: History, order: Order): Promis
     () => flotilla.enqueue(order.name, order.input, order.options),
     ({ taskId }) => [taskId],
   );
-  if (!enqueued || !order.next) return;
+  if (!enqueued || !order.next) return enqueued?.taskId;
   const { taskId } = enqueued;
   const call = async () => {
     if (order.next === "cancel") return flotilla.cancel(taskId);
     return flotilla.waitFor(taskId, { timeoutMs: 60_000 });
   };
   await history.note({ kind: order.next }, call, () => [taskId]);
+  return taskId;
 }
