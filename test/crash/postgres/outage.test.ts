@@ -13,7 +13,7 @@ import { openTasks, createScene } from "./scene.ts";
 const names = ["held"];
 const quick = { heartbeatMs: 100, deadAfterMs: 1_000, pollMs: 200 };
 // Long enough for a process to start again on a busy machine before its tasks go to others.
-const patient = { heartbeatMs: 200, deadAfterMs: 15_000, pollMs: 200 };
+const patient = { heartbeatMs: 200, deadAfterMs: 60_000, pollMs: 200 };
 const count = 20;
 
 let server: PostgresServer;
