@@ -62,5 +62,5 @@ describe("a project that has installed the package", () => {
     const bin = join("node_modules", "flotilla", "bin", "flotilla.js");
     const listed = run(found.node, bin, "tasks", "list", "--store", url, "--json");
     expect(JSON.parse(listed).tasks).toHaveLength(3);
-  });
+  }, 180_000);
 });

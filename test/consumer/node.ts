@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 
-const version = "22.23.3";
+const version = "22.18.0";
 
 /**
  * The oldest Node that is supported, from npm, where it is one package per platform. It is fetched

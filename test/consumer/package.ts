@@ -32,7 +32,7 @@ export function installTarball(tarball: string, project: string, beside: readonl
   mkdirSync(target, { recursive: true });
   run("tar", ["-xzf", tarball, "-C", target, "--strip-components=1"], project);
   const { dependencies } = manifestOf(target);
-  for (const name of [...Object.keys(dependencies), ...beside]) {
+  for (const name of new Set([...Object.keys(dependencies), ...beside])) {
     const link = join(project, "node_modules", name);
     mkdirSync(dirname(link), { recursive: true });
     symlinkSync(join(root, "node_modules", name), link);
