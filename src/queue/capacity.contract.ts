@@ -31,7 +31,9 @@ export function capacityContract(kind: StoreKind): void {
       await queue.enqueueMany("heavy", [1, 2, 3], { priority: 5 });
       await queue.enqueueMany("heavy", [4, 5, 6], { priority: 4 });
       await queue.enqueueMany("light", [1, 2, 3]);
-      const worker = await queue.work("pod-1", [heavy.handler, light.handler]);
+      // A slot that is free again is claimed for at once, without waiting for a poll.
+      const pollMs = 3_600_000;
+      const worker = await queue.work("pod-1", [heavy.handler, light.handler], { pollMs });
       await queue.until("all that may", () => worker.running === 5);
       expect([heavy.attempts.length, light.attempts.length]).toEqual([2, 3]);
       await queue.pass(1_500);
@@ -52,7 +54,8 @@ export function capacityContract(kind: StoreKind): void {
       const heavy = gated("heavy", { slots: 1 });
       for (const priority of [1, 2, 3]) await queue.enqueueMany("heavy", [1, 1, 1], { priority });
       await queue.enqueueMany("heavy", [1, 1, 1], { tenant: "ada" });
-      const worker = await queue.work("pod-1", [heavy.handler]);
+      // Another name without a limit, so that claims ask for several.
+      const worker = await queue.work("pod-1", [heavy.handler, gated("light").handler]);
       let most = 0;
       for (let nth = 0; nth < 12; nth++) {
         const { context, finish } = await queue.until(`run ${nth}`, async () => {

@@ -24,7 +24,13 @@ import {
 
 export type Claiming = {
   /** Claims up to `limit` tasks but none that is held, or the one that was reserved. */
-  claim(limit: number, reserved: string | undefined, held: readonly string[]): Promise<Claimed>;
+  claim(
+    limit: number,
+    reserved: string | undefined,
+    held: readonly string[],
+    /** Names of which no more than so many may be claimed. */
+    most?: ReadonlyMap<string, number>,
+  ): Promise<Claimed>;
   /** Those of its names that are paused, as far as it knows. */
   readonly pausedNames: readonly string[];
 };
@@ -45,8 +51,6 @@ export type ClaimingParts = {
   clock: Clock;
   random: Random;
   names: readonly string[];
-  /** How many more of some names may be claimed. */
-  most?: ReadonlyMap<string, number> | undefined;
   /** How many of a key of a name may run at once, as far as the code says. */
   limitOf?: LimitOf;
   /** Told of calls that were given up, for the heartbeat's upsert. */
@@ -119,7 +123,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
       const open = pauses ? unpaused(names, pauses) : names;
       return names.filter((name) => !open.includes(name));
     },
-    async claim(limit, reserved, held) {
+    async claim(limit, reserved, held, most) {
       pauses ??= await inTime(clock, readPauses(database, podId));
       const open = unpaused(names, pauses);
       if (open.length === 0) {
@@ -127,8 +131,15 @@ export function createClaiming(parts: ClaimingParts): Claiming {
         return { claims: [], nextDueMs: undefined, reserved: undefined, paused: true };
       }
       const known = pauses.number;
-      const most = parts.most && { most: new Map(parts.most) };
-      const call = { podId, call: ++lastCall, names: open, limit, held, pauses: known, ...most };
+      const call = {
+        podId,
+        call: ++lastCall,
+        names: open,
+        limit,
+        held,
+        pauses: known,
+        ...(most && { most }),
+      };
       const levels =
         call.call % oldestEvery === 0 && reserved === undefined ? await levelsOf(open) : [];
       const pass = await gatePass(call, reserved);

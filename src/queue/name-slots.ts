@@ -9,7 +9,12 @@ export type NameSlots = {
   /** Names of which as many run as may. */
   readonly full: readonly string[];
   took(name: string): void;
-  /** Gives whether it was among as many as may run, so that others of its name may be waiting. */
+  /** Takes what a claim has brought of what it asked for. Gives whether there may be more that fits. */
+  answered(
+    asked: ReadonlyMap<string, number>,
+    claims: readonly { readonly name: string }[],
+  ): boolean;
+  /** Gives whether others of its name may be waiting, for which there is room now. */
   ended(name: string): boolean;
 };
 
@@ -18,6 +23,7 @@ const none: NameSlots = {
   free: undefined,
   full: [],
   took: () => {},
+  answered: () => false,
   ended: () => false,
 };
 
@@ -28,10 +34,11 @@ export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): Nam
     if (options.slots !== undefined) free.set(name, options.slots);
   }
   if (free.size === 0) return none;
-  const change = (name: string, by: number): number | undefined => {
+  /** Names of which the last claim brought all that it asked for, so that there are probably more. */
+  const more = new Set<string>();
+  const change = (name: string, by: number) => {
     const before = free.get(name);
     if (before !== undefined) free.set(name, before + by);
-    return before;
   };
   return {
     any: true,
@@ -39,8 +46,20 @@ export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): Nam
     get full() {
       return [...free].filter(([, left]) => left <= 0).map(([name]) => name);
     },
-    took: (name) => void change(name, -1),
-    ended: (name) => change(name, 1) === 0,
+    took: (name) => change(name, -1),
+    answered(asked, claims) {
+      for (const [name, most] of asked) {
+        const came = claims.filter((claim) => claim.name === name).length;
+        if (came >= most) more.add(name);
+        else more.delete(name);
+      }
+      // Some of what runs may have ended while the claim was under way.
+      return [...more].some((name) => free.get(name)! > 0);
+    },
+    ended(name) {
+      change(name, 1);
+      return more.has(name);
+    },
   };
 }
 

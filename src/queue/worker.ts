@@ -158,7 +158,6 @@ export function startWorker(options: WorkerOptions): Worker {
   const claims = createClaiming({
     ...options,
     names,
-    most: slots.free,
     limitOf: (name) => handlers.get(name)?.concurrency?.limit,
     log,
     signal,
@@ -215,7 +214,8 @@ export function startWorker(options: WorkerOptions): Worker {
     try {
       // A pod that is taken for dead can lose a task again as soon as it has claimed it.
       const held = [...unsettled].map((run) => run.claim.taskId).concat(outbox?.leftOver ?? []);
-      const claimed = await claims.claim(limit, alone, held);
+      const most = slots.free && new Map(slots.free);
+      const claimed = await claims.claim(limit, alone, held, most);
       underWay--;
       pace.succeeded();
       const { length } = claimed.claims;
@@ -233,6 +233,7 @@ export function startWorker(options: WorkerOptions): Worker {
       // The next claim goes out before these run, so that the store works while they do.
       const begun = claimed.claims.filter(isNewest).map(hold);
       asked -= limit;
+      if (most && alone === undefined && slots.answered(most, claimed.claims)) more = true;
       claimSoon();
       for (const run of begun) {
         if (stopping) end(run, { type: "interrupted" });
