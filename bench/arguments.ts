@@ -30,7 +30,16 @@ const options = {
   help: { type: "boolean", default: false },
 } as const;
 
-const sqliteWorks = ["enqueue", "drain", "wakeup", "recover", "memory", "keys", "schedules"];
+const sqliteWorks = [
+  "enqueue",
+  "drain",
+  "wakeup",
+  "recover",
+  "memory",
+  "keys",
+  "limits",
+  "schedules",
+];
 const works = [
   "enqueue",
   "drain",

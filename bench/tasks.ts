@@ -5,6 +5,7 @@ import type { BenchOptions } from "./run.ts";
 import { measureDrain } from "./tasks/drain.ts";
 import { measureEnqueue } from "./tasks/enqueue.ts";
 import { measureKeys } from "./tasks/keys.ts";
+import { measureLimits } from "./tasks/limits.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
 import { measureSchedules } from "./tasks/schedules.ts";
@@ -30,7 +31,7 @@ const sizes = {
 };
 
 /** What is measured only when it is asked for. */
-const asked = ["keys", "schedules"];
+const asked = ["keys", "limits", "schedules"];
 
 /** Tasks on one SQLite file: in, out, awake, recovered, and at what cost. */
 export async function bench(options: BenchOptions): Promise<Report> {
@@ -42,6 +43,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const drain = await measured("drain", () => measureDrain(options, size.drain));
   const wakeup = await measured("wakeup", () => measureWakeup(options, size.wakeup));
   const schedules = await measured("schedules", () => measureSchedules(options, size.drain));
+  const limits = await measured("limits", () => measureLimits(options, size.drain));
   const freshStore = sqliteStores(options.folder);
   const keys = await measured("keys", () => measureKeys(options, size.enqueue, freshStore));
   const recovering = () =>
@@ -60,6 +62,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
       ...drain,
       ...wakeup,
       ...keys,
+      ...limits,
       ...schedules,
       ...recovery,
       ...memory.measures,

@@ -7,11 +7,13 @@ export type FillerParams = {
   readonly store: string;
   readonly tasks: number;
   readonly parts: number;
+  /** Spreads them over so many keys, of each of which one may run at a time. */
+  readonly keys?: number;
 };
 
 const bulkTasks = 1_000;
 
-playRole(async ({ store, tasks, parts }: FillerParams, bench) => {
+playRole(async ({ store, tasks, parts, keys }: FillerParams, bench) => {
   await using flotilla = connect(store);
   for (let part = 1; part <= parts; part++) {
     if (part > 1) await bench.heard("more");
@@ -19,7 +21,8 @@ playRole(async ({ store, tasks, parts }: FillerParams, bench) => {
       const inputs = Array.from({ length: Math.min(bulkTasks, tasks - stored) }, (_, at) =>
         payload(stored + at),
       );
-      await flotilla.enqueueMany(workName, inputs);
+      const concurrencyKey = ({ number }: { number: number }) => `key-${number % (keys ?? 1)}`;
+      await flotilla.enqueueMany(workName, inputs, keys === undefined ? {} : { concurrencyKey });
     }
   }
 });

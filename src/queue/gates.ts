@@ -44,7 +44,7 @@ export type LimitOf = (name: string) => number | undefined;
 const pairsMost = 64;
 const looksMost = 4;
 // A claim holds the scopes of all that it tries, and others wait for those.
-const triesMost = 200;
+const triesMost = 400;
 
 /** Looks for what to try: the tenants that have something ready and room, in turn, and their first tasks. */
 export async function readTries(database: Database, options: TriesOptions): Promise<Tries> {

@@ -218,6 +218,23 @@ export function unblock(scopes: readonly string[], count: number): Statement {
         or not exists (select 1 from ${limits} given where given.scope = ranked.blocked_by)`)}`;
 }
 
+/** The same for one of each, as it nearly always is: one look for each scope, however many there are. */
+function unblockOne(scopes: readonly string[]): Statement {
+  const wanted = rows(
+    { scope: "text" },
+    scopes.map((scope) => [scope]),
+  );
+  return sql`
+    update ${tasks} set parked = 4, blocked_by = null
+    where status = 'pending' and ${isAmong(sql`
+      ${withRooms(scopes)}
+      select (select ${rowAddress} from ${tasks} task
+        where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
+        order by task.priority desc, task.created_at, task.task_id limit 1 ${takeTask})
+      from ${wanted} wanted left join room on room.scope = wanted.scope
+      where room.room >= 1 or room.scope is null`)}`;
+}
+
 /** The same, whether or not there is room: whoever claims them will find out. */
 export function letTry(scopes: readonly string[], count: number): Statement {
   return sql`
@@ -261,10 +278,11 @@ export function freeRoom(endings: readonly Freeing[]): {
   }
   if (freed.size === 0) return { holding: [], freeing: [] };
   const scopes = [...freed.keys()].toSorted();
-  const count = Math.max(...freed.values());
-  const freeing: Statement[] = [];
-  for (let at = 0; at < scopes.length; at += scopesInOne) {
-    freeing.push(unblock(scopes.slice(at, at + scopesInOne), count));
+  const ones = scopes.filter((scope) => freed.get(scope) === 1);
+  const several = scopes.filter((scope) => freed.get(scope)! > 1);
+  const freeing = ones.length > 0 ? [unblockOne(ones)] : [];
+  for (let at = 0; at < several.length; at += scopesInOne) {
+    freeing.push(unblock(several.slice(at, at + scopesInOne), Math.max(...freed.values())));
   }
   return { holding: [holdLimits(scopes)], freeing };
 }

@@ -116,6 +116,10 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   "passGates, alone": passGates(call, candidates, { alone: true }).statements,
   "claimTasks, after the gates": claimTasks({ ...call, shared: true, pauses: 1 }),
   freeRoom: freeRoom([{ status: "completed", delayMs: null, gate }]).freeing,
+  "freeRoom, of several": freeRoom([
+    { status: "completed", delayMs: null, gate },
+    { status: "failed", delayMs: null, gate },
+  ]).freeing,
   blockedScopes: blockedScopes("", 10),
   unneededLimits: unneededLimits("", 10),
   lookAhead: lookAhead(["a", "b"]),
