@@ -8,7 +8,7 @@ export type Json =
   | { readonly [key: string]: Json | undefined };
 
 /** What is left of a type after a trip through JSON: a `Date` comes back as a string. */
-export type Jsonify<T> = unknown extends T
+export type Jsonify<T> = [Json] extends [T]
   ? Json
   : T extends string | number | boolean | null
     ? T

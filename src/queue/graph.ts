@@ -21,7 +21,7 @@ export type GraphOptions = { tx?: unknown; trace?: TraceHeaders };
 /** Rows whose inputs fit their contracts. */
 export type TypedRows<Rows extends readonly GraphRow[]> = {
   readonly [At in keyof Rows]: Rows[At]["task"] extends TaskContract
-    ? { readonly input: InputOf<Rows[At]["task"]> }
+    ? GraphRow & { readonly input: InputOf<Rows[At]["task"]> }
     : unknown;
 };
 

@@ -151,6 +151,8 @@ describe("types without annotations", () => {
     expectTypeOf<Jsonify<void>>().toEqualTypeOf<null>();
     expectTypeOf<Jsonify<unknown>>().toEqualTypeOf<Json>();
     expectTypeOf<Jsonify<any>>().toEqualTypeOf<Json>();
+    expectTypeOf<Jsonify<Json>>().toEqualTypeOf<Json>();
+    expectTypeOf<Jsonify<{ a: Json }>>().toEqualTypeOf<{ a: Json }>();
     expectTypeOf<Jsonify<{ a: Date; b?: number; c(): void; d: symbol }>>().toEqualTypeOf<{
       a: string;
       b?: number | undefined;

@@ -134,7 +134,7 @@ describe("metrics", () => {
     const metrics = createMetrics({ names: ["mail"] });
     const text = await scrape(metrics, async () => depthOf(["mail", ...invented]));
     const series = text.split("\n").filter((line) => line.startsWith("flotilla_queue_depth{"));
-    expect(series).toHaveLength(2 * 5);
+    expect(series).toHaveLength(2 * 7);
     expect(series).toContain(`flotilla_queue_depth{name="other",state="ready"} 5000`);
     expect(text).toContain(`flotilla_queue_oldest_seconds{name="other"} 1.5`);
   });

@@ -47,3 +47,25 @@ export function movableClock(startMs: number): MovableClock {
     },
   };
 }
+
+/** The same clock for the test itself, whose own timers are never leapt over. */
+export function watchedClock(clock: Clock): Clock & { nextMs(): number } {
+  const due = new Set<{ readonly atMs: number }>();
+  return {
+    now: clock.now,
+    monotonic: clock.monotonic,
+    after(delayMs, callback) {
+      const timer = { atMs: clock.monotonic() + Math.max(0, delayMs) };
+      due.add(timer);
+      const cancel = clock.after(delayMs, () => {
+        due.delete(timer);
+        callback();
+      });
+      return () => {
+        due.delete(timer);
+        cancel();
+      };
+    },
+    nextMs: () => Math.min(Infinity, ...[...due].map((timer) => timer.atMs)),
+  };
+}

@@ -65,7 +65,7 @@ describe("a task under test", () => {
     await using t = await testFlotilla({ use: [fragile] });
     const { taskId } = await t.enqueue(fragile, null);
 
-    await expect(t.waitFor({ taskId, created: true })).rejects.toMatchObject({
+    await expect(t.result({ taskId, created: true })).rejects.toMatchObject({
       code: "task_failed",
       message: expect.stringContaining("out of paper"),
     });
@@ -147,7 +147,7 @@ describe("a crash", () => {
   ])("when a task was $point: another pod makes it complete", async ({ point, tokens }) => {
     ledger.length = 0;
     await using t = await testFlotilla({ use: [charger] });
-    const crash = t.crashAt(point);
+    const crash = t.crashAfter(point);
     const { taskId } = await t.enqueue(charge, { cents: 5 });
     await t.advance(10);
     expect(crash.pod).toBe(t.pods[0]);

@@ -6,14 +6,18 @@ import { checkNumber } from "../base/options.ts";
 import { seededRandom } from "../base/random.ts";
 import { resultOf } from "../queue/wait.ts";
 import { createTasks, type EnqueuedTask, type Tasks } from "../queue/client.ts";
-import type { EnqueueOptions } from "../queue/enqueue.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Enqueued, EnqueueOptions } from "../queue/enqueue.ts";
 import type { Task } from "../queue/row.ts";
 import type { InputOf, ResultOf, TaskContract, TaskHandler } from "../queue/task.ts";
 import { type Config, resolveConfig } from "../runtime/config.ts";
+import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
-import { movableClock } from "./clock.ts";
+import { movableClock, watchedClock } from "./clock.ts";
 import type { CrashPoint } from "./crash.ts";
+import { createMoving } from "./moving.ts";
 import { startTestPod, type TestPod } from "./pod.ts";
+import { hasReached, type ReachedState } from "./reached.ts";
 import { testStore } from "./store.ts";
 import { pause, realLimit, turn } from "./turns.ts";
 
@@ -22,7 +26,7 @@ export type TestOptions = Omit<Config, "store" | "durability" | "migrate" | "ser
   pods?: number;
   /** What the clock says at first, in milliseconds since 1970. Default: the start of 2026. */
   startMs?: number;
-  /** How much real time `run`, `waitFor` and `settled` give a handler. Default 5,000. */
+  /** How much real time `run`, `result` and the like wait for a handler. Default 5,000. */
   realLimitMs?: number;
 };
 
@@ -32,22 +36,31 @@ export type PlannedCrash = {
   readonly pod: TestPod | undefined;
 };
 
-type Asking = Pick<Tasks, "enqueueMany" | "get" | "list" | "stats" | "events" | "cancel" | "retry">;
-
-/** A whole Flotilla in memory, on a clock that only the test moves. */
-export type TestFlotilla = Asking & {
-  enqueue: Tasks["enqueue"];
+/**
+ * A whole Flotilla in memory, on a clock that only the test moves. It can be given to code that expects
+ * what `connect` gives; its `waitFor` is `result`.
+ */
+export type TestFlotilla = Omit<Tasks, "settled"> & {
   readonly schedules: Schedules;
+  readonly deadLetters: DeadLetters;
   /** Enqueues, lets a pod run it, and gives the result. The clock is moved over waits and retries. */
   run<T extends TaskContract>(
     task: T,
     input: InputOf<T>,
     options?: EnqueueOptions,
   ): Promise<ResultOf<T>>;
-  /** The result of a task, moving the clock until there is one. */
-  waitFor<T extends TaskContract>(task: EnqueuedTask<T>): Promise<ResultOf<T>>;
-  /** The task once it has ended, moving the clock until then. */
-  settled(taskId: string): Promise<Task>;
+  /** The result of a task, moving the clock until there is one. Rejects if it fails or is cancelled. */
+  result<T extends TaskContract>(task: EnqueuedTask<T>): Promise<ResultOf<T>>;
+  result(taskId: string): Promise<Json>;
+  /** The task once it has ended, however it ended, moving the clock until then. */
+  settled(task: Enqueued | string): Promise<Task>;
+  /**
+   * The task as it is now, once it is or has been in that state, moving the clock until then. What has
+   * passed meanwhile counts: one that has completed was claimed.
+   */
+  reached(task: Enqueued | string, state: ReachedState): Promise<Task>;
+  /** Moves the clock until something holds, such as that a redrive is done. */
+  until(holds: () => boolean | Promise<boolean>): Promise<void>;
   /** Moves the clock, firing timers in order and letting everything settle between them. */
   advance(durationMs: number): Promise<void>;
   /** For handlers that wait by a clock which they are given. */
@@ -57,8 +70,11 @@ export type TestFlotilla = Asking & {
   startPod(options?: { use?: readonly TaskHandler[] }): Promise<TestPod>;
   /** Ends a pod as a power cut would: it does nothing any more. */
   crash(pod: TestPod): void;
-  /** Makes the next pod that comes to this point crash there. */
-  crashAt(point: CrashPoint): PlannedCrash;
+  /**
+   * Makes a pod crash right after a task was claimed, started, ran or finished there: the next one that
+   * comes to this point, or the one that does so after as many `times`.
+   */
+  crashAfter(point: CrashPoint, options?: { times?: number }): PlannedCrash;
   /** Stops everything; `await using` does it by itself. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -83,15 +99,22 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     ids,
     maxPayloadBytes: settings.maxPayloadBytes,
   };
-  const tasks = createTasks(parts);
+  const { close: closeTasks, ...tasks } = createTasks(parts);
+  const { close: closeLetters, ...deadLetters } = createDeadLetters(parts);
+  const own = watchedClock(clock);
+  // Whoever is dead is known to be so by then.
+  const settleMs = settings.deadAfterMs * 2 + settings.heartbeatMs;
+  const moving = createMoving({ store, clock, settleMs, ownMs: own.nextMs });
   const pods: TestPod[] = [];
-  const crashes: { point: CrashPoint; pod: TestPod | undefined }[] = [];
+  const crashes: Planned[] = [];
 
   const reach = (point: CrashPoint, pod: TestPod): void => {
-    const planned = crashes.find((each) => each.point === point && each.pod === undefined);
-    if (!planned) return;
-    planned.pod = pod;
-    pod.crash();
+    for (const planned of crashes) {
+      if (planned.point !== point || planned.pod || --planned.times > 0) continue;
+      planned.pod = pod;
+      pod.crash();
+      return;
+    }
   };
 
   const startPod: TestFlotilla["startPod"] = async ({ use = settings.use } = {}) => {
@@ -105,27 +128,75 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
   const advance = async (durationMs: number): Promise<void> => {
     checkNumber("advance", durationMs, { min: 0, max: Number.MAX_SAFE_INTEGER, whole: false });
     const untilMs = clock.monotonic() + durationMs;
+    moving.stir();
     await turn();
-    while (clock.fireNext(untilMs)) await turn();
+    while (await moving.step(untilMs));
     clock.moveTo(untilMs);
   };
 
-  const settled = async (taskId: string): Promise<Task> => {
-    const late = realLimit(realLimitMs);
+  /** Moves the clock until there is something, but not while a handler runs that may wait for real things. */
+  const moveUntil = async <Found>(
+    look: () => Promise<Found | undefined>,
+    late: () => Promise<FlotillaError>,
+  ): Promise<Found> => {
+    const isLate = realLimit(realLimitMs);
+    moving.stir();
     for (;;) {
       await turn();
-      const task = await tasks.get(taskId);
-      if (!task) throw new FlotillaError("not_found", `there is no task ${taskId}`);
-      if (task.status !== "pending" && task.status !== "claimed") return task;
+      const found = await look();
+      if (found !== undefined) return found;
       if (!pods.some((pod) => pod.alive)) {
         throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
       }
-      if (late()) throw tooLong(task);
-      const holder = task.status === "claimed" ? task.claimedBy : undefined;
-      // A handler that runs may wait for something real, and moving the clock would time it out.
-      if (pods.some((pod) => pod.podId === holder && pod.alive)) await pause();
-      else clock.fireNext(Infinity);
+      if (isLate()) throw await late();
+      // Moving the clock would time it out.
+      if (pods.some((pod) => pod.alive && pod.running > 0)) await pause();
+      else await moving.step(Infinity);
     }
+  };
+
+  const getTask = async (taskId: string): Promise<Task> => {
+    const task = await tasks.get(taskId);
+    if (task) return task;
+    throw new FlotillaError("not_found", `there is no task ${taskId}`);
+  };
+
+  const settled = async (given: Enqueued | string): Promise<Task> => {
+    const taskId = idOf(given);
+    return moveUntil(
+      async () => {
+        const task = await getTask(taskId);
+        return hasEnded(task) ? task : undefined;
+      },
+      async () => tooLong(await getTask(taskId)),
+    );
+  };
+
+  const reached = async (given: Enqueued | string, state: ReachedState): Promise<Task> => {
+    const taskId = idOf(given);
+    return moveUntil(
+      async () => {
+        const task = await getTask(taskId);
+        if (hasReached(task, await tasks.events(taskId), state)) return task;
+        if (!hasEnded(task)) return undefined;
+        throw new FlotillaError(
+          "conflict",
+          `task ${taskId} is ${task.status}, and never was ${state}`,
+        );
+      },
+      async () => tooLong(await getTask(taskId)),
+    );
+  };
+
+  const until = async (holds: () => boolean | Promise<boolean>): Promise<void> => {
+    await moveUntil(
+      async () => (await holds()) || undefined,
+      async () => {
+        const at = new Date(clock.now()).toISOString();
+        const message = `what was waited for hasn't come after ${realLimitMs} ms of real time, and it is ${at} of the test's time`;
+        return new FlotillaError("timeout", message);
+      },
+    );
   };
 
   const tooLong = (task: Task) =>
@@ -136,7 +207,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
         : `task ${task.taskId} (${task.name}) still waits at ${new Date(clock.now()).toISOString()} of the test's time: does a pod have its handler?`,
     );
 
-  const waitFor = async (taskId: string): Promise<any> => resultOf(await settled(taskId));
+  const result = async (given: Enqueued | string): Promise<any> => resultOf(await settled(given));
 
   const close = async (): Promise<void> => {
     let open = pods.length;
@@ -145,38 +216,46 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     const lateMs = clock.monotonic() + settings.shutdownMs + settings.graceMs * 2 + 60_000;
     do await turn();
     while (open > 0 && clock.fireNext(lateMs));
-    tasks.close();
+    closeTasks();
+    closeLetters();
     await store.close();
   };
 
   for (let started = 0; started < podsAtStart; started++) await startPod();
 
-  const { enqueue, enqueueMany, get, list, stats, events, cancel, retry } = tasks;
   return {
-    enqueue,
+    ...tasks,
+    waitFor: result,
     schedules: createSchedules(parts),
-    enqueueMany,
-    get,
-    list,
-    stats,
-    events,
-    cancel,
-    retry,
+    deadLetters,
     run: async (task, input, enqueueOptions) =>
-      waitFor((await enqueue(task, input, enqueueOptions)).taskId),
-    waitFor: ({ taskId }) => waitFor(taskId),
+      result(await tasks.enqueue(task, input, enqueueOptions)),
+    result,
     settled,
+    reached,
+    until,
     advance,
-    clock,
+    clock: own,
     pods,
     startPod,
     crash: (pod) => pod.crash(),
-    crashAt(point) {
-      const planned: { point: CrashPoint; pod: TestPod | undefined } = { point, pod: undefined };
+    crashAfter(point, { times = 1 } = {}) {
+      checkNumber("times", times, { min: 1, max: 1_000_000 });
+      const planned: Planned = { point, times, pod: undefined };
       crashes.push(planned);
       return planned;
     },
     close,
     [Symbol.asyncDispose]: close,
   };
+}
+
+type Planned = { readonly point: CrashPoint; times: number; pod: TestPod | undefined };
+
+function idOf(given: Enqueued | string): string {
+  return typeof given === "string" ? given : given.taskId;
+}
+
+function hasEnded({ status }: Task): boolean {
+  return status !== "pending" && status !== "claimed";
 }

@@ -6,3 +6,4 @@ export {
   type TestOptions,
 } from "./flotilla.ts";
 export type { TestPod } from "./pod.ts";
+export type { ReachedState } from "./reached.ts";

@@ -89,5 +89,6 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
       },
     },
   );
+  await settings.onStart?.(pod);
   return testPod;
 }
