@@ -3,6 +3,7 @@ import { startedOver } from "../queue/statements/ask.ts";
 import { wakeIfNothingIsOpen } from "../queue/statements/waits.ts";
 import { holdTask, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { RedriveReason, StepCounts, Stored } from "./redrive.ts";
+import { hasFailed } from "./statements.ts";
 import type { DeadLetter } from "./letter.ts";
 import type { Selection } from "./selection.ts";
 
@@ -86,7 +87,7 @@ export function takeStep(
   const ours = sql`redrive_id = ${redriveId} and last_write = ${writeId} and step_taken is null`;
   // A task belongs to one redrive for as long as that isn't over.
   const free = (task: Statement) => sql`
-    ${task}.status = 'failed' and ${task}.claim_token = wanted.token
+    ${hasFailed(task)} and ${task}.claim_token = wanted.token
     and exists (select 1 from ${redrives} where ${ours})
     and not exists (select 1 from ${redrives} holder
       where holder.redrive_id = ${task}.redrive_id and holder.state in ('running', 'stopping'))`;
@@ -175,7 +176,7 @@ export function discardTasks(letters: readonly DeadLetter[], writeId: string): S
       .map(({ taskId, token }) => [taskId, token]),
   );
   const failed = (task: Statement) =>
-    sql`${task}.status = 'failed' and ${task}.claim_token = wanted.token`;
+    sql`${hasFailed(task)} and ${task}.claim_token = wanted.token`;
   return [
     sql`
       insert into ${events} (task_id, seq, type, detail)
