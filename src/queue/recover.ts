@@ -1,4 +1,4 @@
-import { messageOf } from "../base/errors.ts";
+import { hasCode, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import {
@@ -9,7 +9,7 @@ import {
   type Watched,
 } from "../pods/liveness.ts";
 import { finishPass, markDown, prunePods } from "../pods/statements.ts";
-import type { Database } from "../store/database.ts";
+import type { Database, Row } from "../store/database.ts";
 import { createRoomKeeping } from "./room-keeping.ts";
 import { followPoison } from "./poison.ts";
 import { type Retention, retentionOf, shortestMs } from "./retention.ts";
@@ -17,6 +17,7 @@ import {
   claimsOf,
   deleteFinished,
   noteRecovery,
+  type Orphan,
   recoverTasks,
   sweep,
 } from "./statements/recover.ts";
@@ -36,6 +37,8 @@ export type LeaderOptions = {
   onFreed?: () => void;
   log?: Logger;
 };
+
+type Dying = Orphan & { readonly deaths: number };
 
 const recoverLimit = 500;
 // A pass visits ten thousand tasks. If it could delete only as many as one write should, a store that
@@ -62,6 +65,32 @@ export function createLeader(options: LeaderOptions) {
   /** Passes until the next walk begins. */
   let resting = 0;
 
+  const giveBackTogether = async (orphans: readonly Dying[]): Promise<readonly Row[]> => {
+    const following = await followPoison(database, orphans, ids);
+    const waking = wakeWaiters(orphans.map(({ taskId }) => taskId));
+    const statements = [noteRecovery(orphans), ...following, recoverTasks(orphans), ...waking];
+    const tables = await database.write(statements, { hint: true });
+    return tables[1 + following.length]!;
+  };
+
+  /** Somebody may hold a task that waits for one of them: then the others needn't wait for that one. */
+  const giveBack = async (orphans: readonly Dying[]): Promise<readonly Row[]> => {
+    try {
+      return await giveBackTogether(orphans);
+    } catch (error) {
+      if (orphans.length === 1 || !hasCode(error, "store_busy")) throw error;
+    }
+    const recovered: Row[] = [];
+    for (const orphan of orphans) {
+      try {
+        recovered.push(...(await giveBackTogether([orphan])));
+      } catch (error) {
+        if (!hasCode(error, "store_busy")) throw error;
+      }
+    }
+    return recovered;
+  };
+
   const recover = async (silent: readonly Watched[]): Promise<void> => {
     const byId = new Map(silent.map((pod) => [pod.podId, pod]));
     const told = new Set<string>();
@@ -74,12 +103,8 @@ export function createLeader(options: LeaderOptions) {
         deaths: Number(row["deaths"]),
         pod: byId.get(row["claimed_by"])!,
       }));
-      const following = await followPoison(database, orphans, ids);
-      const waking = wakeWaiters(orphans.map(({ taskId }) => taskId));
-      const statements = [noteRecovery(orphans), ...following, recoverTasks(orphans), ...waking];
-      const tables = await database.write(statements, { hint: true });
-      const recovered = tables[1 + following.length];
-      for (const row of recovered!) {
+      const recovered = await giveBack(orphans);
+      for (const row of recovered) {
         log.warn(
           {
             task: row["task_id"],
@@ -92,14 +117,14 @@ export function createLeader(options: LeaderOptions) {
         );
       }
       const holders = new Map(orphans.map(({ taskId, pod }) => [taskId, pod.podId]));
-      const pods = new Set(recovered!.map((row) => holders.get(row["task_id"])!));
+      const pods = new Set(recovered.map((row) => holders.get(row["task_id"])!));
       const news = [...pods].filter((each) => !told.has(each));
       for (const each of news) told.add(each);
       onRecovered(
-        recovered!.length,
+        recovered.length,
         news.map((each) => byId.get(each)!.silentMs),
       );
-      if (claims.length < recoverLimit || recovered!.length === 0) return;
+      if (claims.length < recoverLimit || recovered.length === 0) return;
     }
   };
 

@@ -9,7 +9,9 @@ import { temporaryDatabase } from "../../store/kinds.contract.ts";
 import { openStore } from "../../store/open.ts";
 import { postgresDialect } from "../../store/postgres/dialect.ts";
 import { renderAll, type Statement } from "../../store/sql.ts";
+import { beat, seePods, toPodSeen } from "../../pods/statements.ts";
 import { createTasks, type Tasks } from "../client.ts";
+import { createLeader } from "../recover.ts";
 import { type Finish, finishTasks } from "./finish.ts";
 import { wakeWaiters } from "./waits.ts";
 
@@ -18,11 +20,12 @@ let tasks: Tasks & { close(): void };
 let one: pg.Client;
 let other: pg.Client;
 let watcher: pg.Client;
+let url: string;
 let remove: () => Promise<void>;
 
 beforeAll(async () => {
   const place = await temporaryDatabase();
-  ({ remove } = place);
+  ({ remove, url } = place);
   database = await openStore(place.url);
   const [clock, random] = [systemClock, systemRandom];
   tasks = createTasks({ database, clock, random, ids: uuidv7(clock, random) });
@@ -136,6 +139,46 @@ describe("on Postgres, with transactions that can't see each other", () => {
     await somebodyIsHeldUp();
     await one.query("commit");
     expect(await held).toEqual([[]]);
+  });
+
+  test("a waiter that somebody holds keeps no other task from being recovered", async () => {
+    await database.write([beat("leader", "{}", 0), beat("silent", "{}", 0)]);
+    const [poisoned, plain] = [await claimed("a"), await claimed("b")];
+    const waiter = await tasks.enqueue("waiter", 1, { after: [poisoned] });
+    await watcher.query(
+      `update flotilla.step_tracker set claimed_by = 'silent', claim_call = 1,
+         deaths = case when task_id = $1 then 3 else 0 end where task_id in ($1, $2)`,
+      [poisoned, plain],
+    );
+    const seen = (await database.read(seePods())).map(toPodSeen);
+    const watched = seen.map((pod) => ({
+      ...pod,
+      silentMs: pod.podId === "silent" ? 60_000 : 0,
+      idleMs: 0,
+    }));
+    const liveness = {
+      lastBeatMs: 0,
+      pods: new Map(watched.map((pod) => [pod.podId, pod])),
+    };
+    const impatient = await openStore({ url, lockTimeoutMs: 300 });
+    const leader = createLeader({
+      podId: "leader",
+      database: impatient,
+      limits: { deadAfterMs: 5_000, gapMs: 3_000 },
+      ids: uuidv7(systemClock, systemRandom),
+    });
+    await one.query("begin");
+    await one.query("select 1 from flotilla.step_tracker where task_id = $1 for update", [
+      waiter.taskId,
+    ]);
+    await leader.pass(liveness);
+    expect(await tasks.get(plain)).toMatchObject({ status: "pending", deaths: 1 });
+    expect(await tasks.get(poisoned)).toMatchObject({ status: "claimed", deaths: 3 });
+    await one.query("commit");
+    await leader.pass(liveness);
+    await impatient.close();
+    expect(await tasks.get(poisoned)).toMatchObject({ status: "failed" });
+    expect(await parkedOf(waiter.taskId)).toBe(0);
   });
 
   test.each(["repeatable read", "serializable"])(
