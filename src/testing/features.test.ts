@@ -50,6 +50,16 @@ describe("time in a test", () => {
     expect(t.clock.monotonic() - startedMs).toBe(3 * hourMs);
   });
 
+  test("ends a handler that never settles when its timeout has passed, not after a leap", async () => {
+    const stuck = task("stuck", { timeoutMs: 60_000, attempts: 1 }, () => new Promise(() => {}));
+    await using t = await testFlotilla({ use: [stuck], graceMs: 1_000 });
+    const { taskId } = await t.enqueue(stuck, null);
+    await t.advance(hourMs);
+    const failed = await t.get(taskId);
+    expect(failed).toMatchObject({ status: "failed", error: { code: "timeout" } });
+    expect(failed!.updatedAtMs - failed!.createdAtMs).toBeLessThan(70_000);
+  });
+
   test("doesn't keep a dead pod's task: a leap waits until it was recovered", async () => {
     await using t = await testFlotilla({ use: [echo], pods: 2 });
     t.crashAfter("started");
