@@ -2,8 +2,10 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { temporaryDatabase } from "../src/store/kinds.contract.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const examples = globSync("examples/*.ts", { cwd: root }).toSorted();
@@ -14,20 +16,53 @@ beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-example-"));
 });
 afterEach(() => {
-  for (const child of children) child.kill("SIGKILL");
+  for (const child of children) killGroup(child);
   children.clear();
   rmSync(folder, { recursive: true, force: true });
 });
 
 describe("every example", () => {
   test.each(examples)("prints what it says in its first lines: %s", async (path) => {
-    const promised = [...readFileSync(join(root, path), "utf8").matchAll(/^\/\/ prints: (.*)$/gm)];
+    const text = readFileSync(join(root, path), "utf8");
+    const promised = [...text.matchAll(/^\/\/ prints: (.*)$/gm)];
     expect(promised, "an example says what it prints: `// prints: …`").not.toEqual([]);
 
-    const { output, ended } = start([join(root, path)]);
+    const database = text.includes("DATABASE_URL") ? await temporaryDatabase() : undefined;
+    const { output, ended } = start([join(root, path)], database && { DATABASE_URL: database.url });
     const code = await ended;
+    await database?.remove();
     expect({ code, stderr: code === 0 ? "" : output.stderr }).toEqual({ code: 0, stderr: "" });
     expect(output.stdout).toBe(promised.map(([, line]) => `${line}\n`).join(""));
+  });
+});
+
+describe("a web app and its worker", () => {
+  test("are processes of their own: one stores tasks, the other runs them", async () => {
+    const app = start([join(root, "examples/web/server.ts")], { PORT: "0" });
+    const url = await urlOf(app.output);
+    const summary = (text: unknown, key: string) =>
+      fetch(`${url}/summaries`, {
+        method: "POST",
+        headers: { "content-type": "application/json", "idempotency-key": key },
+        body: JSON.stringify({ text }),
+      });
+    expect((await summary(7, "bad")).status).toBe(400);
+    expect((await fetch(`${url}/summaries/nothing`)).status).toBe(404);
+    const answer = await summary("work that survives crashes", "one");
+    expect(answer.status).toBe(202);
+    const made = (await answer.json()) as { taskId: string };
+    expect(await (await summary("work that survives crashes", "one")).json()).toMatchObject({
+      taskId: made.taskId,
+      created: false,
+    });
+    const shown = async () => (await fetch(url + answer.headers.get("location"))).json();
+    expect(await shown()).toEqual({ status: "pending", result: null });
+
+    const config = join(root, "examples/web/flotilla.config.ts");
+    const worker = start([join(root, "src/cli/main.ts"), "work", "--config", config]);
+    await until(async () => ((await shown()) as { status: string }).status === "completed");
+    expect(await shown()).toEqual({ status: "completed", result: { words: 4 } });
+    expect([await stop(worker), await stop(app)]).toEqual([0, 0]);
   });
 });
 
@@ -60,9 +95,12 @@ describe("the demo", () => {
 type Output = { stdout: string; stderr: string };
 type Started = { child: ChildProcess; output: Output; ended: Promise<number | string | null> };
 
-function start(args: string[]): Started {
+function start(args: string[], environment: Record<string, string> = {}): Started {
   const child = spawn(process.execPath, ["--conditions=flotilla:source", ...args], {
     cwd: folder,
+    env: { ...process.env, ...environment },
+    // A group of its own, so that processes which an example has started go with it.
+    detached: true,
     stdio: ["ignore", "pipe", "pipe"],
   });
   children.add(child);
@@ -73,6 +111,14 @@ function start(args: string[]): Started {
     child.on("close", (code, signal) => resolve(code ?? signal));
   });
   return { child, output, ended };
+}
+
+function killGroup({ pid }: ChildProcess): void {
+  try {
+    process.kill(-pid!, "SIGKILL");
+  } catch {
+    // It has ended, and everything that it had started.
+  }
 }
 
 function stop({ child, ended }: Started): Promise<number | string | null> {
