@@ -98,6 +98,18 @@ export function waitingContract(kind: StoreKind): void {
       expect(await queue.get(there.taskId)).toMatchObject({ waitsFor: [] });
     });
 
+    test("each of many rows waits on its own account, and an unknown id sinks no other", async () => {
+      const one = await queue.enqueue("length", "x");
+      const row = (after: string[]) => ({ task: "sum", input: null, options: { after } });
+      const { outcomes } = await queue.enqueueEach([row([one.taskId]), row(["nobody"]), row([])]);
+      expect(outcomes).toMatchObject([
+        { outcome: "created" },
+        { outcome: "rejected", code: "not_found", details: { taskId: "nobody" } },
+        { outcome: "created" },
+      ]);
+      expect(await queue.count(sql`name = 'sum' and parked = 2`)).toBe(1);
+    });
+
     test.each([
       ["more than a thousand", { after: Array<string>(1_001).fill("x") }],
       ["no list", { after: "x" as never }],
