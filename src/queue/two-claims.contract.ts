@@ -138,7 +138,9 @@ export function twoClaimsContract(kind: StoreKind): void {
       calls[kept]!.answer();
       await queue.until("what was kept", () => attempts.length >= 8);
       const ran = attempts.slice(4, 8).map(({ context }) => [context.taskId, context.token]);
-      expect(ran.toSorted()).toEqual(held.map((taskId) => [taskId, 1]).toSorted());
+      expect(new Map(ran as [string, number][])).toEqual(
+        new Map(held.map((taskId) => [taskId, 1])),
+      );
       expect(floors).toEqual([lost + 1]);
       await runOut();
       expect(await queue.count(sql`claim_token = 3`)).toBe(4);
