@@ -51,12 +51,14 @@ const lookPages = 10;
 // What the view has may have changed since it was looked at, so it is looked at once more when taken.
 const pickRounds = 5;
 const redrivesKeptMs = 30 * 24 * 60 * 60_000;
+const pruneEveryMs = 10 * 60_000;
 
 /** What a leader does about failed tasks, once per beat: it keeps its view of them, and goes on with redrives. */
 export function createDeadLetterLead(options: LeadOptions) {
   const { database, clock, random, ids, log = silentLogger, onTaken = () => {} } = options;
   let kept: Kept | undefined;
   let lookedMs = -Infinity;
+  let prunedMs = clock.monotonic();
 
   const keep = (): Kept => {
     if (kept) return kept;
@@ -66,8 +68,10 @@ export function createDeadLetterLead(options: LeadOptions) {
 
   const follow = async ({ view, following }: Kept): Promise<void> => {
     await following.look(lookPages);
-    if (view.tasks === 0 || !following.complete) return;
-    if (await following.walk()) await database.write([pruneRedrives(redrivesKeptMs)]);
+    if (view.tasks > 0 && following.complete) await following.walk();
+    if (clock.monotonic() - prunedMs < pruneEveryMs) return;
+    prunedMs = clock.monotonic();
+    await database.write([pruneRedrives(redrivesKeptMs)]);
   };
 
   const send = (statements: Parameters<typeof resend>[1], hint = false) =>

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { rowsOf } from "../queue/queue.contract.ts";
 import { task } from "../queue/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { now, sql } from "../store/sql.ts";
+import { now, sql, table } from "../store/sql.ts";
 import type { DeadLetter } from "./letter.ts";
 import { countStep, toStored } from "./redrive.ts";
 import { getRedrive, takeStep } from "./redrive-statements.ts";
@@ -346,6 +346,25 @@ export function redriveContract(kind: StoreKind): void {
           message: expect.stringContaining(message),
         });
       }
+    });
+
+    test("is forgotten a month after it has ended, and not before", async () => {
+      const { queue, letters } = scene;
+      const ended = [31, 29].map(async (days) => {
+        const { redriveId } = await letters.redrive({ all: true });
+        await queue.database.write([
+          sql`update ${table("redrive")} set state = 'done',
+            last_update = last_update - ${days * 86_400_000} where redrive_id = ${redriveId}`,
+        ]);
+        return redriveId;
+      });
+      const [old, recent] = await Promise.all(ended);
+      const lead = scene.lead();
+      await queue.pass(600_000);
+      await lead.pass();
+      expect(await letters.getRedrive(old!)).toBe(undefined);
+      expect(await letters.getRedrive(recent!)).toMatchObject({ state: "done" });
+      lead.rest();
     });
 
     test("is refused where too many are open", async () => {
