@@ -215,7 +215,7 @@ describe("wrong usage ends with 2 and says what was meant", () => {
     [["work", "--slots", "0"], /--slots must be a whole number from 1 to 100000, not 0/],
     [["serve", "--port", "http"], /--port must be a whole number from 0 to 65535, not "http"/],
     [["tasks", "list", "--status", "done"], /Allowed choices are pending, claimed/],
-    [["enqueue"], /missing required argument 'name'/],
+    [["enqueue"], /which task\? Name it/],
     [["pods", "extra"], /too many arguments/],
     [["pods", "--store", "mysql://me:hidden@host/db"], /"mysql:.*isn't supported: use sqlite:/],
     [["pods", "--config", "nowhere.ts"], /there is no config file .*nowhere\.ts: check --config/],
