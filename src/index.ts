@@ -19,6 +19,7 @@ export type { Schema } from "./base/schema.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";
 export type { ClaimedTask, Claimer, LostReason, Said } from "./queue/claimer.ts";
 export type { ListOptions, Stats, TaskEvent, TaskPage, Tasks } from "./queue/client.ts";
+export type { Concurrency } from "./queue/concurrency.ts";
 export type { Depth, DepthState, NameDepth } from "./queue/depth.ts";
 export type {
   EachCounts,
@@ -37,6 +38,8 @@ export type { Reason, ReasonCode } from "./queue/reasons.ts";
 export type { PodState } from "./queue/telling.ts";
 export type { Retention } from "./queue/retention.ts";
 export type { GraphEnqueued, GraphOptions, GraphRow } from "./queue/graph.ts";
+export type { Limits, LimitState, TenantState } from "./queue/limits.ts";
+export type { Paused, PauseOptions } from "./queue/pause.ts";
 export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
 export {
   type HandleOptions,

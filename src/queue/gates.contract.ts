@@ -146,6 +146,27 @@ export function gatesContract(kind: StoreKind): void {
       ]);
     });
 
+    test("of two claims at the same moment that try different tasks of a key, one finds it full", async () => {
+      for (let times = 0; times < 20; times++) {
+        const key = `k${times}`;
+        const given = ["one", "other"].map((each) => ({ taskId: `${each}-${times}`, key }));
+        await insert(given.map((each) => ({ ...each, tenant: "acme" })));
+        // Where the limit is stored already, nothing but its lock comes between the two.
+        await queue.limits.set(`key/mail/${key}`, 1);
+        await Promise.all(
+          given.map(({ taskId }, at) => {
+            const group = `key/mail/${key}`;
+            const candidate = { taskId, tenant: "acme", group, groupLimit: 1 };
+            const call = { podId: `pod-${at + 1}`, call: ++lastCall, names: ["mail"], limit: 1 };
+            return queue.database.write(passGates(call, [candidate]).statements);
+          }),
+        );
+        const ofKey = sql`group_key = ${`key/mail/${key}`}`;
+        expect(await queue.count(sql`${ofKey} and status = 'claimed'`)).toBe(1);
+        expect(await queue.count(sql`${ofKey} and parked = 3`)).toBe(1);
+      }
+    });
+
     test("two claims at the same moment take no more than one would", async () => {
       const keys = Array.from({ length: 12 }, (_, at) => `k${at % 4}`);
       for (let times = 0; times < 5; times++) {
