@@ -16,7 +16,7 @@ const taskError = named(
       "With `dependency_failed`: the task that it has waited for in vain.",
     ).optional(),
   }),
-  "Why a task failed. Handlers may throw codes of their own.",
+  "Why a task failed. The codes are told in docs/errors.md.",
 );
 
 const taskBase = {

@@ -1,0 +1,74 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { errorCodes, FlotillaError } from "../src/base/errors.ts";
+import { exitCodeOf } from "../src/cli/failure.ts";
+import { statusOf } from "../src/server/errors.ts";
+
+/** The rows of all tables of a document, as their cells. */
+function rowsOf(file: string): string[][] {
+  return read(`docs/${file}`)
+    .split("\n")
+    .filter((line) => line.startsWith("| "))
+    .map((line) => line.split(/(?<!\\)\|/).slice(1, -1))
+    .map((cells) => cells.map((cell) => cell.trim()));
+}
+
+function read(path: string): string {
+  return readFileSync(new URL(`../${path}`, import.meta.url), "utf8");
+}
+
+describe("docs/errors.md", () => {
+  const told = rowsOf("errors.md").filter((cells) => cells.length === 5 && cells[0] !== "code");
+  const codes = told.map(([code]) => code!.replaceAll("`", ""));
+
+  test("tells of every code once, and of no other", () => {
+    expect(codes.filter((code) => code !== "" && !/^-+$/.test(code)).toSorted()).toEqual(
+      errorCodes.toSorted(),
+    );
+  });
+
+  test.each(errorCodes)("gives the status and the exit code of %s", (code) => {
+    const [, status, exit, meaning, advice] = told[codes.indexOf(code)]!;
+    expect([status, exit]).toEqual([
+      String(statusOf(code)),
+      String(exitCodeOf(new FlotillaError(code, ""))),
+    ]);
+    expect(meaning).not.toBe("");
+    expect(advice).not.toBe("");
+  });
+});
+
+describe("docs/limits.md", () => {
+  const sourced = rowsOf("limits.md").flatMap(([what, bound, , where]) => {
+    const [, file, name] = /^`([\w./-]+\.ts)` `(\w+)`$/.exec(where ?? "") ?? [];
+    return file === undefined ? [] : [{ what: what!, bound: bound!, file, name: name! }];
+  });
+
+  test("names where its numbers come from", () => {
+    expect(sourced.length).toBeGreaterThan(40);
+  });
+
+  test.each(sourced)("$what: $bound, as `$name` of $file says", ({ bound, file, name }) => {
+    const values = numbersOf(read(`src/${file}`), name);
+    const dayMs = 24 * 3_600_000;
+    const shown = values.flatMap((value) => [
+      value.toLocaleString("en-US"),
+      ...(value % dayMs === 0 ? [`${value / dayMs} days`] : []),
+      ...(value % 3_600_000 === 0 ? [`${value / 3_600_000} hours`] : []),
+    ]);
+    expect(values).not.toEqual([]);
+    const isShown = (each: string) => new RegExp(`(?<![\\d.,])${each}(?!\\d|,\\d)`).test(bound);
+    expect(shown.some(isShown)).toBe(true);
+  });
+});
+
+/** The numbers of a constant, or of the default of a setting: products of literals, and ranges of them. */
+function numbersOf(source: string, name: string): number[] {
+  const text =
+    new RegExp(`const ${name}(?:: \\w+)? = ([^;]+);`).exec(source)?.[1] ??
+    new RegExp(`${name}: \\{ byDefault: ([^,]+),`).exec(source)?.[1] ??
+    "";
+  return [...text.matchAll(/[\d_.]+(?: \* [\d_.]+)*/g)].map(([product]) =>
+    product.split(" * ").reduce((all, each) => all * Number(each.replaceAll("_", "")), 1),
+  );
+}
