@@ -7,6 +7,7 @@ import { depthContract } from "./depth.contract.ts";
 import { eachContract } from "./each.contract.ts";
 import { enqueueContract } from "./enqueue.contract.ts";
 import { finishContract } from "./finish.contract.ts";
+import { fleetContract } from "./fleet.contract.ts";
 import { gatesContract } from "./gates.contract.ts";
 import { graphContract } from "./graph.contract.ts";
 import { keysContract } from "./keys.contract.ts";
@@ -49,6 +50,7 @@ export function tasksContract(kind: StoreKind): void {
   waitingContract(kind);
   graphContract(kind);
   workerContract(kind);
+  fleetContract(kind);
   middlewareContract(kind);
   capacityContract(kind);
   onFailureContract(kind);
