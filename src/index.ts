@@ -34,6 +34,7 @@ export type { KeyOptions, OnDuplicate } from "./queue/keys.ts";
 export { type ContextValue, contextValue } from "./queue/context-value.ts";
 export type { Middleware, Next } from "./queue/middleware.ts";
 export type { TaskFailure } from "./queue/failure.ts";
+export type { Pruned, PruneOptions } from "./queue/prune.ts";
 export type { Reason, ReasonCode } from "./queue/reasons.ts";
 export type { PodState } from "./queue/telling.ts";
 export type { Retention } from "./queue/retention.ts";

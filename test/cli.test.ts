@@ -266,9 +266,16 @@ describe("settings", () => {
       "serve",
       "enqueue",
       "tasks",
+      "stats",
+      "schedules",
+      "dlq",
+      "pause",
+      "resume",
+      "limits",
       "pods",
       "migrate",
       "doctor",
+      "openapi",
       "bench",
     ]) {
       expect(stdout).toMatch(new RegExp(`^  ${name}\\b`, "m"));

@@ -12,6 +12,7 @@ import { pauseCommands } from "./commands/pause.ts";
 import { devCommand, serveCommand, workCommand } from "./commands/pod.ts";
 import { podsCommand } from "./commands/pods.ts";
 import { schedulesCommand } from "./commands/schedules.ts";
+import { statsCommand } from "./commands/stats.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 import { version } from "../runtime/version.ts";
 
@@ -54,6 +55,7 @@ export function createProgram(): Command {
     serveCommand,
     enqueueCommand,
     tasksCommand,
+    statsCommand,
     schedulesCommand,
     dlqCommand,
     podsCommand,

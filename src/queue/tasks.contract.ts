@@ -16,6 +16,7 @@ import { pauseContract } from "./pause.contract.ts";
 import { policiesContract } from "./policies.contract.ts";
 import { outboxContract } from "./outbox/outbox.contract.ts";
 import { progressContract } from "./progress.contract.ts";
+import { pruneContract } from "./prune.contract.ts";
 import { recoverContract } from "./recover.contract.ts";
 import { refusedContract } from "./refused.contract.ts";
 import { middlewareContract } from "./middleware.contract.ts";
@@ -43,6 +44,7 @@ export function tasksContract(kind: StoreKind): void {
   pauseContract(kind);
   finishContract(kind);
   recoverContract(kind);
+  pruneContract(kind);
   askContract(kind);
   depthContract(kind);
   waitContract(kind);

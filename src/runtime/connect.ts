@@ -8,6 +8,7 @@ import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import type { PodState } from "../queue/telling.ts";
 import { type Depth, readDepth } from "../queue/depth.ts";
+import { prune, type Pruned, type PruneOptions } from "../queue/prune.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
 import type { Database } from "../store/database.ts";
 import { quiet } from "../store/events.ts";
@@ -44,6 +45,8 @@ export type Flotilla = Tasks & {
   pods(): Promise<PodInfo[]>;
   /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
   depth(): Promise<Depth>;
+  /** Deletes finished tasks now, where the leader would do so by and by. */
+  prune(options: PruneOptions): Promise<Pruned>;
   /** Resolves once something was really written to the store. */
   ping(): Promise<void>;
   close(): Promise<void>;
@@ -131,6 +134,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
       }));
     },
     depth: () => readDepth(database),
+    prune: (options) => prune(database, options),
     async ping() {
       await database.write([writeProbe()]);
     },

@@ -29,6 +29,7 @@ type Flags = StoreFlags & {
   after?: string[];
   afterFailed?: "fail" | "run";
   tenant?: string;
+  concurrencyKey?: string;
 };
 
 const yearMs = 366 * 24 * 60 * 60_000;
@@ -90,6 +91,7 @@ export function enqueueCommand(program: Command): void {
       new Option("--after-failed <what>", "what if one of them fails").choices(["fail", "run"]),
     )
     .option("--tenant <tenant>", "whose task it is")
+    .option("--concurrency-key <key>", "what it is counted with, where only so many run at once")
     .option("--wait", "wait for the result and print it")
     .addOption(
       new Option("--timeout-ms <ms>", "how long --wait waits").argParser(

@@ -6,6 +6,7 @@ import { type Task, taskStatuses, type TaskStatus } from "../../queue/row.ts";
 import { onStore } from "../connection.ts";
 import { whatHoldsUp } from "../held-up.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { pruneCommand } from "./prune.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
 
 type Flags = StoreFlags & { json?: true };
@@ -20,7 +21,7 @@ type ListFlags = Flags & {
 export function tasksCommand(program: Command): void {
   const tasks = program
     .command("tasks")
-    .description("look at tasks, cancel them, start them over")
+    .description("look at tasks, cancel them, start them over, delete old ones")
     .addHelpText(
       "after",
       `
@@ -50,6 +51,7 @@ Examples:
   withJson(
     withStore(tasks.command("retry <id>").description("start a failed or cancelled task over")),
   ).action(retry);
+  pruneCommand(tasks);
 }
 
 async function list({ json, config, store, ...filter }: ListFlags): Promise<void> {

@@ -1,0 +1,56 @@
+import type { Command } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { everything } from "../../queue/statements/pause.ts";
+import { onStore } from "../connection.ts";
+import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import { count } from "../progress.ts";
+
+export function statsCommand(program: Command): void {
+  withJson(
+    withStore(
+      program
+        .command("stats")
+        .description("count tasks by name and state, and say what is held up"),
+    ),
+  ).action(async ({ json, ...where }: StoreFlags & { json?: true }) => {
+    const { stats, depth, paused } = await onStore(where, async (flotilla) => {
+      const [stats, depth, paused] = await Promise.all([
+        flotilla.stats(),
+        flotilla.depth(),
+        flotilla.paused(),
+      ]);
+      return { stats, depth, paused };
+    });
+    if (json) return printJson({ ...stats, depth: Object.fromEntries(depth), paused });
+    const names = Object.keys(stats.byName).toSorted();
+    if (names.length === 0) print("no tasks");
+    else print(columns([heading, ...names.map(rowOf)]));
+    const nowMs = systemClock.now();
+    for (const { name, sinceMs, reason } of paused) {
+      const what = name === everything ? "everything" : oneLine(name, 200);
+      const why = reason === null ? "" : `: ${oneLine(reason, 200)}`;
+      print(paint("yellow", `${what} is paused since ${ago(nowMs, sinceMs)}${why}`));
+    }
+
+    function rowOf(name: string): string[] {
+      const of = stats.byName[name]!;
+      const state = depth.get(name);
+      const notes = [
+        ...(state && state.waiting > 0 ? [`${count(state.waiting)} wait for others`] : []),
+        ...(state && state.blocked > 0 ? [`${count(state.blocked)} wait for room`] : []),
+        ...(state && state.oldestMs > 0 ? [`due since ${ago(state.oldestMs, 0)}`] : []),
+        ...(stats.noWorker.includes(name) ? ["no worker"] : []),
+      ];
+      return [
+        oneLine(name, 40),
+        ...[of.pending, of.claimed, of.completed, of.failed, of.cancelled].map(count),
+        paint("dim", notes.join(", ")),
+      ];
+    }
+  });
+}
+
+const heading = ["name", "pending", "claimed", "completed", "failed", "cancelled", ""].map((each) =>
+  paint("dim", each),
+);

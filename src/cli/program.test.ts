@@ -1,0 +1,38 @@
+import type { Command } from "commander";
+import { describe, expect, test } from "vitest";
+import { createProgram } from "./program.ts";
+
+/** Every command that does something, with the words that call it. */
+function leaves(
+  command: Command,
+  words: readonly string[] = [],
+): { words: string; leaf: Command }[] {
+  if (command.commands.length === 0) return [{ words: words.join(" "), leaf: command }];
+  return command.commands.flatMap((each) => leaves(each, [...words, each.name()]));
+}
+
+const all = leaves(createProgram());
+const runsOn = ["dev", "work", "serve"];
+const elsewhere = ["bench"];
+
+describe("the command line", () => {
+  test.each(all)("$words says what it does", ({ leaf }) => {
+    expect(leaf.description()).not.toBe("");
+    for (const option of leaf.options) expect(option.description).not.toBe("");
+  });
+
+  test.each(all.filter(({ words }) => ![...runsOn, ...elsewhere].includes(words)))(
+    "$words prints JSON where it is asked to",
+    ({ leaf }) => {
+      expect(leaf.options.map((option) => option.long)).toContain("--json");
+    },
+  );
+
+  test.each(all.filter(({ words }) => ![...elsewhere, "openapi"].includes(words)))(
+    "$words takes the store and the config by flag and by environment",
+    ({ leaf }) => {
+      const shared = leaf.options.filter(({ long }) => long === "--store" || long === "--config");
+      expect(shared.map((option) => option.envVar)).toEqual(["FLOTILLA_CONFIG", "FLOTILLA_STORE"]);
+    },
+  );
+});
