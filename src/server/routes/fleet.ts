@@ -18,6 +18,8 @@ export type FleetRoutes = {
 
 /** The fleet as a whole, this process's health, and what all routes are. */
 export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetRoutes): Route[] {
+  // Made when somebody first asks, and the same ever after.
+  let document: Record<string, unknown> | undefined;
   return [
     route(fleetSpecs.live).to(() => ({ status: 200, body: { status: "live" } })),
     route(fleetSpecs.ready).to(async () => {
@@ -37,6 +39,9 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.depth).to(async () => {
       return { status: 200, body: { names: Object.fromEntries(await flotilla.depth()) } };
     }),
-    route(fleetSpecs.openapi).to(() => ({ status: 200, body: openApi({ version: version() }) })),
+    route(fleetSpecs.openapi).to(() => {
+      document ??= openApi({ version: version() });
+      return { status: 200, body: document };
+    }),
   ];
 }
