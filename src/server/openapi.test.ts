@@ -8,6 +8,7 @@ import { systemClock } from "../base/clock.ts";
 import { abort, type ErrorCode, errorCodes } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { until } from "../base/movable-clock.contract.ts";
+import { enqueueOptionNames, prepareTask } from "../queue/enqueue.ts";
 import { task } from "../queue/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import type { Pod } from "../runtime/assemble.ts";
@@ -24,8 +25,11 @@ type Operation = {
 };
 type Document = {
   paths: Record<string, Record<string, Operation>>;
-  components: { schemas: Record<string, { enum?: string[] }> };
+  components: {
+    schemas: Record<string, { enum?: string[]; properties?: Record<string, Bounded> }>;
+  };
 };
+type Bounded = { minimum?: number; maximum?: number; maxLength?: number; maxItems?: number };
 
 const document = openApi({ version: "1.2.3" }) as Document;
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -98,6 +102,26 @@ describe("the OpenAPI document", () => {
       }
     }
   });
+});
+
+describe("the options of a task", () => {
+  const { properties } = document.components.schemas["EnqueueOptions"]!;
+
+  test("are those that there are, without what only programs can give", () => {
+    const known = enqueueOptionNames.filter((name) => name !== "tx" && name !== "trace");
+    expect(Object.keys(properties!).toSorted()).toEqual(known.toSorted());
+  });
+
+  test.each(Object.entries(properties!).flatMap(([name, schema]) => edgesOf(name, schema)))(
+    "have the bounds that enqueueing has: $name $what",
+    ({ name, value, fits: isFit }) => {
+      const parts = { ids: { next: () => "id" }, maxPayloadBytes: 100 };
+      const options = { ...(name === "uniqueForMs" && { key: "k" }), [name]: value };
+      const enqueue = () => prepareTask("mail", null, options, parts);
+      if (isFit) expect(enqueue()).toMatchObject({ name: "mail" });
+      else expect(enqueue).toThrow();
+    },
+  );
 });
 
 describe("what routes answer", () => {
@@ -200,6 +224,32 @@ describe("what routes answer", () => {
     }
   });
 });
+
+/** Values at the edges of what a schema takes, and right beyond. */
+function edgesOf(name: string, { minimum, maximum, maxLength, maxItems }: Bounded) {
+  const edge = (what: string, value: unknown, isFit: boolean) => ({
+    name,
+    what,
+    value,
+    fits: isFit,
+  });
+  const text = (length: number) => "x".repeat(length);
+  const ids = (length: number) => Array.from({ length }, (_, at) => `task-${at}`);
+  return [
+    ...(minimum === undefined
+      ? []
+      : [edge("least", minimum, true), edge("less", minimum - 1, false)]),
+    ...(maximum === undefined
+      ? []
+      : [edge("most", maximum, true), edge("more", maximum + 1, false)]),
+    ...(maxLength === undefined
+      ? []
+      : [edge("longest", text(maxLength), true), edge("longer", text(maxLength + 1), false)]),
+    ...(maxItems === undefined
+      ? []
+      : [edge("fullest", ids(maxItems), true), edge("fuller", ids(maxItems + 1), false)]),
+  ];
+}
 
 /** Asks the server, and holds each answer to what the document says of its route and status. */
 function asking() {
