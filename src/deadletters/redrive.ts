@@ -27,7 +27,7 @@ export type Redrive = {
   /** The number of its present step, and how many tasks that was to take. */
   readonly step: number;
   readonly stepSize: number;
-  readonly stepMost: number;
+  readonly maxStep: number;
   /** Tasks that it has started over, and what became of them. */
   readonly taken: number;
   readonly succeeded: number;
@@ -86,7 +86,7 @@ export function decide(redrive: Stored, step: StepCounts): Decision {
   if (step.open > 0) return { type: "wait" };
   // A step that took nothing has shown nothing either.
   const size = redrive.step === 0 ? 1 : redrive.stepSize * (step.taken > 0 ? 2 : 1);
-  return { type: "take", size: Math.min(size, redrive.stepMost) };
+  return { type: "take", size: Math.min(size, redrive.maxStep) };
 }
 
 function reasonOf(
@@ -144,7 +144,7 @@ export function toStored(row: Row): Stored {
     revision: number("revision"),
     step: number("step"),
     stepSize: number("step_size"),
-    stepMost: number("step_most"),
+    maxStep: number("step_most"),
     stepTaken: number("step_taken"),
     taken: number("taken"),
     succeeded: number("succeeded"),

@@ -60,7 +60,7 @@ describe("failed tasks over HTTP", () => {
     }
 
     const begun = await post("/v1/dlq/redrives", { name: "flaky", maxStep: 2 });
-    expect(begun).toMatchObject({ status: 202, body: { state: "running", stepMost: 2, taken: 0 } });
+    expect(begun).toMatchObject({ status: 202, body: { state: "running", maxStep: 2, taken: 0 } });
     const { redriveId } = begun.body;
     const ended = await flotilla.deadLetters.followRedrive(redriveId);
     expect(ended).toMatchObject({ state: "stopped", taken: 1, failed: 1 });

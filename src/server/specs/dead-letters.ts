@@ -64,7 +64,7 @@ const redrive = named(
     ),
     step: z.int(),
     stepSize: z.int(),
-    stepMost: z.int(),
+    maxStep: z.int(),
     taken: said(z.int(), "Tasks that it has started over."),
     succeeded: z.int(),
     failed: said(z.int(), "Failed again, with the error that they had before."),
