@@ -103,6 +103,7 @@ export function capacityContract(kind: StoreKind): void {
       expect(worker.capacity).toEqual({ holds: 10, reasons: [] });
       await queue.pass(1_500);
       await queue.until("nothing left to say", async () => (await said())?.reasons.length === 0);
+      expect(await said()).toEqual({ holds: 10, reasons: [] });
       for (const { finish } of attempts) finish(1);
     });
 

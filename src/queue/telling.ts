@@ -30,7 +30,7 @@ export function createTelling(parts: {
   state: () => PodState;
 }): Telling {
   const { podId, database, clock, state } = parts;
-  let stored = JSON.stringify({ reasons: [] });
+  let stored = JSON.stringify({ holds: state().holds, reasons: [] });
   let notBeforeMs = -Infinity;
   let writing = false;
 
@@ -47,8 +47,7 @@ export function createTelling(parts: {
   return {
     look() {
       if (writing || clock.monotonic() < notBeforeMs) return;
-      const { holds, reasons } = state();
-      const text = JSON.stringify(reasons.length > 0 ? { holds, reasons } : { reasons });
+      const text = JSON.stringify(state());
       if (text === stored) return;
       stored = text;
       notBeforeMs = clock.monotonic() + everyMs;

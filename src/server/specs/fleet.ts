@@ -12,7 +12,7 @@ const pod = named(
     state: said(
       z
         .object({
-          holds: said(z.int(), "How many tasks it takes on at most, right now.").optional(),
+          holds: said(z.int(), "How many tasks it takes on at most, right now."),
           reasons: z.array(z.object({ code: z.string(), text: z.string() })).readonly(),
         })
         .nullable(),
