@@ -80,7 +80,7 @@ type Held = { readonly run: Running; readonly task: ClaimedTask };
 
 const claimMost = 1_000;
 const callsMost = 4;
-const delayMostMs = 365 * 24 * 60 * 60_000;
+const delayMostMs = 366 * 24 * 60 * 60_000;
 
 export function createClaimer(parts: ClaimerParts): Claimer {
   const { podId, database, clock, names, log = silentLogger, pollMs = 1_000 } = parts;

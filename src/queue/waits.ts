@@ -136,12 +136,12 @@ export async function endUnmet(database: Database, taskId: string): Promise<Endi
     const parents = await readParents(database, taskId);
     const culprit = parents.find(({ status }) => status === "failed" || status === "cancelled");
     // It may have been started over since. What has failed stays so until it is started over itself.
-    const what = culprit
-      ? `task ${culprit.taskId} (${culprit.name}) ${culprit.status === "failed" ? "has failed" : "was cancelled"}`
-      : "a task that has been started over since";
+    const message = culprit
+      ? `task ${culprit.taskId} (${culprit.name}), which it waits for, ${culprit.status === "failed" ? "has failed" : "was cancelled"}`
+      : "a task that it waits for had failed, and has been started over since";
     const error = {
       code: "dependency_failed",
-      message: `it waits for ${what}`,
+      message,
       ...(culprit && { taskId: culprit.taskId }),
     };
     return { type: "unmet", error };

@@ -79,7 +79,11 @@ export function schedule(
   const { zone = "UTC" } = given;
   const named = task ?? name;
   if (named === undefined || (task !== undefined && name !== undefined)) {
-    throw new FlotillaError("invalid_option", `${what} needs either \`task\` or \`name\``);
+    const were = named === undefined ? "neither was" : "both were";
+    throw new FlotillaError(
+      "invalid_option",
+      `${what} needs one of \`task\` and \`name\`: ${were} given`,
+    );
   }
   checkName(typeof named === "string" ? named : named?.name);
   checkChoice(`${what}: missed`, missed, missedPolicies);
@@ -110,7 +114,11 @@ function checkedPattern(
   const { pattern, everyMs, zone } = given;
   const what = `schedule "${scheduleId}"`;
   if ((pattern === undefined) === (everyMs === undefined)) {
-    throw new FlotillaError("invalid_schedule", `${what} needs either \`pattern\` or \`everyMs\``);
+    const were = pattern === undefined ? "neither was" : "both were";
+    throw new FlotillaError(
+      "invalid_schedule",
+      `${what} needs one of \`pattern\` and \`everyMs\`: ${were} given`,
+    );
   }
   if (everyMs !== undefined) checkNumber(`${what}: everyMs`, everyMs, everyRange);
   const text = pattern ?? everyPatternOf(everyMs!);
