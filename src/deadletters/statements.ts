@@ -1,4 +1,4 @@
-import { limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
+import { isAmong, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 
 const tasks = table("step_tracker");
 
@@ -48,5 +48,5 @@ export function failedTasks(taskIds: readonly string[]): Statement {
   return sql`
     select task_id, name, tenant, claim_token, last_update, retry_count, deaths, redrive_id, error
     from ${tasks} task
-    where task_id in (select task_id from ${wanted} wanted) and ${hasFailed(sql`task`)}`;
+    where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)} and ${hasFailed(sql`task`)}`;
 }

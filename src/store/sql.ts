@@ -48,7 +48,7 @@ type Word = { readonly [ours]: true } & (
   | { readonly index: string }
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
   | { readonly returning: Statement; readonly companion: Companion }
-  | { readonly addresses: Statement }
+  | { readonly found: Statement; readonly column: Statement }
   | { readonly roomy: TableName }
 );
 
@@ -127,9 +127,13 @@ export function rows(columns: Columns, values: readonly (readonly Value[])[]): W
   return { [ours]: true, rows: values, columns };
 }
 
-/** The condition that a row lies at one of the addresses that a query finds. */
-export function isAmong(addresses: Statement): Word {
-  return { [ours]: true, addresses };
+/**
+ * The condition that a row lies at one of the addresses that a query finds, or that a column is one of
+ * what it finds. Said so that no planner makes a join of it: those go through the whole table where
+ * they believe that little of it matters.
+ */
+export function isAmong(found: Statement, column: Statement = sql`${rowAddress}`): Word {
+  return { [ours]: true, found, column };
 }
 
 /**
@@ -164,7 +168,7 @@ export type Dialect = {
   readonly index: (name: string) => string;
   readonly placeholder: (position: number) => string;
   /** A condition on where a row lies, given the text of a query that finds addresses. */
-  readonly among: (addresses: string) => string;
+  readonly among: (column: string, found: string) => string;
   readonly leaveRoom: (table: string) => string;
   /** A derived table made of bound values. */
   readonly rows: (values: RowValues, columns: Columns, bind: (value: Value) => string) => string;
@@ -194,7 +198,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("index" in part) return dialect.index(part.index);
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
     if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
-    if ("addresses" in part) return dialect.among(write(part.addresses));
+    if ("found" in part) return dialect.among(write(part.column), write(part.found));
     if ("roomy" in part) return dialect.leaveRoom(dialect.table(part.roomy));
     return dialect.words[part.word];
   };

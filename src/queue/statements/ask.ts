@@ -1,4 +1,5 @@
 import {
+  isAmong,
   holdTask,
   join,
   limit,
@@ -75,7 +76,7 @@ export function getTasks(taskIds: readonly string[]): Statement {
     { task_id: "text" },
     taskIds.map((taskId) => [taskId]),
   );
-  return sql`select * from ${tasks} where task_id in (select task_id from ${wanted} wanted)`;
+  return sql`select * from ${tasks} where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
 }
 
 export type ListFilter = {

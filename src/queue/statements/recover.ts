@@ -78,7 +78,7 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
     from ${silent} orphan
     where ${isOrphan(tasks)} and ${isAmong(sql`
       select ${rowAddress} from ${tasks}
-      where task_id in (select task_id from ${orphanRows(orphans)} wanted) ${takeRows}`)}
+      where ${isAmong(sql`select task_id from ${orphanRows(orphans)} wanted`, sql`task_id`)} ${takeRows}`)}
     ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
       before: sql`
         select task.task_id, task.name, ${status} as status, ${token} as claim_token
@@ -159,7 +159,7 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
   return [
     sql`delete from ${tasks} where ${isAmong(sql`
       select ${rowAddress} from ${tasks}
-      where task_id in (select task_id from ${old} old)
+      where ${isAmong(sql`select task_id from ${old} old`, sql`task_id`)}
         and ${isOld(kept)} and ${unneeded} ${takeRows}`)}`,
     sql`delete from ${events} where task_id in (${gone})`,
     forgetWaits(gone),

@@ -41,8 +41,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
     placeholder: (position) => `$${position}`,
     // A task has three versions in its life. Side by side they take fewer pages than far apart.
     leaveRoom: (table) => `alter table ${table} set (fillfactor = 50)`,
-    // An array leaves the planner no choice: a join might go through the whole table.
-    among: (addresses) => `ctid = any(array(${addresses}))`,
+    among: (column, found) => `${column} = any(array(${found}))`,
     rows: (values, columns, bind) => {
       const arrays = Object.values(columns).map((type, at) => {
         const column = bind(arrayText(values, at));

@@ -37,7 +37,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     placeholder: () => "?",
     // Rows are changed where they are.
     leaveRoom: () => "select 1",
-    among: (addresses) => `rowid in (${addresses})`,
+    among: (column, found) => `${column} in (${found})`,
     rows: (values, columns, bind) => {
       const picks = Object.keys(columns).map((name, at) => `value ->> ${at} as ${name}`);
       return `(select ${picks.join(", ")} from ${each}(${bind(JSON.stringify(values))}))`;
