@@ -68,16 +68,24 @@ const unparkLimit = 500;
  * every claim.
  */
 export function lookAhead(names: readonly string[], podId = ""): Statement {
+  const wanted = rows(
+    { name: "text" },
+    names.map((name) => [name]),
+  );
+  // The order leaves the planner no choice but the index: where it believes that nearly every task is
+  // one of these, it would look through all of them for the first.
+  const any = (which: Statement, order: Statement) => sql`exists (
+        select 1 from ${wanted} wanted where (select task_id from ${tasks} task
+          where task.name = wanted.name and task.status = 'pending' and ${which}
+          order by ${order} limit 1) is not null)`;
+  const byAge = sql`created_at, task_id`;
   return sql`
     select
       (select run_at - ${now} from ${tasks}
         where status = 'pending' and parked = 1 order by run_at limit 1) as wait_ms,
-      exists (select 1 from ${tasks}
-        where name in (${list(names)}) and status = 'pending' and parked = 4 and deaths < 2) as gated,
-      exists (select 1 from ${tasks}
-        where name in (${list(names)}) and status = 'pending' and parked = 0 and deaths >= 2)
-      or exists (select 1 from ${tasks}
-        where name in (${list(names)}) and status = 'pending' and parked = 4 and deaths >= 2) as alone,
+      ${any(sql`parked = 4 and deaths < 2`, sql`tenant, priority desc, ${byAge}`)} as gated,
+      ${any(sql`parked = 0 and deaths >= 2`, byAge)}
+      or ${any(sql`parked = 4 and deaths >= 2`, byAge)} as alone,
       (select pauses from ${pods} where pod_id = ${podId}) as pauses`;
 }
 

@@ -14,6 +14,7 @@ import {
   holdTask,
 } from "../../store/sql.ts";
 import { type ClaimCall, isDue, take } from "./claim.ts";
+import { isPending } from "./parked.ts";
 import { heldOfTenant, tenantScope, withRooms } from "./rooms.ts";
 
 /**
@@ -157,7 +158,7 @@ export function claimGated(
           join ${tasks} task on task.task_id = wanted.task_id
           left join room of_group on of_group.scope = wanted.group_key
           left join room of_tenant on of_tenant.scope = wanted.tenant_scope
-          where task.status = 'pending' and task.parked = 4
+          where ${isPending(sql`task`)} and task.parked = 4
             and coalesce(task.group_key, '') = coalesce(wanted.group_key, '')
             and ${alone ? sql`task.deaths >= 2` : sql`task.deaths < 2`} and ${isDue}
           ${takeTask}) tried) by_group
@@ -177,7 +178,7 @@ export function blockCandidates(candidates: readonly Candidate[]): Statement {
     from ${rowsOf(keyed)} wanted
     join ${tasks} task on task.task_id = wanted.task_id
     join room on room.scope = wanted.group_key
-    where task.status = 'pending' and task.parked = 4 and task.group_key = wanted.group_key
+    where ${isPending(sql`task`)} and task.parked = 4 and task.group_key = wanted.group_key
       and room.room <= 0`;
   const rooms = withRooms(keyed.map(({ group }) => group!));
   return sql`

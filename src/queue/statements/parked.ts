@@ -1,4 +1,4 @@
-import { sql } from "../../store/sql.ts";
+import { sql, type Statement, type table } from "../../store/sql.ts";
 
 /**
  * What keeps a pending task from being claimed, as the column `parked` says it. Statements spell the
@@ -19,3 +19,11 @@ export const parked = {
 
 /** What `parked` becomes when nothing holds a task up any more but, maybe, its gate. */
 export const ungated = sql`case when gated = 1 then 4 else 0 end`;
+
+/**
+ * The condition that a task which is named is pending. It is said so that no planner takes an index of
+ * some of the pending ones for a way to it: that leads by all of them.
+ */
+export function isPending(task: Statement | ReturnType<typeof table>): Statement {
+  return sql`coalesce(${task}.status, '') = 'pending'`;
+}

@@ -1,5 +1,14 @@
-import { holdTask, now, rows, sql, type Statement, table } from "../../store/sql.ts";
-import { ungated } from "./parked.ts";
+import {
+  holdTask,
+  isAmong,
+  now,
+  rowAddress,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
+import { isPending, ungated } from "./parked.ts";
 
 const tasks = table("step_tracker");
 const waits = table("step_wait");
@@ -22,7 +31,7 @@ export type Wait = {
  */
 export function wakeWaiters(endedIds: readonly string[]): Statement[] {
   return wake(sql`
-    select wait.waiter_id from ${waits} wait
+    select distinct wait.waiter_id as id from ${waits} wait
     where wait.awaited_id in (select task_id from ${idRows(endedIds)} ended)
       and (select task.status from ${tasks} task where task.task_id = wait.awaited_id)
         not in ('pending', 'claimed')`);
@@ -36,7 +45,7 @@ export function wakeWaitersOfCall(podId: string, call: number): Statement[] {
   const leaving = (task: Statement) => sql`${task}.claimed_by = ${podId}
     and ${task}.claim_call = ${call} and ${task}.status = 'claimed' and ${task}.cancel_requested = 1`;
   return wake(
-    sql`select waiter_id from ${waits} where awaited_id in (
+    sql`select distinct waiter_id as id from ${waits} where awaited_id in (
       select task.task_id from ${tasks} task where ${leaving(sql`task`)})`,
     sql`case when ${leaving(sql`awaited`)} then 'cancelled' else awaited.status end`,
   );
@@ -44,12 +53,12 @@ export function wakeWaitersOfCall(podId: string, call: number): Statement[] {
 
 /** Wakes these tasks themselves if nothing that they wait for is open. Nobody else may see them yet. */
 export function wakeIfNothingIsOpen(waiterIds: readonly string[]): Statement {
-  return judgeWaiters(sql`select task_id from ${idRows(waiterIds)} fresh`);
+  return judgeWaiters(sql`select task_id as id from ${idRows(waiterIds)} fresh`);
 }
 
 function wake(waiters: Statement, status?: Statement): Statement[] {
   return [
-    sql`select task_id from ${tasks} task where task_id in (${waiters}) order by task_id ${holdTask}`,
+    sql`select task_id from ${tasks} task where ${named(waiters)} order by task_id ${holdTask}`,
     judgeWaiters(waiters, status),
   ];
 }
@@ -72,7 +81,14 @@ function judgeWaiters(waiters: Statement, status = sql`awaited.status`): Stateme
       waits = case when ${doomed} then 3 else waits end,
       parked = case when not (${doomed}) and not (${free}) then 2
         when run_at > ${now} then 1 else ${ungated} end
-    where task_id in (${waiters}) and status = 'pending' and parked = 2`;
+    where ${named(waiters)} and ${isPending(tasks)} and parked = 2`;
+}
+
+/** The tasks that a query names by `id`. Each is looked up on its own, for the same reason. */
+function named(ids: Statement) {
+  return isAmong(sql`
+    select (select ${rowAddress} from ${tasks} task where task.task_id = named.id)
+    from (${ids}) named`);
 }
 
 /** The condition that every task that is to be waited for is there, so that nothing is stored else. */
@@ -112,7 +128,7 @@ export function beginWaiting(given: readonly Wait[]): Statement[] {
     ]),
   );
   const waiterIds = [...new Set(given.map(({ waiterId }) => waiterId))];
-  const awaited = sql`select awaited_id from ${waits}
+  const awaited = sql`select distinct awaited_id as id from ${waits}
     where waiter_id in (select task_id from ${idRows(waiterIds)} fresh)`;
   return [
     sql`
@@ -124,8 +140,8 @@ export function beginWaiting(given: readonly Wait[]): Statement[] {
       where exists (select 1 from ${tasks} task where task.task_id = wanted.waiter_id)
         and not exists (select 1 from ${waits} wait where wait.waiter_id = wanted.waiter_id)
       on conflict do nothing`,
-    sql`select task_id from ${tasks} task where task_id in (${awaited}) order by task_id ${holdTask}`,
-    sql`update ${tasks} set awaited = awaited + 1 where task_id in (${awaited})`,
+    sql`select task_id from ${tasks} task where ${named(awaited)} order by task_id ${holdTask}`,
+    sql`update ${tasks} set awaited = awaited + 1 where ${named(awaited)}`,
     wakeIfNothingIsOpen(waiterIds),
   ];
 }
