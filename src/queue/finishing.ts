@@ -146,8 +146,10 @@ export function createFinishing(parts: {
       let sent = finish;
       let finished: Finished | Apart | Awaited = how?.apart ? apart : await together(sent);
       while (finished.type === "apart" || finished.type === "awaited") {
-        if (finished.type === "awaited") sent = { ...finish, awaited: true };
-        finished = await one(sent);
+        const isAwaited = finished.type === "awaited";
+        if (isAwaited) sent = { ...finish, awaited: true };
+        // Where one task waits for a thousand, those become awaited in the same moment.
+        finished = await (isAwaited && !how?.apart ? together : one)(sent);
       }
       return finished;
     },
