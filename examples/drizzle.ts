@@ -1,5 +1,5 @@
 // On Postgres, with Drizzle: the order and the task that ships it are stored together, or neither is;
-// and what the task writes and its end are stored together, too.
+// and what the task writes and its end are stored together, too. DATABASE_URL says which Postgres.
 // prints: after the rollback: 0 orders, 0 tasks
 // prints: after the commit: 1 orders, 1 tasks
 // prints: in the end: 1 shipments, parcel 1

@@ -40,7 +40,7 @@ describe("a file of tasks", () => {
       stdout: "2,502 rows: 2,500 created, 2 rejected\n",
       stderr:
         "line 2502: invalid_input: line 2502 isn't JSON\n" +
-        `line 2503: invalid_option: a task's name is 1 to 200 letters, digits and _ . : / -, not "a b"\n`,
+        `line 2503: invalid_option: a task's name is 1 to 200 letters, digits and _ . : / -, and begins with a letter, a digit or _, not "a b"\n`,
     });
     const again = await command(["--file", path, "--json"]);
     const lines = again.stdout

@@ -134,7 +134,7 @@ export function checkName(name: unknown): asserts name is string {
   if (typeof name === "string" && namePattern.test(name)) return;
   throw new FlotillaError(
     "invalid_option",
-    `a task's name is 1 to 200 letters, digits and _ . : / -, not ${JSON.stringify(name)?.slice(0, 80)}`,
+    `a task's name is 1 to 200 letters, digits and _ . : / -, and begins with a letter, a digit or _, not ${JSON.stringify(name)?.slice(0, 80)}`,
   );
 }
 

@@ -103,7 +103,7 @@ export function checkId(scheduleId: unknown): asserts scheduleId is string {
   if (typeof scheduleId === "string" && idPattern.test(scheduleId)) return;
   throw new FlotillaError(
     "invalid_schedule",
-    `a schedule's id is 1 to 200 letters, digits and _ . : / -, not ${JSON.stringify(scheduleId)?.slice(0, 80)}`,
+    `a schedule's id is 1 to 200 letters, digits and _ . : / -, and begins with a letter, a digit or _, not ${JSON.stringify(scheduleId)?.slice(0, 80)}`,
   );
 }
 

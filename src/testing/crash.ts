@@ -13,7 +13,9 @@ import type { Statement } from "../store/sql.ts";
  * - `ran`: the handler has returned or thrown, and nothing of that is stored.
  * - `finished`: how the attempt ended is stored, and the pod never learns that it is.
  */
-export type CrashPoint = "claimed" | "started" | "ran" | "finished";
+export const crashPoints = ["claimed", "started", "ran", "finished"] as const;
+
+export type CrashPoint = (typeof crashPoints)[number];
 
 /** Whether a pod still lives. One that doesn't sends nothing, hears nothing, and has no timers. */
 export type Life = {

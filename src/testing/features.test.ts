@@ -214,6 +214,13 @@ describe("everything else works as it does on a real store", () => {
     expect((await t.stats()).byStatus).toMatchObject({ completed: 5 });
   });
 
+  test("a point that there isn't is refused, with those there are", async () => {
+    await using t = await testFlotilla({ use: [echo] });
+    expect(() => t.crashAfter("comitted" as "finished")).toThrow(
+      "must be one of claimed, started, ran, finished",
+    );
+  });
+
   test("code that takes a producer takes what a test has", async () => {
     const signUp = async (flotilla: Tasks) => flotilla.waitFor(await flotilla.enqueue(echo, "ada"));
     await using t = await testFlotilla({ use: [echo] });

@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
-import { checkNumber } from "../base/options.ts";
+import { checkChoice, checkNumber } from "../base/options.ts";
 import { seededRandom } from "../base/random.ts";
 import { resultOf } from "../queue/wait.ts";
 import { createTasks, type EnqueuedTask, type Tasks } from "../queue/client.ts";
@@ -14,7 +14,7 @@ import { type Config, resolveConfig } from "../runtime/config.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
 import { movableClock, watchedClock } from "./clock.ts";
-import type { CrashPoint } from "./crash.ts";
+import { type CrashPoint, crashPoints } from "./crash.ts";
 import { createMoving } from "./moving.ts";
 import { startTestPod, type TestPod } from "./pod.ts";
 import { hasReached, type ReachedState } from "./reached.ts";
@@ -240,6 +240,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     startPod,
     crash: (pod) => pod.crash(),
     crashAfter(point, { times = 1 } = {}) {
+      checkChoice("crashAfter: point", point, crashPoints);
       checkNumber("times", times, { min: 1, max: 1_000_000 });
       const planned: Planned = { point, times, pod: undefined };
       crashes.push(planned);
