@@ -120,7 +120,7 @@ describe("a damaged file", () => {
 
   test("whose damage is found only at work ends the pod, and says so", async () => {
     writeFileSync(file, healthy);
-    const from = 30 * 4_096;
+    const from = 60 * 4_096;
     overwrite({ from, bytes: healthy.length - from });
     expectTrouble(await run(working, { cwd: folder }), /is damaged: restore it from a back-up/);
     await expectDoctorFails(/integrity/);

@@ -153,7 +153,9 @@ export function resolveConfig(config: Config): Settings {
       `deadAfterMs (${deadAfterMs}) must be at least twice heartbeatMs (${heartbeatMs}), or healthy pods look dead`,
     );
   }
-  if (config.dataDir !== undefined) checkDataDir(config.dataDir);
+  // Where nobody has chosen one, a machine without a disk to write on works without.
+  if (config.dataDir !== undefined && config.dataDir !== defaultDataDir)
+    checkDataDir(config.dataDir);
   checkServer(config.server);
   workedOn(use, config.only);
   const { schedules = [] } = config;
