@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { hasCode, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
@@ -128,6 +128,17 @@ export function createDeadLetterLead(options: LeadOptions) {
     }
   };
 
+  /** Somebody may hold a task that one of them takes: the others needn't wait for that. */
+  const advanceUnlessBusy: typeof advance = async (redrive, open, here) => {
+    try {
+      await advance(redrive, open, here);
+    } catch (error) {
+      if (!hasCode(error, "store_busy")) throw error;
+      const fields = { redrive: redrive.redriveId, error: messageOf(error) };
+      log.warn(fields, "a redrive goes on with the next pass");
+    }
+  };
+
   const tell = ({ redriveId }: Stored, { code, message }: RedriveReason) =>
     log.warn({ redrive: redriveId, reason: code }, `a redrive stops: ${message}`);
 
@@ -140,7 +151,7 @@ export function createDeadLetterLead(options: LeadOptions) {
       const here = keep();
       lookedMs = clock.monotonic();
       await follow(here);
-      for (const redrive of open) await advance(redrive, open, here);
+      for (const redrive of open) await advanceUnlessBusy(redrive, open, here);
     } catch (error) {
       log.warn({ error: messageOf(error) }, "a pass over failed tasks didn't come to its end");
     }
