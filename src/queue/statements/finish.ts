@@ -1,4 +1,13 @@
-import { holdTask, now, returning, rows, sql, type Statement, table } from "../../store/sql.ts";
+import {
+  isAmong,
+  holdTask,
+  now,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 import { type FollowUp, insertFollowUps } from "./follow-up.ts";
 import { ungated } from "./parked.ts";
@@ -181,7 +190,7 @@ export function lookAt(taskIds: readonly string[]): Statement {
   );
   return sql`
     select task_id, status, claimed_by, claim_token, wake, awaited, cancel_requested from ${tasks}
-    where task_id in (select task_id from ${wanted} wanted)`;
+    where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
 }
 
 export function saveProgress(
