@@ -109,7 +109,9 @@ function keyOf(task: NewTask | undefined): Wait["holds"] {
 
 export function unknownAwaited(rows: readonly Row[]): FlotillaError {
   const taskIds = rows.map((row) => row["task_id"] as string);
-  const message = `after: there is no task ${taskIds[0]}`;
+  const isId = /^[0-9a-f-]{36}$/.test(taskIds[0]!);
+  const orRow = isId ? "" : ", nor a row of the same graph by that name";
+  const message = `after: there is no task ${taskIds[0]}${orRow}`;
   return new FlotillaError("not_found", message, { details: { taskId: taskIds[0], taskIds } });
 }
 

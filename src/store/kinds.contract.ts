@@ -111,6 +111,7 @@ export async function temporaryDatabase() {
     return row.left as number;
   };
   await ask(`create database ${name}`);
+  const drop = async () => void (await ask(`drop database ${name} with (force)`));
   return {
     url: server.replace(/postgres$/, name),
     /** A pool's end doesn't wait for its connections, and one that is cut off meanwhile complains. */
@@ -118,8 +119,10 @@ export async function temporaryDatabase() {
       for (let looks = 0; looks < looksMost && (await others()) > 0; looks++) {
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
-      await ask(`drop database ${name} with (force)`);
+      await drop();
     },
+    /** The same without waiting, where a pooler keeps its connections anyway. */
+    drop,
   };
 }
 

@@ -51,12 +51,9 @@ describe("a project that has installed the package", () => {
     expect(run(process.execPath, "dist/program.js", url)).toBe(`done on Node ${major}\n`);
   });
 
-  test("runs on the oldest Node that is supported, and so does the command", (context) => {
+  test("runs on the oldest Node that is supported, and so does the command", () => {
     const found = oldestNode();
-    if ("none" in found) {
-      console.error(`not run on Node 22: ${found.none}`);
-      return context.skip(found.none);
-    }
+    if ("none" in found) throw new Error(`there is no Node 22 to run it on: ${found.none}`);
     const url = `sqlite:${join(project, "oldest.db")}`;
     expect(run(found.node, "dist/program.js", url)).toBe("done on Node 22\n");
     const bin = join("node_modules", "flotilla", "bin", "flotilla.js");

@@ -30,7 +30,7 @@ const kind = {
   async open() {
     const place = await temporaryDatabase();
     const open = () => openPostgres({ url: pooler.through(place.url) });
-    return { database: await open(), again: open, remove: place.remove, hints: false as const };
+    return { database: await open(), again: open, remove: place.drop, hints: false as const };
   },
 };
 databaseContract(kind);
@@ -41,7 +41,7 @@ const settings = { use: [double], log: silentLogger, heartbeatMs: 100, deadAfter
 
 describe("through PgBouncer in transaction mode", () => {
   beforeEach(async () => {
-    ({ url: direct, remove } = await temporaryDatabase());
+    ({ url: direct, drop: remove } = await temporaryDatabase());
     pooled = pooler.through(direct);
   });
   afterEach(() => remove());
@@ -107,7 +107,7 @@ describe("through PgBouncer that leaves settings out", () => {
     });
     await expectSettings(ignoring.through(place.url));
     await ignoring.stop();
-    await place.remove();
+    await place.drop();
   });
 });
 
@@ -131,7 +131,7 @@ describe("through PgBouncer in session mode", () => {
     stop();
     await database.close();
     await keeping.stop();
-    await place.remove();
+    await place.drop();
   });
 });
 

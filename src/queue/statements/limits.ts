@@ -80,13 +80,16 @@ export function blockedScopes(after: string, count: number): Statement {
 /** The next limits that the code has brought, and whether nothing runs or waits that needs them. */
 export function unneededLimits(after: string, count: number): Statement {
   return sql`
-    select scope,
-      not exists (select 1 from ${tasks} held
-        where held.status = 'claimed' and held.group_key = page.scope)
-      and not exists (select 1 from ${tasks} task
-        where ${isBlocked} and task.blocked_by = page.scope) as unneeded
+    select scope, ${isUnneeded(sql`page.scope`)} as unneeded
     from (select scope from ${limits} where scope > ${after} and by_hand = 0
       order by scope ${limit(count)}) page`;
+}
+
+function isUnneeded(scope: Statement): Statement {
+  return sql`not exists (select 1 from ${tasks} held
+      where held.status = 'claimed' and held.group_key = ${scope})
+    and not exists (select 1 from ${tasks} task
+      where ${isBlocked} and task.blocked_by = ${scope})`;
 }
 
 /** Forgets limits. A claim that needs one stores it again, so it does no harm if that is soon. */
@@ -98,7 +101,8 @@ export function dropUnneeded(scopes: readonly string[]): Statement {
   return sql`
     delete from ${limits} where scope in (
       select scope from ${limits} given
-      where given.by_hand = 0 and given.scope in (select scope from ${old} old) ${takeRows})`;
+      where given.by_hand = 0 and given.scope in (select scope from ${old} old)
+        and ${isUnneeded(sql`given.scope`)} ${takeRows})`;
 }
 
 /** What tenants have running, at the gate and blocked, as far as it is counted. */

@@ -23,16 +23,17 @@ export type Wait = {
 };
 
 /**
- * Wakes whoever waits for these tasks, as far as they have ended, and for nothing else that is open: goes
- * into every write that ends tasks, after the statement that does. Where two of them end at once, each in a transaction that can't
- * see the other, the second waits here for the first, and then sees that both have ended. For that
- * the waiter is held in one statement and judged in the next; and it is changed even where it has to
- * wait on, so that a transaction of a caller's that looks at the past is refused.
+ * Wakes whoever waits for these tasks, as far as they have ended, and for nothing else that is open:
+ * goes into every write that ends tasks, after the statement that does. Where two of them end at
+ * once, each in a transaction that can't see the other, the second waits here for the first, and
+ * then sees that both have ended. For that the waiter is held in one statement and judged in the
+ * next; and it is changed even where it has to wait on, so that a transaction of a caller's that
+ * looks at the past is refused.
  */
 export function wakeWaiters(endedIds: readonly string[]): Statement[] {
   return wake(sql`
     select distinct wait.waiter_id as id from ${waits} wait
-    where wait.awaited_id in (select task_id from ${idRows(endedIds)} ended)
+    where ${isAmong(sql`select task_id from ${idRows(endedIds)} ended`, sql`wait.awaited_id`)}
       and (select task.status from ${tasks} task where task.task_id = wait.awaited_id)
         not in ('pending', 'claimed')`);
 }
@@ -129,7 +130,7 @@ export function beginWaiting(given: readonly Wait[]): Statement[] {
   );
   const waiterIds = [...new Set(given.map(({ waiterId }) => waiterId))];
   const awaited = sql`select distinct awaited_id as id from ${waits}
-    where waiter_id in (select task_id from ${idRows(waiterIds)} fresh)`;
+    where ${isAmong(sql`select task_id from ${idRows(waiterIds)} fresh`, sql`waiter_id`)}`;
   return [
     sql`
       insert into ${waits} (awaited_id, waiter_id, place)
@@ -150,7 +151,7 @@ export function beginWaiting(given: readonly Wait[]): Statement[] {
 export function waitsOf(waiterIds: readonly string[]): Statement {
   return sql`
     select waiter_id, awaited_id from ${waits}
-    where waiter_id in (select task_id from ${idRows(waiterIds)} wanted) order by waiter_id, place`;
+    where ${isAmong(sql`select task_id from ${idRows(waiterIds)} wanted`, sql`waiter_id`)} order by waiter_id, place`;
 }
 
 /** The tasks that one waits for, or has waited for. */
