@@ -42,7 +42,7 @@ describe("flotilla schedules", () => {
   test.each<[string[], string]>([
     [["add", "bad", "mail", "--pattern", "0 25 * * *"], "field 2, hour, can't be 25"],
     [["add", "bad", "mail", "--pattern", "* * * * *", "--zone", "Mars/Phobos"], "time zone"],
-    [["add", "bad", "mail"], "`pattern` or `everyMs`"],
+    [["add", "bad", "mail"], "`pattern` and `everyMs`: neither"],
     [["add", "bad", "mail", "{", "--every-ms", "1000"], "isn't JSON"],
   ])("refuses %j as wrong usage, and says why", async (args, why) => {
     const refused = await run(...args);

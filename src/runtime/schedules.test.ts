@@ -90,9 +90,17 @@ describe("what is refused in a config", () => {
       "invalid_schedule",
       "Mars/Phobos",
     ],
-    [() => schedule("a", { name: "a" } as never), "invalid_schedule", "`pattern` or `everyMs`"],
+    [
+      () => schedule("a", { name: "a" } as never),
+      "invalid_schedule",
+      "`pattern` and `everyMs`: neither",
+    ],
     [() => schedule("a", { name: "a", everyMs: 10 }), "invalid_option", "everyMs"],
-    [() => schedule("a", { pattern: "* * * * *" } as never), "invalid_option", "`task` or `name`"],
+    [
+      () => schedule("a", { pattern: "* * * * *" } as never),
+      "invalid_option",
+      "`task` and `name`: neither",
+    ],
     [() => schedule("a", { name: "a b", pattern: "* * * * *" }), "invalid_option", "name"],
     [
       () => schedule("a", { name: "a", pattern: "* * * * *", missed: "never" as never }),
