@@ -1,3 +1,5 @@
+import { yearMs } from "./durations.ts";
+
 /** Every code that Flotilla throws, stores or sends. One list for code, tables and wire. */
 export const errorCodes = [
   "aborted",
@@ -76,8 +78,6 @@ export function retryAfter(
 ): FlotillaError {
   return new FlotillaError("handler_failed", message, { ...options, retryAfterMs: delayMs });
 }
-
-const yearMs = 366 * 24 * 60 * 60_000;
 
 /**
  * Thrown by a handler: there is nothing to do yet, run me again in `delayMs`. It isn't an attempt, so a

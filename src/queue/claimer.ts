@@ -1,3 +1,4 @@
+import { yearMs } from "../base/durations.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf, snooze } from "../base/errors.ts";
 import type { Backoff } from "../base/backoff.ts";
@@ -80,7 +81,6 @@ type Held = { readonly run: Running; readonly task: ClaimedTask };
 
 const claimMost = 1_000;
 const callsMost = 4;
-const delayMostMs = 366 * 24 * 60 * 60_000;
 
 export function createClaimer(parts: ClaimerParts): Claimer {
   const { podId, database, clock, names, log = silentLogger, pollMs = 1_000 } = parts;
@@ -236,7 +236,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     fail: (claim, error) => end(claim, { type: "threw", thrown: error }),
     release: (claim) => end(claim, { type: "interrupted" }),
     async reschedule(claim, delayMs) {
-      checkNumber("delayMs", delayMs, { min: 1, max: delayMostMs });
+      checkNumber("delayMs", delayMs, { min: 1, max: yearMs });
       return end(claim, { type: "threw", thrown: snooze(delayMs) });
     },
     get held() {

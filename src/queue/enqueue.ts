@@ -1,3 +1,4 @@
+import { yearMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
@@ -77,7 +78,6 @@ export const enqueueOptionNames = [
 ] as const;
 
 const keyChars = 500;
-const yearMs = 366 * 24 * 60 * 60_000;
 
 /** Turns what a caller gives into a row, or refuses it. Synchronous unless the schema isn't. */
 export function prepareTask(

@@ -1,3 +1,4 @@
+import { yearMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { checkChoice, checkNumber } from "../base/options.ts";
 import type { KeyPolicy, NewTask } from "./statements/enqueue.ts";
@@ -23,8 +24,6 @@ export type KeyOptions = {
 };
 
 export const keyOptionNames = ["key", "onDuplicate", "uniqueWhile", "uniqueForMs"] as const;
-
-const yearMs = 366 * 24 * 60 * 60_000;
 
 /** Checks what is asked of a key. Undefined where it is the usual: the first is given while it is kept. */
 export function policyOf(options: KeyOptions): KeyPolicy | undefined {

@@ -1,3 +1,4 @@
+import { dayMs } from "../base/durations.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 
 /** How long tasks are kept once they have ended, in milliseconds, by how they ended. */
@@ -7,7 +8,6 @@ export type Retention = {
   readonly cancelled: number;
 };
 
-const dayMs = 24 * 60 * 60_000;
 const usualMs = 7 * dayMs;
 const range = { min: 0, max: 3_650 * dayMs };
 

@@ -1,3 +1,4 @@
+import { dayMs } from "../base/durations.ts";
 import type { Backoff } from "../base/backoff.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Json, Jsonify } from "../base/jsonify.ts";
@@ -98,7 +99,6 @@ export const handleDefaults = { attempts: 3, timeoutMs: 15 * 60_000 };
 
 const nameChars = 200;
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
-const dayMs = 24 * 60 * 60_000;
 
 /** Names a task. `task(name, options)` is the contract; with a function it is the handler too. */
 export function task<Input = Json, Parsed = Input, Returned = unknown, Output = Returned>(

@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import process from "node:process";
+import { stoppable } from "./stoppable.ts";
 import type { Backoff } from "../base/backoff.ts";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
@@ -91,17 +92,10 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
       ...(backoff && { backoff }),
       ...(onLost && { onLost }),
     });
-    let stopped: Promise<void> | undefined;
-    const stop = async () => {
+    return stoppable(claimer, async () => {
       await claimer.stop();
       await pod.stop();
       await database.close();
-    };
-    const once = () => (stopped ??= stop());
-    return Object.defineProperties({} as Claimer, {
-      ...Object.getOwnPropertyDescriptors(claimer),
-      stop: { value: once, enumerable: true },
-      [Symbol.asyncDispose]: { value: once },
     });
   } catch (error) {
     await database.close();

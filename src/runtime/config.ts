@@ -1,3 +1,4 @@
+import { dayMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
@@ -88,8 +89,6 @@ export type Settings = Required<Omit<Config, Optional | "retentionMs" | "pressur
   Pick<Config, Optional> & { retentionMs: Retention; pressure: false | PressureLimits };
 
 type Optional = "only" | "log" | "onStart" | "server";
-
-const dayMs = 24 * 60 * 60_000;
 
 /** What a limit on payloads or results may be. */
 export const bytesRange: NumberRange = { min: 1, max: 64 * 1024 * 1024 };

@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import process from "node:process";
+import { stoppable } from "./stoppable.ts";
 import { systemClock } from "../base/clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
@@ -56,19 +57,14 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       gauge?.stop();
       await database.close();
     };
-    let stopped: Promise<void> | undefined;
-    const once = () => (stopped ??= stop());
+    const started = stoppable(pod, stop);
     try {
       await settings.onStart?.(pod);
     } catch (error) {
-      await once();
+      await started.stop();
       throw error;
     }
-    return Object.defineProperties({} as Pod, {
-      ...Object.getOwnPropertyDescriptors(pod),
-      stop: { value: once, enumerable: true },
-      [Symbol.asyncDispose]: { value: once },
-    });
+    return started;
   } catch (error) {
     await database.close();
     throw error;

@@ -1,4 +1,5 @@
 import { Cron } from "croner";
+import { yearMs } from "../base/durations.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 
 /**
@@ -22,7 +23,7 @@ const nicknames = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@mi
 const fieldNames = ["second", "minute", "hour", "day of month", "month", "day of week", "year"];
 
 /** An interval shorter than the leader's passes couldn't be kept. */
-export const everyRange = { min: 1_000, max: 366 * 24 * 60 * 60_000 };
+export const everyRange = { min: 1_000, max: yearMs };
 
 export function everyPatternOf(everyMs: number): string {
   return `@every ${everyMs}`;

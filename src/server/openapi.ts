@@ -24,14 +24,7 @@ const usualCodes: readonly ErrorCode[] = [
   "forbidden",
   "closed",
   "internal",
-  "store_busy",
-  "store_corrupt",
-  "store_full",
-  "store_missing",
-  "store_newer",
-  "store_outdated",
-  "store_read_only",
-  "store_unavailable",
+  ...errorCodes.filter((code) => code.startsWith("store_")),
   "unknown_outcome",
 ];
 const usual = byStatus(usualCodes);

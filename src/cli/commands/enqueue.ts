@@ -1,5 +1,6 @@
 import process from "node:process";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { yearMs } from "../../base/durations.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { defaultMaxBytes } from "../../base/json.ts";
 import { nearest } from "../../base/options.ts";
@@ -32,7 +33,6 @@ type Flags = StoreFlags & {
   concurrencyKey?: string;
 };
 
-const yearMs = 366 * 24 * 60 * 60_000;
 // Room for text that is escaped to several times its size; the payload's own limit comes after.
 const stdinLimitBytes = defaultMaxBytes * 256;
 

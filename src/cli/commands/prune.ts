@@ -1,4 +1,5 @@
 import { type Command, Option } from "commander";
+import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Retention } from "../../queue/retention.ts";
 import { onStore } from "../connection.ts";
@@ -13,8 +14,6 @@ type Flags = StoreFlags & {
   status?: keyof Retention;
   yes?: true;
 };
-
-const dayMs = 24 * 60 * 60_000;
 
 export function pruneCommand(tasks: Command): void {
   withJson(

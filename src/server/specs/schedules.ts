@@ -1,7 +1,7 @@
 import { z } from "zod";
+import { yearMs } from "../../base/durations.ts";
 import { json, named, next, paging, said, shortText, spec, taskName, time } from "./spec.ts";
 
-const yearMs = 366 * 24 * 60 * 60_000;
 const missed = z.enum(["once", "skip", "all"]);
 
 const taskOptions = {

@@ -1,8 +1,8 @@
 import { z } from "zod";
+import { yearMs } from "../../base/durations.ts";
 import { errorCodes } from "../../base/errors.ts";
 import { json, named, next, paging, said, shortText, spec, taskName, time } from "./spec.ts";
 
-const yearMs = 366 * 24 * 60 * 60_000;
 const statuses = z.enum(["pending", "claimed", "completed", "failed", "cancelled"]);
 
 const taskError = named(
