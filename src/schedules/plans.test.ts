@@ -1,9 +1,8 @@
 import { DatabaseSync } from "node:sqlite";
-import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryDatabase, temporaryFile } from "../store/kinds.contract.ts";
+import { temporaryFile } from "../store/kinds.contract.ts";
 import { openStore } from "../store/open.ts";
-import { postgresDialect } from "../store/postgres/dialect.ts";
+import { planning } from "../store/planning.contract.ts";
 import { render, type Value } from "../store/sql.ts";
 import { sqliteDialect } from "../store/sqlite/dialect.ts";
 import { getSchedules, insertFired, lookAtDue, moveSchedules } from "./statements.ts";
@@ -40,26 +39,18 @@ const hot = {
 describe("however many schedules there are, they are found by an index", () => {
   const place = temporaryFile();
   let sqlite: DatabaseSync;
-  let client: pg.Client;
-  let remove: () => Promise<void>;
+  const planOf = planning([
+    `insert into flotilla.schedule (schedule_id, name, pattern, next_at)
+      select n::text, 'a', '* * * * *', 2000000000000 from generate_series(1, 20000) n`,
+    "analyze flotilla.schedule",
+  ]);
 
   beforeAll(async () => {
     await (await openStore(`sqlite:${place.path}`)).close();
     sqlite = new DatabaseSync(place.path);
-    const made = await temporaryDatabase();
-    remove = made.remove;
-    await (await openStore(made.url)).close();
-    client = new pg.Client(made.url);
-    await client.connect();
-    await client.query("set plan_cache_mode = force_generic_plan");
-    await client.query(`insert into flotilla.schedule (schedule_id, name, pattern, next_at)
-      select n::text, 'a', '* * * * *', 2000000000000 from generate_series(1, 20000) n`);
-    await client.query("analyze flotilla.schedule");
   });
   afterAll(async () => {
     sqlite.close();
-    await client.end();
-    await remove();
     await place.remove();
   });
 
@@ -73,14 +64,7 @@ describe("however many schedules there are, they are found by an index", () => {
   });
 
   test.each(Object.entries(hot))("on Postgres for %s", async (_, statement) => {
-    const { text, values } = render(statement, postgresDialect({ schema: "flotilla" }));
-    await client.query(`prepare hot as ${text}`);
-    const given = values.map((value) =>
-      typeof value === "string" ? pg.escapeLiteral(value) : String(value),
-    );
-    const { rows } = await client.query(`explain execute hot(${given.join(", ")})`);
-    await client.query("deallocate hot");
-    const plan = rows.map((row) => (row as Record<string, string>)["QUERY PLAN"]).join("\n");
+    const plan = await planOf(statement);
     expect(plan).not.toMatch(/Seq Scan on schedule/);
   });
 });

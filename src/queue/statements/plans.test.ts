@@ -1,10 +1,9 @@
 import { DatabaseSync } from "node:sqlite";
-import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryDatabase, temporaryFile } from "../../store/kinds.contract.ts";
+import { temporaryFile } from "../../store/kinds.contract.ts";
 import { openStore } from "../../store/open.ts";
-import { postgresDialect } from "../../store/postgres/dialect.ts";
-import { render, type Statement, type Value } from "../../store/sql.ts";
+import { planning } from "../../store/planning.contract.ts";
+import { render, type Value } from "../../store/sql.ts";
 import { sqliteDialect } from "../../store/sqlite/dialect.ts";
 import { hotStatements } from "./hot.contract.ts";
 
@@ -114,38 +113,3 @@ describe("Postgres, where there were few tasks when it planned,", () => {
     },
   );
 });
-
-/** Gives plans as they are made on our connections, in a database with such a history. */
-function planning(history: readonly string[]) {
-  let client: pg.Client;
-  let remove: () => Promise<void>;
-
-  beforeAll(async () => {
-    const made = await temporaryDatabase();
-    remove = made.remove;
-    await (await openStore(made.url)).close();
-    client = new pg.Client(made.url);
-    await client.connect();
-    // Whatever values come later, it is this plan that is used for them.
-    await client.query("set plan_cache_mode = force_generic_plan");
-    await client.query("alter table flotilla.step_tracker set (autovacuum_enabled = off)");
-    for (const text of history) await client.query(text);
-  });
-  afterAll(async () => {
-    await client.end();
-    await remove();
-  });
-
-  return async (statement: Statement): Promise<string> => {
-    const { text, values } = render(statement, postgresDialect({ schema: "flotilla" }));
-    await client.query(`prepare hot as ${text}`);
-    const given = values.length === 0 ? "" : `(${values.map(literal).join(", ")})`;
-    const { rows } = await client.query(`explain execute hot${given}`);
-    await client.query("deallocate hot");
-    return rows.map((row) => (row as Record<string, string>)["QUERY PLAN"]).join("\n");
-  };
-}
-
-function literal(value: Value): string {
-  return typeof value === "string" ? pg.escapeLiteral(value) : String(value);
-}
