@@ -1,36 +1,29 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { systemClock } from "../base/clock.ts";
-import { silentLogger } from "../base/log.ts";
 import { type TaskContract, task } from "../queue/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
-import { type AppParts, createApp } from "./app.ts";
-import { createMetrics } from "./metrics.ts";
+import type { AppParts } from "./app.ts";
+import { asking, openPlace } from "./asking.contract.ts";
 
 const key = "a-key-of-16-chars-or-more";
-let folder: string;
-let flotilla: Flotilla;
 
+let place: ReturnType<typeof openPlace>;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "flotilla-server-"));
-  flotilla = connect(`sqlite:${join(folder, "test.db")}`);
+  place = openPlace();
 });
-afterEach(async () => {
-  await flotilla.close();
-  rmSync(folder, { recursive: true, force: true });
-});
+afterEach(() => place.close());
+
+const server = (parts: Partial<AppParts> = {}) => asking(place.flotilla, parts);
 
 describe("tasks over HTTP", () => {
   test("one is stored, listed and shown with its events", async () => {
     const { post, get } = server();
     const options = { priority: 5, delayMs: 60_000, attempts: 2, tenant: "acme", key: "k" };
-    const made = await post({ name: "mail", input: { to: "ada" }, options });
+    const made = await post("/v1/tasks", { name: "mail", input: { to: "ada" }, options });
     expect(made).toMatchObject({ status: 201, body: { created: true } });
     const { taskId } = made.body;
-    expect(await post({ name: "mail", input: { to: "bob" }, options })).toMatchObject({
+    expect(await post("/v1/tasks", { name: "mail", input: { to: "bob" }, options })).toMatchObject({
       status: 200,
       body: { taskId, created: false },
     });
@@ -58,7 +51,7 @@ describe("tasks over HTTP", () => {
 
   test("pages follow one another by the cursor", async () => {
     const { get } = server();
-    await flotilla.enqueueMany("mail", [1, 2, 3]);
+    await place.flotilla.enqueueMany("mail", [1, 2, 3]);
     const first = await get("/v1/tasks?limit=2");
     const second = await get(`/v1/tasks?limit=2&cursor=${first.body.next}`);
     const payloads = [...first.body.tasks, ...second.body.tasks].map((each) => each.payload);
@@ -68,11 +61,11 @@ describe("tasks over HTTP", () => {
 
   test("one is cancelled, and started over", async () => {
     const { post, get } = server();
-    const { taskId } = (await post({ name: "mail" })).body;
-    const cancel = await post(undefined, {}, `/v1/tasks/${taskId}/cancel`);
+    const { taskId } = (await post("/v1/tasks", { name: "mail" })).body;
+    const cancel = await post(`/v1/tasks/${taskId}/cancel`);
     expect(cancel).toMatchObject({ status: 200, body: { status: "cancelled" } });
-    expect((await post(undefined, {}, `/v1/tasks/${taskId}/retry`)).status).toBe(200);
-    expect((await post(undefined, {}, `/v1/tasks/${taskId}/retry`)).status).toBe(409);
+    expect((await post(`/v1/tasks/${taskId}/retry`)).status).toBe(200);
+    expect((await post(`/v1/tasks/${taskId}/retry`)).status).toBe(409);
     const { task: shown, events } = (await get(`/v1/tasks/${taskId}`)).body;
     expect(shown.status).toBe("pending");
     expect(events.map((event: { type: string }) => event.type)).toEqual([
@@ -130,16 +123,16 @@ describe("what is refused, and nothing stored", () => {
     ["what isn't an object", "[1]", 400, "invalid_input"],
   ])("%s", async (_, body, status, code) => {
     const { post } = server({ contracts });
-    const answer = await post(body);
+    const answer = await post("/v1/tasks", body);
     expect(answer).toMatchObject({ status, body: { error: { code } } });
     expect(answer.body.error.message).not.toBe("");
     expect(answer.body.error.details).toBeTypeOf("object");
-    expect((await flotilla.stats()).byStatus.pending).toBe(0);
+    expect((await place.flotilla.stats()).byStatus.pending).toBe(0);
   });
 
   test("the nearest name is suggested", async () => {
     const { post, get } = server();
-    const option = await post({ name: "x", options: { delayms: 1 } });
+    const option = await post("/v1/tasks", { name: "x", options: { delayms: 1 } });
     expect(option.body.error).toMatchObject({
       message: "options: unknown option `delayms`, did you mean `delayMs`?",
       details: { option: "delayms", suggestion: "delayMs" },
@@ -150,10 +143,10 @@ describe("what is refused, and nothing stored", () => {
 
   test("a body that isn't declared as JSON", async () => {
     const { post } = server();
-    const text = await post(`{"name":"x"}`, { "Content-Type": "text/plain" });
+    const text = await post("/v1/tasks", `{"name":"x"}`, { "Content-Type": "text/plain" });
     expect(text).toMatchObject({ status: 415, body: { error: { code: "unsupported" } } });
     const charset = { "Content-Type": "application/json; charset=utf-8" };
-    expect((await post(`{"name":"x"}`, charset)).status).toBe(201);
+    expect((await post("/v1/tasks", `{"name":"x"}`, charset)).status).toBe(201);
   });
 
   test.each([
@@ -168,12 +161,12 @@ describe("what is refused, and nothing stored", () => {
   });
 
   test("other methods on a known route, in the same shape", async () => {
-    const answer = await server().request("/v1/tasks", { method: "DELETE" });
+    const answer = await server().send("DELETE", "/v1/tasks");
     expect(answer).toMatchObject({ status: 404, body: { error: { code: "not_found" } } });
   });
 
   test("trouble that nobody foresaw is an error without its story", async () => {
-    const broken: Flotilla = { ...flotilla, list: () => Promise.reject(new Error("secret")) };
+    const broken: Flotilla = { ...place.flotilla, list: () => Promise.reject(new Error("secret")) };
     const answer = await server({ flotilla: broken }).get("/v1/tasks");
     expect(answer).toMatchObject({ status: 500, body: { error: { code: "internal" } } });
     expect(JSON.stringify(answer.body)).not.toContain("secret");
@@ -246,40 +239,9 @@ describe("health", () => {
   });
 
   test("a store that can't be reached is the reason, without its path", async () => {
-    const nowhere = connect(`sqlite:${join(folder, "missing.db")}`, { create: false });
+    const nowhere = connect(`sqlite:${join(place.folder, "missing.db")}`, { create: false });
     const answer = await server({ flotilla: nowhere }).get("/health/ready");
     expect(answer).toMatchObject({ status: 503, body: { reason: "store_missing" } });
-    expect(JSON.stringify(answer.body)).not.toContain(folder);
+    expect(JSON.stringify(answer.body)).not.toContain(place.folder);
   });
 });
-
-function server(parts: Partial<AppParts> = {}) {
-  const app = createApp({
-    flotilla,
-    apiKeys: [],
-    metrics: createMetrics(),
-    isStopping: () => false,
-    clock: systemClock,
-    log: silentLogger,
-    ...parts,
-  });
-  const request = async (path: string, init: RequestInit) => {
-    const headers = { Host: "localhost", ...(init.headers as Record<string, string>) };
-    const answer = await app.request(path, { ...init, headers });
-    const text = await answer.text();
-    // oxlint-disable-next-line typescript/no-explicit-any
-    return { status: answer.status, body: (text.startsWith("{") ? JSON.parse(text) : text) as any };
-  };
-  return {
-    request,
-    get: (path: string, headers: Record<string, string> = {}) => request(path, { headers }),
-    post: (body: unknown, headers: Record<string, string> = {}, path = "/v1/tasks") =>
-      request(path, {
-        method: "POST",
-        headers: { "Content-Type": "application/json", ...headers },
-        body: (typeof body === "string" || body instanceof Uint8Array
-          ? body
-          : JSON.stringify(body)) as string,
-      }),
-  };
-}

@@ -1,47 +1,15 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { z } from "zod";
-import { systemClock } from "../../base/clock.ts";
-import { silentLogger } from "../../base/log.ts";
-import { task, type TaskContract } from "../../queue/task.ts";
-import { connect, type Flotilla } from "../../runtime/connect.ts";
-import { createApp } from "../app.ts";
-import { createMetrics } from "../metrics.ts";
+import { asking, mailOnly, openPlace } from "../asking.contract.ts";
 
-let folder: string;
-let flotilla: Flotilla;
-
+let place: ReturnType<typeof openPlace>;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "flotilla-bulk-"));
-  flotilla = connect(`sqlite:${join(folder, "test.db")}`);
+  place = openPlace();
 });
-afterEach(async () => {
-  await flotilla.close();
-  rmSync(folder, { recursive: true, force: true });
-});
+afterEach(() => place.close());
 
-async function post(body: string | Uint8Array, type = "application/x-ndjson") {
-  const contracts = new Map<string, TaskContract>([
-    ["mail", task("mail", { input: z.object({ to: z.string() }) })],
-  ]);
-  const app = createApp({
-    flotilla,
-    apiKeys: [],
-    contracts,
-    metrics: createMetrics(),
-    isStopping: () => false,
-    clock: systemClock,
-    log: silentLogger,
-  });
-  const answer = await app.request("/v1/tasks/bulk", {
-    method: "POST",
-    headers: { Host: "localhost", "Content-Type": type },
-    body: body as string,
-  });
-  // oxlint-disable-next-line typescript/no-explicit-any
-  return { status: answer.status, body: (await answer.json()) as any };
+function post(body: string | Uint8Array, type = "application/x-ndjson") {
+  const { post } = asking(place.flotilla, { contracts: mailOnly });
+  return post("/v1/tasks/bulk", body, { "Content-Type": type });
 }
 
 const line = (value: unknown) => `${JSON.stringify(value)}\n`;
@@ -86,7 +54,7 @@ describe("many tasks in one request", () => {
     });
     const { outcomes } = answer.body;
     expect(outcomes[4].taskId).toBe(outcomes[0].taskId);
-    const stored = await flotilla.get(outcomes[3].taskId);
+    const stored = await place.flotilla.get(outcomes[3].taskId);
     expect(stored!.runAtMs).toBe(Date.UTC(2100, 0));
   });
 
@@ -94,7 +62,7 @@ describe("many tasks in one request", () => {
     const rows = [{ name: "post", input: 1 }, 5, { name: "post", input: 2 }];
     const answer = await post(JSON.stringify(rows), "application/json; charset=utf-8");
     expect(answer.body).toMatchObject({ rows: 3, created: 2, rejected: 1 });
-    expect((await flotilla.list()).tasks.map(({ payload }) => payload)).toEqual([2, 1]);
+    expect((await place.flotilla.list()).tasks.map(({ payload }) => payload)).toEqual([2, 1]);
   });
 
   test("may hold one that is far too long, which is rejected alone", async () => {
@@ -121,6 +89,6 @@ describe("many tasks in one request", () => {
     expect(await post("{}", "application/json")).toMatchObject({ status: 400 });
     expect(await post("[{", "application/json")).toMatchObject({ status: 400 });
     expect((await post("")).body).toMatchObject({ rows: 0, outcomes: [] });
-    expect((await flotilla.list()).tasks).toEqual([]);
+    expect((await place.flotilla.list()).tasks).toEqual([]);
   });
 });

@@ -1,20 +1,13 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { systemClock } from "../../base/clock.ts";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { abort } from "../../base/errors.ts";
 import { task } from "../../queue/task.ts";
-import { connect, type Flotilla } from "../../runtime/connect.ts";
 import { type Pod } from "../../runtime/assemble.ts";
 import { startPod } from "../../runtime/pod.ts";
-import { createApp } from "../app.ts";
-import { createMetrics } from "../metrics.ts";
+import { asking, openPlace } from "../asking.contract.ts";
 
-let folder: string;
-let flotilla: Flotilla;
+let place: ReturnType<typeof openPlace>;
 let pod: Pod;
 let mended = false;
 const flaky = task("flaky", { attempts: 1 }, ({ input }) => {
@@ -23,12 +16,10 @@ const flaky = task("flaky", { attempts: 1 }, ({ input }) => {
 });
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), "flotilla-dlq-"));
-  const store = `sqlite:${join(folder, "test.db")}`;
-  flotilla = connect(store);
+  place = openPlace();
   mended = false;
   pod = await startPod({
-    store,
+    store: place.store,
     use: [flaky],
     log: silentLogger,
     heartbeatMs: 50,
@@ -37,9 +28,11 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await pod.stop();
-  await flotilla.close();
-  rmSync(folder, { recursive: true, force: true });
+  await place.close();
 });
+
+const server = (deadLetters = () => place.flotilla.deadLetters) =>
+  asking(place.flotilla, { deadLetters });
 
 describe("failed tasks over HTTP", () => {
   test("are grouped and listed, by the leader's view and without it, and redriven and given up", async () => {
@@ -48,7 +41,7 @@ describe("failed tasks over HTTP", () => {
     for (const { taskId } of made) await pod.settled(taskId);
     await until("its lead", () => pod.leader === pod.podId);
 
-    for (const deadLetters of [() => flotilla.deadLetters, () => pod.deadLetters]) {
+    for (const deadLetters of [() => place.flotilla.deadLetters, () => pod.deadLetters]) {
       const found = await server(deadLetters).get("/v1/dlq/groups?name=flaky&limit=5");
       expect(found).toMatchObject({ status: 200, body: { count: 1, tasks: 3 } });
       const [{ group }] = found.body.groups;
@@ -62,7 +55,7 @@ describe("failed tasks over HTTP", () => {
     const begun = await post("/v1/dlq/redrives", { name: "flaky", maxStep: 2 });
     expect(begun).toMatchObject({ status: 202, body: { state: "running", maxStep: 2, taken: 0 } });
     const { redriveId } = begun.body;
-    const ended = await flotilla.deadLetters.followRedrive(redriveId);
+    const ended = await place.flotilla.deadLetters.followRedrive(redriveId);
     expect(ended).toMatchObject({ state: "stopped", taken: 1, failed: 1 });
     expect((await get(`/v1/dlq/redrives/${redriveId}`)).body).toEqual(ended);
     expect((await get("/v1/dlq/redrives?limit=1")).body).toEqual({ redrives: [ended] });
@@ -71,8 +64,8 @@ describe("failed tasks over HTTP", () => {
     mended = true;
     const { taskId } = made[0]!;
     const one = await post("/v1/dlq/redrives", { taskId });
-    await flotilla.deadLetters.followRedrive(one.body.redriveId);
-    expect(await flotilla.get(taskId)).toMatchObject({ status: "completed" });
+    await place.flotilla.deadLetters.followRedrive(one.body.redriveId);
+    expect(await place.flotilla.get(taskId)).toMatchObject({ status: "completed" });
     expect(await post("/v1/dlq/redrives", { taskId })).toMatchObject({
       status: 409,
       body: { error: { code: "conflict", details: { status: "completed" } } },
@@ -102,26 +95,3 @@ describe("failed tasks over HTTP", () => {
     });
   });
 });
-
-function server(deadLetters = () => flotilla.deadLetters) {
-  const app = createApp({
-    flotilla,
-    deadLetters,
-    apiKeys: [],
-    metrics: createMetrics(),
-    isStopping: () => false,
-    clock: systemClock,
-    log: silentLogger,
-  });
-  const ask = async (path: string, init: RequestInit) => {
-    const headers = { Host: "localhost", "Content-Type": "application/json" };
-    const answer = await app.request(path, { ...init, headers });
-    // oxlint-disable-next-line typescript/no-explicit-any
-    return { status: answer.status, body: (await answer.json()) as any };
-  };
-  return {
-    get: (path: string) => ask(path, {}),
-    post: (path: string, body?: unknown) =>
-      ask(path, { method: "POST", body: JSON.stringify(body ?? null) }),
-  };
-}

@@ -1,48 +1,18 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { z } from "zod";
-import { systemClock } from "../../base/clock.ts";
 import { silentLogger } from "../../base/log.ts";
-import { task, type TaskContract } from "../../queue/task.ts";
-import { connect, type Flotilla } from "../../runtime/connect.ts";
-import { createApp } from "../app.ts";
+import { task } from "../../queue/task.ts";
+import { startPod } from "../../runtime/pod.ts";
+import { asking, mailOnly, openPlace } from "../asking.contract.ts";
 import { createMetrics } from "../metrics.ts";
 
-let folder: string;
-let flotilla: Flotilla;
-
+let place: ReturnType<typeof openPlace>;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "flotilla-schedules-"));
-  flotilla = connect(`sqlite:${join(folder, "test.db")}`);
+  place = openPlace();
 });
-afterEach(async () => {
-  await flotilla.close();
-  rmSync(folder, { recursive: true, force: true });
-});
+afterEach(() => place.close());
 
-async function ask(method: string, path: string, body?: unknown) {
-  const contracts = new Map<string, TaskContract>([
-    ["mail", task("mail", { input: z.object({ to: z.string() }) })],
-  ]);
-  const app = createApp({
-    flotilla,
-    apiKeys: [],
-    contracts,
-    metrics: createMetrics(),
-    isStopping: () => false,
-    clock: systemClock,
-    log: silentLogger,
-  });
-  const answer = await app.request(path, {
-    method,
-    headers: { Host: "localhost", "Content-Type": "application/json" },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
-  // oxlint-disable-next-line typescript/no-explicit-any
-  return { status: answer.status, body: (await answer.json()) as any };
-}
+const ask = (method: string, path: string, body?: unknown) =>
+  asking(place.flotilla, { contracts: mailOnly }).send(method, path, body);
 
 const nightly = {
   name: "mail",
@@ -83,7 +53,10 @@ describe("schedules over HTTP", () => {
     });
     const fired = await ask("POST", "/v1/schedules/nightly/fire");
     expect(fired.status).toBe(201);
-    expect(await flotilla.get(fired.body.taskId)).toMatchObject({ name: "mail", priority: 2 });
+    expect(await place.flotilla.get(fired.body.taskId)).toMatchObject({
+      name: "mail",
+      priority: 2,
+    });
     expect(await ask("DELETE", "/v1/schedules/nightly")).toMatchObject({ status: 200 });
     expect(await ask("DELETE", "/v1/schedules/nightly")).toMatchObject({ status: 404 });
   });
@@ -127,10 +100,9 @@ describe("schedules over HTTP", () => {
 
   test("know whether a pod would run their tasks", async () => {
     await ask("PUT", "/v1/schedules/nightly", nightly);
-    const { startPod } = await import("../../runtime/pod.ts");
     const mail = task("mail", {}, () => {});
     const pod = await startPod({
-      store: `sqlite:${join(folder, "test.db")}`,
+      store: place.store,
       use: [mail],
       log: silentLogger,
     });

@@ -15,8 +15,9 @@ const schedule = named(
   z.object({
     scheduleId: z.string(),
     name: said(z.string(), "The name of the task that it makes."),
-    pattern: z.string(),
-    zone: z.string(),
+    pattern: said(z.string().nullable(), "When, as cron; null where it comes at an interval."),
+    zone: said(z.string().nullable(), "The time zone of the pattern."),
+    everyMs: said(z.int().nullable(), "The interval; null where it comes by a pattern."),
     input: json(),
     options: z.object({ ...taskOptions, group: z.string().optional() }),
     missed,

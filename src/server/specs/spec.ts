@@ -80,7 +80,7 @@ export const taskName = () =>
       .string()
       .regex(
         /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/,
-        "must be 1 to 200 letters, digits and _ . : / -",
+        "must be 1 to 200 letters, digits and _ . : / -, and begin with a letter, a digit or _",
       ),
-    "The name of a task: 1 to 200 letters, digits and `_ . : / -`.",
+    "The name of a task: 1 to 200 letters, digits and `_ . : / -`, the first no punctuation but `_`.",
   );

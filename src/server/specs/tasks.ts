@@ -29,6 +29,7 @@ const taskBase = {
   createdAtMs: time(),
   updatedAtMs: time(),
   runAtMs: time(),
+  scheduledAtMs: said(time().nullable(), "The time of its schedule that it was made for."),
   failures: said(z.int(), "Attempts that have failed so far."),
   snoozes: said(z.int(), "How often it has asked to be run again later."),
   maxAttempts: said(z.int().nullable(), "Null where the handler's own number counts."),
@@ -48,6 +49,7 @@ export const task = named(
       status: z.literal("pending"),
       error: taskError.nullable(),
       noWorker: said(z.boolean(), "No pod that is up works on tasks of this name."),
+      paused: said(z.boolean(), "Its name, or everything, is paused."),
       blockedBy: said(z.string().nullable(), "The limit whose room it waits for."),
     }),
     z.object({
