@@ -1,0 +1,51 @@
+/**
+ * Counts of durations by size: bucket `i` holds those up to `2 ** (i / 8)` ms, so that any percentile
+ * is right within a tenth, and histograms of several pods add up.
+ */
+export type Histogram = readonly number[];
+
+const perDoubling = 8;
+const lastBucket = 24 * perDoubling;
+
+export const noDurations: Histogram = [];
+
+export function bucketOf(durationMs: number): number {
+  if (!(durationMs > 1)) return 0;
+  return Math.min(lastBucket, Math.ceil(Math.log2(durationMs) * perDoubling));
+}
+
+/** The duration that stands for a bucket: its upper end. */
+export function durationOf(bucket: number): number {
+  return 2 ** (bucket / perDoubling);
+}
+
+export function withDuration(histogram: Histogram, durationMs: number): Histogram {
+  const bucket = bucketOf(durationMs);
+  const next = histogram.slice();
+  while (next.length <= bucket) next.push(0);
+  next[bucket]!++;
+  return next;
+}
+
+export function addHistograms(a: Histogram, b: Histogram): Histogram {
+  const [longer, shorter] = a.length >= b.length ? [a, b] : [b, a];
+  return longer.map((count, bucket) => count + (shorter[bucket] ?? 0));
+}
+
+export function countOf(histogram: Histogram): number {
+  let sum = 0;
+  for (const count of histogram) sum += count;
+  return sum;
+}
+
+/** The duration that the given share (0…1) of all durations doesn't exceed; undefined of none. */
+export function percentile(histogram: Histogram, share: number): number | undefined {
+  const wanted = countOf(histogram) * share;
+  if (wanted === 0) return undefined;
+  let sum = 0;
+  for (const [bucket, count] of histogram.entries()) {
+    sum += count;
+    if (sum >= wanted) return durationOf(bucket);
+  }
+  return durationOf(histogram.length - 1);
+}
