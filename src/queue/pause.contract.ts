@@ -1,9 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
-import { sql, table } from "../store/sql.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Database } from "../store/database.ts";
+import { sql, type Statement, table } from "../store/sql.ts";
 import { readPauses } from "./pause.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
 import { claimTasks } from "./statements/claim.ts";
+import { dropPause, putPause } from "./statements/pause.ts";
 import { task } from "./task.ts";
 
 /** What pausing promises on every store. */
@@ -118,6 +121,65 @@ export function pauseContract(kind: StoreKind): void {
       const before = await queue.count(sql`status = 'claimed'`);
       await Promise.all(pods);
       expect(await queue.count(sql`status = 'claimed'`)).toBe(before);
+    });
+
+    /** The first send of a statement isn't answered, and is on its way until it is let go. */
+    const heldUp = (held: Statement, answers = true) => {
+      let late: readonly Statement[] | undefined;
+      const database: Database = {
+        ...queue.database,
+        async write(statements, options) {
+          const isIt = statements[0]!.strings === held.strings;
+          if (!isIt || (late && answers)) return queue.database.write(statements, options);
+          late ??= statements;
+          throw new FlotillaError("unknown_outcome", "no answer came");
+        },
+      };
+      return { client: queue.client({ database }), land: () => queue.database.write(late!) };
+    };
+    const pausedNames = async () => (await queue.paused()).map(({ name }) => name);
+
+    test("a pause that was sent again and lands once more after a resume doesn't undo it", async () => {
+      const { client, land } = heldUp(putPause("", null, 0));
+      await queue.outcome(client.pause("a"));
+      expect(await pausedNames()).toEqual(["a"]);
+      await queue.resume("a");
+      await land();
+      expect(await pausedNames()).toEqual([]);
+      await queue.work("pod-1", handlers);
+      await queue.ended((await queue.enqueue("a", 1)).taskId);
+    });
+
+    test("a pause that was given up and lands after a resume doesn't undo it", async () => {
+      const { client, land } = heldUp(putPause("", null, 0), false);
+      const outcome = client.pause("a").catch((error: unknown) => error);
+      for (let times = 0; times < 40; times++) await queue.pass(1_000);
+      expect(await outcome).toMatchObject({ code: "unknown_outcome" });
+      await queue.resume("a");
+      await land();
+      expect(await pausedNames()).toEqual([]);
+    });
+
+    test("a resume that was sent again and lands once more after another pause doesn't undo that", async () => {
+      const { client, land } = heldUp(dropPause("", 0));
+      await queue.pause("a", { reason: "first" });
+      await queue.outcome(client.resume("a"));
+      await queue.pause("a", { reason: "second" });
+      await land();
+      expect(await queue.paused()).toMatchObject([{ name: "a", reason: "second" }]);
+    });
+
+    test("of a pause and a resume at once one comes last, and both are answered", async () => {
+      for (let round = 0; round < 5; round++) {
+        await Promise.all([queue.pause("a"), queue.resume("a"), queue.pause(), queue.resume()]);
+        for (const name of await pausedNames()) await queue.resume(name === "*" ? undefined : name);
+        expect(await pausedNames()).toEqual([]);
+      }
+    });
+
+    test("ending a pause of a name that was never paused leaves nothing behind", async () => {
+      await queue.resume("nobody");
+      expect(await queue.database.read(sql`select * from ${table("step_pause")}`)).toEqual([]);
     });
 
     test.each(["", "no spaces", "*/*"])("refuses the name %j", async (name) => {

@@ -3,11 +3,14 @@ import { FlotillaError } from "../base/errors.ts";
 import { checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
+import type { Statement } from "../store/sql.ts";
 import { passing, resend } from "./resend.ts";
 import {
   dropPause,
   everything,
   listPauses,
+  numberToPause,
+  numberToResume,
   podIds,
   putPause,
   seePauses,
@@ -52,12 +55,23 @@ export function createPausing(parts: {
   const { database, onEnqueued } = parts;
   const patience = { ...parts, limitMs, codes: passing };
 
+  /**
+   * A number whose answer is lost is never used, so another does as well. Everything else is sent again
+   * with the number that it was sent with first: a send that lands late can't undo what was done since.
+   */
+  const takeNumber = async (asking: readonly Statement[]): Promise<number | undefined> => {
+    const { tables } = await resend(database, asking, patience);
+    const [row] = tables[1]!;
+    return row && Number(row["given"]);
+  };
+
   return {
     async pause(name = everything, options = {}) {
       if (name !== everything) checkName(name);
       checkOptions("pause", options, ["reason"]);
       const reason = checkReason(options.reason);
-      await resend(database, [putPause(name, reason), tellPods()], patience);
+      const number = await takeNumber(numberToPause(name));
+      await resend(database, [putPause(name, reason, number!), tellPods()], patience);
       // Whoever began to claim before that was stored is a pod that was known by now.
       const pods = await database.read(podIds());
       await Promise.all(
@@ -66,7 +80,9 @@ export function createPausing(parts: {
     },
     async resume(name = everything) {
       if (name !== everything) checkName(name);
-      await resend(database, [dropPause(name), tellPods()], { ...patience, hint: true });
+      const number = await takeNumber(numberToResume(name));
+      if (number === undefined) return;
+      await resend(database, [dropPause(name, number), tellPods()], { ...patience, hint: true });
       onEnqueued?.();
     },
     async paused() {

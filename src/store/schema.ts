@@ -158,8 +158,13 @@ const gatesWaitsAndSchedules: Migration = {
       max_running integer not null,
       by_hand integer not null default 0
     )`,
+    // Names that are paused or have been. Whoever pauses or resumes is given a number first; `done` is the
+    // number of the last who did, and what comes later with a lower one changes nothing.
     sql`create table ${table("step_pause")} (
       name ${keyText} primary key not null,
+      paused integer not null default 1,
+      given bigint not null default 0,
+      done bigint not null default 0,
       at bigint not null default (${startingNow}),
       reason text
     )`,
