@@ -1,4 +1,4 @@
-import type { Histogram } from "./histogram.ts";
+import { addHistograms, type Histogram, noDurations, withDuration } from "./histogram.ts";
 
 /**
  * How a call ended, as far as the downstream's capacity is concerned. `ignored` says nothing about it:
@@ -51,3 +51,117 @@ export type Sample = {
   readonly rateLimited: number;
   readonly used: number;
 };
+
+export const noCounts: Counts = {
+  success: 0,
+  throttled: 0,
+  timeout: 0,
+  server_error: 0,
+  ignored: 0,
+};
+
+export function emptySample(epoch: number): Sample {
+  return {
+    epoch,
+    counts: noCounts,
+    earlier: noCounts,
+    spanMs: 0,
+    acceptedMs: 0,
+    latencies: noDurations,
+    firstTokens: noDurations,
+    peak: 0,
+    limited: false,
+    retryAfterMs: 0,
+    rateLimited: 0,
+    used: 0,
+  };
+}
+
+/** Adds how a call ended that began in `epoch`. What it tells of speed, it tells only if it was answered. */
+export function addOutcome(sample: Sample, outcome: Outcome, epoch: number): Sample {
+  const { kind, latencyMs, firstTokenMs, retryAfterMs = 0, used = 0 } = outcome;
+  const answered = kind === "success";
+  const which = epoch === sample.epoch ? "counts" : "earlier";
+  return {
+    ...sample,
+    [which]: { ...sample[which], [kind]: sample[which][kind] + 1 },
+    acceptedMs: sample.acceptedMs + (answered ? latencyMs : 0),
+    latencies: answered ? withDuration(sample.latencies, latencyMs) : sample.latencies,
+    firstTokens:
+      answered && firstTokenMs !== undefined
+        ? withDuration(sample.firstTokens, firstTokenMs)
+        : sample.firstTokens,
+    retryAfterMs: Math.max(sample.retryAfterMs, retryAfterMs),
+    rateLimited:
+      sample.rateLimited + (kind === "throttled" && outcome.limitedBy === "rate" ? 1 : 0),
+    used: sample.used + used,
+  };
+}
+
+export function addCounts(a: Counts, b: Counts): Counts {
+  return {
+    success: a.success + b.success,
+    throttled: a.throttled + b.throttled,
+    timeout: a.timeout + b.timeout,
+    server_error: a.server_error + b.server_error,
+    ignored: a.ignored + b.ignored,
+  };
+}
+
+/**
+ * The sum of what two pods saw over the same while. Their spans are alike but seldom equal, so what
+ * the downstream took at once is added as a rate, not as a sum of times.
+ */
+export function addSamples(a: Sample, b: Sample): Sample {
+  const spanMs = Math.max(a.spanMs, b.spanMs);
+  return {
+    ...merged(a, b),
+    spanMs,
+    acceptedMs: acceptedOver(a, spanMs) + acceptedOver(b, spanMs),
+    peak: a.peak + b.peak,
+    retryAfterMs: Math.max(a.retryAfterMs, b.retryAfterMs),
+  };
+}
+
+/** What one pod saw in two stretches of time, the first of which ended where the second begins. */
+export function followedBy(first: Sample, second: Sample): Sample {
+  return {
+    ...merged(first, second),
+    spanMs: first.spanMs + second.spanMs,
+    acceptedMs: first.acceptedMs + second.acceptedMs,
+    peak:
+      first.epoch < second.epoch
+        ? second.peak
+        : first.epoch > second.epoch
+          ? first.peak
+          : Math.max(first.peak, second.peak),
+    retryAfterMs: Math.max(first.retryAfterMs - second.spanMs, second.retryAfterMs),
+  };
+}
+
+function acceptedOver(sample: Sample, spanMs: number): number {
+  return sample.spanMs > 0 ? (sample.acceptedMs * spanMs) / sample.spanMs : sample.acceptedMs;
+}
+
+type Merged = Omit<Sample, "spanMs" | "acceptedMs" | "peak" | "retryAfterMs">;
+
+function merged(a: Sample, b: Sample): Merged {
+  const epoch = Math.max(a.epoch, b.epoch);
+  const [ofA, ofB] = [asOf(a, epoch), asOf(b, epoch)];
+  return {
+    epoch,
+    counts: addCounts(ofA.counts, ofB.counts),
+    earlier: addCounts(ofA.earlier, ofB.earlier),
+    latencies: addHistograms(a.latencies, b.latencies),
+    firstTokens: addHistograms(a.firstTokens, b.firstTokens),
+    limited: a.limited || b.limited,
+    rateLimited: a.rateLimited + b.rateLimited,
+    used: a.used + b.used,
+  };
+}
+
+/** In the eyes of another epoch than its own, all of a sample's calls began at another limit. */
+export function asOf(sample: Sample, epoch: number): Pick<Sample, "counts" | "earlier"> {
+  if (sample.epoch === epoch) return sample;
+  return { counts: noCounts, earlier: addCounts(sample.counts, sample.earlier) };
+}

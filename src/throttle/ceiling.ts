@@ -1,0 +1,191 @@
+import { tellingCalls, throttledShare } from "./errors.ts";
+import { coolingMs } from "./hold.ts";
+import { braked, type Evidence, isSlow, type Move } from "./move.ts";
+
+/**
+ * The controller that remembers its ceiling, and so works near the true capacity. Its phases:
+ *
+ * - climbing: no ceiling is known; every whole round grows the limit, by twice as much as the last.
+ * - holding: at the ceiling. After a quiet while it probes, by a hundredth.
+ * - probing: a step above what was good. Proven by a whole round, it goes on with twice the step;
+ *   struck, it returns at once, and waits longer before the next.
+ * - braked: struck out of the blue. Each further strike halves again, and cools.
+ * - trying: back at just below the remembered ceiling, or at what was accepted when a large step failed.
+ *   Struck there, the ceiling is what the downstream accepted; proven, it is held.
+ */
+export type CeilingMemory = { readonly algorithm: "ceiling" } & (
+  | { readonly phase: "climbing"; readonly good: number; readonly step: number }
+  | { readonly phase: "holding"; readonly quietMs: number; readonly waitMs: number }
+  | {
+      readonly phase: "probing";
+      readonly good: number;
+      readonly step: number;
+      readonly waitMs: number;
+    }
+  | { readonly phase: "braked"; readonly ceiling: number; readonly strikes: number }
+  | {
+      readonly phase: "trying";
+      readonly good: number;
+      readonly ceiling: number;
+      readonly strikes: number;
+    }
+);
+
+export const firstCeilingMemory: CeilingMemory = {
+  algorithm: "ceiling",
+  phase: "climbing",
+  good: 0,
+  step: 1,
+};
+
+/** A probe is followed by the next after this long, or up to the longer, where probes keep failing. */
+export const probeWaitMs = 4_000;
+export const maxProbeWaitMs = 20_000;
+/** The smallest step: one in a hundred, which costs about that share of calls while a probe fails. */
+const stepShare = 0.01;
+/**
+ * So few throttled calls aren't worth a reaction: with a wall, more follow at once. It takes some calls to
+ * speak of so small a share.
+ */
+const toleratedShare = 0.005;
+const toleratedCalls = 200;
+/** And so few are answered by one small step, if all has been quiet, before the brake is pulled. */
+const mildShare = 0.02;
+const mildCalls = 100;
+const mildAfterMs = 5_000;
+/** From a deep brake the way back is taken in strides, as one success at a limit of one proves little. */
+const stride = 4;
+
+export function smallStep(limit: number): number {
+  return Math.max(1, Math.round(limit * stepShare));
+}
+
+export function ceilingMove(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
+  if (seen.struck === "errors") return brake(seen, ceilingOf(memory, seen.limit), memory);
+  if (seen.struck === "throttled" && !isTolerated(seen)) return struck(memory, seen);
+  return unstruck(memory, seen);
+}
+
+/** What to return to after a brake for another reason than the ceiling itself. */
+export function ceilingOf(memory: CeilingMemory, limit: number): number {
+  switch (memory.phase) {
+    case "climbing":
+    case "probing":
+      return Math.max(memory.good, 1);
+    case "holding":
+      return limit;
+    case "braked":
+    case "trying":
+      return memory.ceiling;
+  }
+}
+
+function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
+  const { limit } = seen;
+  switch (memory.phase) {
+    case "climbing": {
+      const good = Math.min(Math.max(memory.good, braked(limit)), limit - 1);
+      return tried(good, seen, 1);
+    }
+    case "probing": {
+      if (memory.step > smallStep(memory.good)) return tried(memory.good, seen, 1);
+      const waitMs = Math.min(maxProbeWaitMs, memory.waitMs * 2);
+      return { limit: memory.good, memory: held(waitMs), reacted: true };
+    }
+    case "trying":
+      if (limit > memory.good) return tried(memory.good, seen, memory.strikes + 1);
+      return brake(seen, limit, memory);
+    case "holding":
+      if (isMild(seen) && memory.quietMs >= mildAfterMs) {
+        return { limit: limit - smallStep(limit), memory: held(probeWaitMs), reacted: true };
+      }
+      return brake(seen, limit, memory);
+    case "braked":
+      return brake(seen, memory.ceiling, memory);
+  }
+}
+
+/**
+ * Goes to what the downstream accepted, between what was good and what was refused; if it is struck
+ * there again, closer to what was good each time.
+ */
+function tried(good: number, { limit, accepted }: Evidence, strikes: number): Move<CeilingMemory> {
+  const measured = good + ((accepted ?? good) - good) / strikes;
+  const next = Math.max(good, Math.min(limit - 1, Math.floor(measured)));
+  return {
+    limit: next,
+    memory: { algorithm: "ceiling", phase: "trying", good, ceiling: next, strikes },
+    reacted: true,
+  };
+}
+
+function brake(seen: Evidence, ceiling: number, memory: CeilingMemory): Move<CeilingMemory> {
+  const strikes = memory.phase === "braked" ? memory.strikes + 1 : 1;
+  return {
+    limit: braked(seen.limit),
+    memory: brakedMemory(ceiling, strikes),
+    reacted: true,
+    coolMs: coolingMs(strikes),
+  };
+}
+
+export function brakedMemory(ceiling: number, strikes: number): CeilingMemory {
+  return { algorithm: "ceiling", phase: "braked", ceiling, strikes };
+}
+
+function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
+  const { limit, whole, elapsedMs } = seen;
+  switch (memory.phase) {
+    case "climbing": {
+      if (!whole || isSlow(seen)) return { limit, memory };
+      const { step } = memory;
+      return { limit: limit + step, memory: { ...memory, good: limit, step: step * 2 } };
+    }
+    case "holding": {
+      const quietMs = memory.quietMs + elapsedMs;
+      if (!whole || quietMs < memory.waitMs || isSlow(seen)) {
+        return { limit, memory: { ...memory, quietMs } };
+      }
+      const step = smallStep(limit);
+      const { waitMs } = memory;
+      return {
+        limit: limit + step,
+        memory: { algorithm: "ceiling", phase: "probing", good: limit, step, waitMs },
+      };
+    }
+    case "probing": {
+      if (!whole) return { limit, memory };
+      if (isSlow(seen)) return { limit, memory: held(probeWaitMs) };
+      const step = memory.step * 2;
+      const { waitMs } = memory;
+      return {
+        limit: limit + step,
+        memory: { algorithm: "ceiling", phase: "probing", good: limit, step, waitMs },
+      };
+    }
+    case "braked": {
+      if (!whole || isSlow(seen)) return { limit, memory };
+      const { ceiling, strikes } = memory;
+      const back = Math.max(limit, ceiling - smallStep(ceiling));
+      if (strikes > 1 && limit * stride < back) return { limit: limit * stride, memory };
+      return {
+        limit: back,
+        memory: { algorithm: "ceiling", phase: "trying", good: limit, ceiling: back, strikes: 0 },
+      };
+    }
+    case "trying":
+      return { limit, memory: whole ? held(probeWaitMs) : memory };
+  }
+}
+
+export function held(waitMs: number): CeilingMemory {
+  return { algorithm: "ceiling", phase: "holding", quietMs: 0, waitMs };
+}
+
+function isTolerated({ recent }: Evidence): boolean {
+  return tellingCalls(recent) >= toleratedCalls && throttledShare(recent) <= toleratedShare;
+}
+
+function isMild({ recent }: Evidence): boolean {
+  return tellingCalls(recent) >= mildCalls && throttledShare(recent) <= mildShare;
+}
