@@ -35,6 +35,8 @@ export const errorCodes = [
   "store_read_only",
   "store_unavailable",
   "task_failed",
+  "throttle_full",
+  "throttle_open",
   "timeout",
   "unauthorized",
   "unknown_outcome",

@@ -47,6 +47,8 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   store_read_only: 503,
   store_unavailable: 503,
   task_failed: 500,
+  throttle_full: 503,
+  throttle_open: 503,
   timeout: 504,
   unauthorized: 401,
   unknown_outcome: 503,
