@@ -217,8 +217,53 @@ const gatesWaitsAndSchedules: Migration = {
   ],
 };
 
+const throttles: Migration = {
+  name: "throttles",
+  needs: 3,
+  statements: [
+    // What is known of one downstream, for all pods. Whoever changes it requires the `rev` that it has
+    // read; those of a row that was deleted and made again don't meet. `shares` says which pod may have
+    // how many calls in flight. `gate` is what pods obey besides the bound, since the `pass` in which
+    // the leader has said so.
+    sql`create table ${table("throttle")} (
+      name ${keyText} not null,
+      key ${keyText} not null default '',
+      rev bigint not null default (${startingNow}),
+      bound integer not null,
+      epoch bigint not null default 1,
+      pinned integer,
+      pinned_at bigint,
+      settings text not null default '{}',
+      state text,
+      gate text not null default '{}',
+      pass bigint not null default 0,
+      shares text not null default '{}',
+      stats text not null default '{}',
+      created_at bigint not null default (${startingNow}),
+      last_update bigint not null default (${startingNow}),
+      primary key (name, key)
+    )`,
+    // What one pod has to say about it: how many it wants, and what has come of its calls in all.
+    sql`create table ${table("throttle_report")} (
+      name ${keyText} not null,
+      key ${keyText} not null,
+      pod_id ${keyText} not null,
+      seq bigint not null,
+      demand integer not null,
+      in_flight integer not null,
+      waiting integer not null,
+      totals text not null,
+      at bigint not null,
+      primary key (name, key, pod_id)
+    )`,
+    sql`${leaveRoom("throttle")}`,
+    sql`${leaveRoom("throttle_report")}`,
+  ],
+};
+
 export const migrations: readonly Migration[] = [
   firstTables,
   tracesAndWaiting,
   gatesWaitsAndSchedules,
+  throttles,
 ];

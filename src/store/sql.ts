@@ -16,7 +16,9 @@ export type TableName =
   | "step_limit"
   | "step_pause"
   | "step_tracker"
-  | "step_wait";
+  | "step_wait"
+  | "throttle"
+  | "throttle_report";
 
 export type Columns = Readonly<Record<string, ColumnType>>;
 

@@ -1,0 +1,119 @@
+import type { Row } from "../../store/database.ts";
+import { allowed, type ControllerState, firstState, step } from "../controller.ts";
+import { percentile } from "../histogram.ts";
+import {
+  addCounts,
+  addSamples,
+  type Counts,
+  emptySample,
+  noCounts,
+  type Sample,
+} from "../sample.ts";
+import type { Settings } from "../settings.ts";
+import { windowDurations } from "../windows.ts";
+import type { Gate } from "./row.ts";
+import type { Learned, Place } from "./statements.ts";
+import { noTotals, sampleBetween, type Totals } from "./totals.ts";
+
+/** What a leader keeps in a throttle's row. */
+export type Stored = {
+  readonly controller: ControllerState;
+  /** The report of each pod that was counted last, so that none is counted twice, by any leader. */
+  readonly seen: Readonly<Record<string, number>>;
+};
+
+/** What is shown to people. */
+export type Stats = {
+  readonly outcomes: Counts;
+  readonly p95Ms?: number;
+  readonly firstTokenP95Ms?: number;
+};
+
+export type LearnedRow = Place & {
+  readonly rev: number;
+  readonly bound: number;
+  readonly epoch: number;
+  readonly settings: Settings;
+  readonly stored: Stored | undefined;
+  readonly stats: Stats;
+};
+
+export type Report = { readonly podId: string; readonly seq: number; readonly totals: Totals };
+
+/** The totals of a report that was read before. Undefined where this leader hasn't read that one. */
+export type Recall = (podId: string, seq: number) => Totals | undefined;
+
+// The first reports of a pod are counted whole, since nothing before them can have been.
+const firstReports = 2;
+
+/** Pure: what is known after these reports, each of which counts once. */
+export function learn(
+  row: LearnedRow,
+  reports: readonly Report[],
+  { elapsedMs, recall }: { elapsedMs: number; recall: Recall },
+): Learned {
+  const { settings, stored } = row;
+  const seen = { ...stored?.seen };
+  const known = new Set(reports.map(({ podId }) => podId));
+  for (const podId of Object.keys(seen)) if (!known.has(podId)) delete seen[podId];
+  let sample: Sample | undefined;
+  for (const { podId, seq, totals } of reports) {
+    const last = seen[podId];
+    if (last !== undefined && last >= seq) continue;
+    seen[podId] = seq;
+    const before =
+      last === undefined ? (seq <= firstReports ? noTotals : undefined) : recall(podId, last);
+    // Somebody else has counted it up to a point that isn't known here: it counts from now on.
+    if (!before) continue;
+    const since = sampleBetween(before, totals);
+    sample = addSamples(sample ?? emptySample(row.epoch), since);
+  }
+  const last = stored?.controller ?? firstState(settings);
+  const before = { ...last, epoch: Math.max(last.epoch, row.epoch) };
+  const controller = step(settings, before, { elapsedMs, ...(sample && { sample }) });
+  const { limit, epoch, holdMs, breaker, refillPerS } = allowed(settings, controller);
+  const gate: Gate = {
+    holdMs: Math.ceil(holdMs),
+    breaker,
+    ...(refillPerS !== undefined && { refillPerS }),
+  };
+  return {
+    // Nobody begins a call while the breaker is open, so shares may stay where they are.
+    bound: breaker === "open" ? row.bound : limit,
+    epoch,
+    gate: JSON.stringify(gate),
+    state: JSON.stringify({ controller, seen } satisfies Stored),
+    stats: JSON.stringify(nextStats(row.stats, controller, sample)),
+  };
+}
+
+function nextStats(before: Stats, controller: ControllerState, sample: Sample | undefined): Stats {
+  const counted = sample ? addCounts(sample.counts, sample.earlier) : noCounts;
+  const p95Ms = percentile(windowDurations(controller.windows).latencies, 0.95);
+  const firstTokenP95Ms = percentile(windowDurations(controller.windows).firstTokens, 0.95);
+  return {
+    outcomes: addCounts(before.outcomes, counted),
+    ...(p95Ms !== undefined && { p95Ms }),
+    ...(firstTokenP95Ms !== undefined && { firstTokenP95Ms }),
+  };
+}
+
+export function toLearnedRow(row: Row): LearnedRow {
+  const settings = JSON.parse(row["settings"] as string) as Settings;
+  const pinned = row["pinned"] === null ? settings.pinned : Number(row["pinned"]);
+  const state = row["state"] as string | null;
+  return {
+    name: row["name"] as string,
+    key: row["key"] as string,
+    rev: Number(row["rev"]),
+    bound: Number(row["bound"]),
+    epoch: Number(row["epoch"]),
+    settings: { ...settings, pinned },
+    stored: state === null ? undefined : (JSON.parse(state) as Stored),
+    stats: toStats(row["stats"] as string),
+  };
+}
+
+export function toStats(text: string): Stats {
+  return { outcomes: noCounts, ...(JSON.parse(text) as Partial<Stats>) };
+}

@@ -1,0 +1,167 @@
+import { FlotillaError, hasCode } from "../../base/errors.ts";
+import { checkNumber } from "../../base/options.ts";
+import type { Database, Row } from "../../store/database.ts";
+import type { Statement } from "../../store/sql.ts";
+import type { Settings } from "../settings.ts";
+import { type Stats, toStats } from "./learned.ts";
+import { type Gate, placeKey, type Shares, toGate } from "./row.ts";
+import {
+  getReports,
+  getThrottles,
+  listThrottles,
+  pinBound,
+  type Place,
+  unpinBound,
+} from "./statements.ts";
+
+/** One throttle and key as the whole fleet sees it. */
+export type ThrottleView = Place & {
+  /** How many calls all pods may have in flight at once. */
+  readonly bound: number;
+  readonly epoch: number;
+  /** What somebody has set it to by hand, and when that was last done or undone. */
+  readonly pinned?: number;
+  readonly pinnedAtMs?: number;
+  readonly settings: Settings;
+  readonly breaker: Gate["breaker"];
+  readonly holdMs: number;
+  readonly refillPerS?: number;
+  readonly inFlight: number;
+  readonly waiting: number;
+  /** How calls have ended since the throttle is known. */
+  readonly outcomes: Stats["outcomes"];
+  readonly p95Ms?: number;
+  readonly firstTokenP95Ms?: number;
+  readonly pods: readonly PodView[];
+  readonly lastUpdateMs: number;
+};
+
+export type PodView = {
+  readonly podId: string;
+  readonly share: number;
+  readonly inFlight: number;
+  readonly waiting: number;
+  /** How long ago it has said so last, by the store's clock; absent where it hasn't lately. */
+  readonly reportedMs?: number;
+};
+
+export type ReadOptions = { readonly after?: Place; readonly limit?: number };
+
+const pageMost = 1_000;
+
+/** What is known of throttles, in the order of their names and keys. */
+export async function readThrottles(
+  database: Database,
+  { after = { name: "", key: "" }, limit = pageMost }: ReadOptions = {},
+): Promise<ThrottleView[]> {
+  const rows = await database.read(listThrottles(after, Math.min(limit, pageMost)));
+  return withReports(database, rows);
+}
+
+export async function readThrottle(
+  database: Database,
+  place: Place,
+): Promise<ThrottleView | undefined> {
+  const [found] = await withReports(database, await database.read(getThrottles([place])));
+  return found;
+}
+
+async function withReports(database: Database, rows: readonly Row[]): Promise<ThrottleView[]> {
+  if (rows.length === 0) return [];
+  const places = rows.map((row) => ({ name: row["name"] as string, key: row["key"] as string }));
+  const reports = new Map<string, Row[]>();
+  for (const report of await database.read(getReports(places))) {
+    const at = placeKey(report["name"] as string, report["key"] as string);
+    reports.set(at, [...(reports.get(at) ?? []), report]);
+  }
+  return rows.map((row) => {
+    const at = placeKey(row["name"] as string, row["key"] as string);
+    return toView(row, reports.get(at) ?? []);
+  });
+}
+
+function toView(row: Row, reports: readonly Row[]): ThrottleView {
+  const { outcomes, ...latencies } = toStats(row["stats"] as string);
+  const pods = podsOf(JSON.parse(row["shares"] as string) as Shares, reports);
+  const sum = (of: (pod: PodView) => number) => pods.reduce((all, pod) => all + of(pod), 0);
+  return {
+    name: row["name"] as string,
+    key: row["key"] as string,
+    bound: Number(row["bound"]),
+    epoch: Number(row["epoch"]),
+    ...(row["pinned"] !== null && { pinned: Number(row["pinned"]) }),
+    ...(row["pinned_at"] !== null && { pinnedAtMs: Number(row["pinned_at"]) }),
+    settings: JSON.parse(row["settings"] as string) as Settings,
+    ...toGate(row["gate"] as string),
+    inFlight: sum(({ inFlight }) => inFlight),
+    waiting: sum(({ waiting }) => waiting),
+    outcomes,
+    ...latencies,
+    pods,
+    lastUpdateMs: Number(row["last_update"]),
+  };
+}
+
+function podsOf(shares: Shares, reports: readonly Row[]): PodView[] {
+  const said = new Map(reports.map((report) => [report["pod_id"] as string, report]));
+  return [...new Set([...Object.keys(shares), ...said.keys()])].sort().map((podId) => {
+    const report = said.get(podId);
+    return {
+      podId,
+      share: shares[podId]?.share ?? 0,
+      inFlight: Number(report?.["in_flight"] ?? 0),
+      waiting: Number(report?.["waiting"] ?? 0),
+      ...(report && { reportedMs: Math.max(0, Number(report["now_at"]) - Number(report["at"])) }),
+    };
+  });
+}
+
+/** Holds the bound where somebody says, from now on. Resolves to undefined where there is no such throttle. */
+export async function pin(
+  database: Database,
+  place: Place,
+  bound: number,
+): Promise<ThrottleView | undefined> {
+  checkNumber("pin", bound, { min: 0, max: 100_000 });
+  return changeByHand(database, place, {
+    isDone: (row) => row["pinned"] !== null && Number(row["pinned"]) === bound,
+    statement: (rev) => pinBound(place, rev, bound),
+  });
+}
+
+/** Lets the bound be learned again, from where it is. */
+export async function unpin(database: Database, place: Place): Promise<ThrottleView | undefined> {
+  return changeByHand(database, place, {
+    isDone: (row) => row["pinned"] === null,
+    statement: (rev) => unpinBound(place, rev),
+  });
+}
+
+type ByHand = {
+  readonly isDone: (row: Row) => boolean;
+  readonly statement: (rev: number) => Statement;
+};
+
+const triesMost = 50;
+
+/** Whoever looks again after an answer was lost finds out, since a write that came late fails. */
+async function changeByHand(
+  database: Database,
+  place: Place,
+  { isDone, statement }: ByHand,
+): Promise<ThrottleView | undefined> {
+  for (let tries = 1; tries <= triesMost; tries++) {
+    const [row] = await database.read(getThrottles([place]));
+    if (!row) return undefined;
+    if (isDone(row)) return readThrottle(database, place);
+    try {
+      await database.write([statement(Number(row["rev"]))]);
+    } catch (error) {
+      if (!hasCode(error, "unknown_outcome", "store_busy")) throw error;
+    }
+  }
+  throw new FlotillaError(
+    "store_busy",
+    `the throttle "${place.name}" was changed by others all the time: try again`,
+  );
+}

@@ -1,0 +1,201 @@
+import {
+  holdRows,
+  limit,
+  now,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
+
+const throttles = table("throttle");
+const reports = table("throttle_report");
+
+/** Which throttle is meant. The key is empty where it has none. */
+export type Place = { readonly name: string; readonly key: string };
+
+/** Makes the rows of throttles that nobody has used yet. */
+export function createThrottles(
+  given: readonly (Place & { readonly bound: number; readonly settings: string })[],
+): Statement {
+  const made = rows(
+    { name: "text", key: "text", bound: "integer", settings: "text" },
+    given.map(({ name, key, bound, settings }) => [name, key, bound, settings]),
+  );
+  return sql`
+    insert into ${throttles} (name, key, bound, settings)
+    select made.name, made.key, made.bound, made.settings from ${made} made where 1 = 1
+    on conflict (name, key) do nothing`;
+}
+
+/** Stores what the code says about throttles, where it says something else than the row. */
+export function putSettings(given: readonly (Place & { readonly settings: string })[]): Statement {
+  const said = rows(
+    { name: "text", key: "text", settings: "text" },
+    given.map(({ name, key, settings }) => [name, key, settings]),
+  );
+  return sql`
+    update ${throttles} set settings = said.settings, rev = ${throttles}.rev + 1
+    from ${said} said
+    where ${throttles}.name = said.name and ${throttles}.key = said.key
+      and ${throttles}.settings <> said.settings`;
+}
+
+export type ReportRow = Place & {
+  readonly podId: string;
+  /** Rises with every report of the pod, so that one that comes late replaces no newer one. */
+  readonly seq: number;
+  readonly demand: number;
+  readonly inFlight: number;
+  readonly waiting: number;
+  readonly totals: string;
+};
+
+export function putReports(given: readonly ReportRow[]): Statement {
+  const said = rows(
+    {
+      name: "text",
+      key: "text",
+      pod_id: "text",
+      seq: "integer",
+      demand: "integer",
+      in_flight: "integer",
+      waiting: "integer",
+      totals: "text",
+    },
+    given.map((each) => [
+      each.name,
+      each.key,
+      each.podId,
+      each.seq,
+      each.demand,
+      each.inFlight,
+      each.waiting,
+      each.totals,
+    ]),
+  );
+  return sql`
+    insert into ${reports} (name, key, pod_id, seq, demand, in_flight, waiting, totals, at)
+    select said.name, said.key, said.pod_id, said.seq, said.demand, said.in_flight, said.waiting,
+      said.totals, ${now}
+    from ${said} said where 1 = 1
+    on conflict (name, key, pod_id) do update
+    set seq = excluded.seq, demand = excluded.demand, in_flight = excluded.in_flight,
+      waiting = excluded.waiting, totals = excluded.totals, at = excluded.at
+    where ${reports}.seq < excluded.seq`;
+}
+
+function placesOf(places: readonly Place[]) {
+  return rows(
+    { name: "text", key: "text" },
+    places.map(({ name, key }) => [name, key]),
+  );
+}
+
+/** What pods need of the shared rows. */
+export function getShares(places: readonly Place[]): Statement {
+  return sql`
+    select throttle.name, throttle.key, throttle.rev, throttle.bound, throttle.epoch, throttle.gate,
+      throttle.pass, throttle.shares, ${now} as now_at
+    from ${placesOf(places)} wanted join ${throttles} throttle
+      on throttle.name = wanted.name and throttle.key = wanted.key`;
+}
+
+/** Who wants how many. */
+export function getDemands(places: readonly Place[]): Statement {
+  return sql`
+    select report.name, report.key, report.pod_id, report.seq, report.demand
+    from ${placesOf(places)} wanted join ${reports} report
+      on report.name = wanted.name and report.key = wanted.key`;
+}
+
+/** A compare-and-set: the row is as it was read, or nothing is changed and nothing returned. */
+export function changeShares(place: Place, rev: number, shares: string): Statement {
+  return changeRow(place, rev, sql`shares = ${shares}`);
+}
+
+export type Learned = {
+  readonly bound: number;
+  readonly epoch: number;
+  readonly gate: string;
+  readonly state: string;
+  readonly stats: string;
+};
+
+export function changeLearned(place: Place, rev: number, learned: Learned): Statement {
+  const { bound, epoch, gate, state, stats } = learned;
+  return changeRow(
+    place,
+    rev,
+    sql`bound = ${bound}, epoch = ${epoch}, gate = ${gate}, state = ${state}, stats = ${stats},
+      pass = ${throttles}.pass + 1`,
+  );
+}
+
+/** From here on the bound is what somebody says, and nothing is learned. */
+export function pinBound(place: Place, rev: number, bound: number): Statement {
+  return changeRow(
+    place,
+    rev,
+    sql`bound = ${bound}, pinned = ${bound}, pinned_at = ${now}, epoch = ${throttles}.epoch + 1,
+      gate = '{}', pass = ${throttles}.pass + 1`,
+  );
+}
+
+export function unpinBound(place: Place, rev: number): Statement {
+  return changeRow(
+    place,
+    rev,
+    sql`pinned = null, pinned_at = ${now}, epoch = ${throttles}.epoch + 1`,
+  );
+}
+
+function changeRow({ name, key }: Place, rev: number, changes: Statement): Statement {
+  const asSeen = sql`name = ${name} and key = ${key} and rev = ${rev}`;
+  return sql`
+    update ${throttles} set ${changes}, rev = ${throttles}.rev + 1, last_update = ${now}
+    where ${asSeen}
+    ${returning(sql`rev`, { before: sql`select rev from ${throttles} where ${asSeen} ${holdRows}` })}`;
+}
+
+/** The reports of late, for whoever learns from them. Those of idle pods aren't among them. */
+export function lookAtReports(withinMs: number): Statement {
+  return sql`
+    select name, key, pod_id, seq, demand, in_flight, waiting, totals from ${reports}
+    where at > ${now} - ${withinMs}`;
+}
+
+/** Whole rows, for whoever learns. */
+export function getThrottles(places: readonly Place[]): Statement {
+  return sql`
+    select throttle.* from ${placesOf(places)} wanted join ${throttles} throttle
+      on throttle.name = wanted.name and throttle.key = wanted.key`;
+}
+
+export function listThrottles(after: Place, count: number): Statement {
+  return sql`
+    select * from ${throttles}
+    where name > ${after.name} or (name = ${after.name} and key > ${after.key})
+    order by name, key ${limit(count)}`;
+}
+
+export function getReports(places: readonly Place[]): Statement {
+  return sql`
+    select report.name, report.key, report.pod_id, report.demand, report.in_flight, report.waiting,
+      report.totals, report.at, ${now} as now_at
+    from ${placesOf(places)} wanted join ${reports} report
+      on report.name = wanted.name and report.key = wanted.key`;
+}
+
+/** Forgets what pods have said that are gone or idle. One that is neither says it again. */
+export function pruneReports(olderMs: number): Statement {
+  return sql`delete from ${reports} where at < ${now} - ${olderMs}`;
+}
+
+/** Forgets what nobody has used for so long that it is no longer known to be true. */
+export function pruneThrottles(olderMs: number): Statement {
+  return sql`
+    delete from ${throttles}
+    where last_update < ${now} - ${olderMs} and shares = '{}' and pinned is null`;
+}
