@@ -1,38 +1,21 @@
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError } from "../base/errors.ts";
-import { fraction, type Random } from "../base/random.ts";
+import type { Random } from "../base/random.ts";
 import type { Allowance } from "./allowance.ts";
-import { type Brake, pullBrake } from "./limiter-brake.ts";
+import { createLimiterErrors } from "./limiter-errors.ts";
 import { createGauge } from "./limiter-gauge.ts";
-import { fitReserve, mayHave, noneOfAny } from "./limiter-reserve.ts";
+import { type AcquireOptions, createLine } from "./limiter-line.ts";
+import { noneOfAny } from "./limiter-reserve.ts";
+import { createRoom, type HeldBy } from "./limiter-room.ts";
 import type { LimiterSettings } from "./limiter-settings.ts";
 import { createTallies, type LimiterSnapshot } from "./limiter-snapshot.ts";
-import { createTokens } from "./limiter-tokens.ts";
+import { createTimer } from "./limiter-timers.ts";
 import { type Ending, HeldPermit, type PermitHost } from "./permit.ts";
 import type { Outcome, Sample } from "./sample.ts";
-import { createWaiting, type Place, type Priority } from "./waiting.ts";
+import type { Priority } from "./waiting.ts";
 
-export type AcquireOptions = {
-  /** Ends the waiting, and tells the call to end. */
-  readonly signal?: AbortSignal | undefined;
-  readonly priority?: Priority | undefined;
-  /** What the call will probably cost in the bucket's unit. */
-  readonly estimate?: number | undefined;
-  /** How long the call may take, instead of `callTimeoutMs`. */
-  readonly timeoutMs?: number | undefined;
-  /** How long to wait for a permit at most. */
-  readonly maxWaitMs?: number | undefined;
-};
-
-/** What a pod may do of one throttle at present, where others have a say in it. */
-export type SharedAllowance = Allowance & {
-  /** From this moment of the pod's monotonic clock on nothing may begin: it may be others' by then. */
-  readonly untilMs?: number;
-};
-
-/** Why a call can't begin now, and for how long, where that is known. */
+/** Why a call can't begin now, and how long that will probably be so, where that is known. */
 export type Refusal = {
-  readonly by: "limit" | "no_share" | "hold" | "breaker" | "bucket" | "closed";
+  readonly by: HeldBy | "limit" | "closed";
   readonly waitMs?: number;
 };
 
@@ -68,13 +51,6 @@ export type LimiterOptions = {
 /** How often what has happened is taken in, while something happens. */
 const tickMs = 1_000;
 
-type Waiter = {
-  readonly options: AcquireOptions;
-  readonly estimate: number;
-  grant(permit: HeldPermit): void;
-  refuse(error: unknown): void;
-};
-
 /**
  * The permits of one throttle and key on one pod: who has one, who waits for one, and what came of them.
  * How many there are comes from its learner, or from outside by `allow`.
@@ -82,106 +58,75 @@ type Waiter = {
 export function createLimiter(options: LimiterOptions) {
   const { name, key, clock, random, settings, learner, background = clock.after } = options;
   const { mode, graceMs } = settings;
+  const startMs = clock.monotonic();
   const inFlight = new Set<HeldPermit>();
   const inFlightOf = noneOfAny();
-  const waiting = createWaiting<Waiter>();
-  const gauge = createGauge(clock.monotonic());
-  const tallies = createTallies(clock.monotonic());
-  const tokens = createTokens(settings.controller.bucket, clock.monotonic());
+  const errors = createLimiterErrors(name, key);
+  const line = createLine(clock, errors);
+  const { waiting } = line;
+  const room = createRoom(settings, random, startMs);
+  const gauge = createGauge(startMs);
+  const tallies = createTallies(startMs);
   const wanting = new Set<() => void>();
   const throttling = new Set<() => void>();
-  let outside: SharedAllowance | undefined;
-  let allowance: SharedAllowance | undefined;
-  let limit = 0;
-  let reserve = noneOfAny();
-  let brake: Brake | undefined;
-  let allowedFromMs = 0;
-  let retryFromMs = 0;
+  // Deadlines and learning need not keep a process alive; those who wait do.
+  const ticks = createTimer(clock, background, tick);
+  const wakes = createTimer(clock, clock.after, wake);
+  const host: PermitHost = { nowMs: clock.monotonic, watch: ticks.set, ended };
+  let outside: Allowance | undefined;
   let calls = 0;
   let behindGate = 0;
-  let learnedMs = clock.monotonic();
-  let usedMs = learnedMs;
+  let learnedMs = startMs;
+  let usedMs = startMs;
   let closed = false;
-  let tickAtMs = Infinity;
-  let cancelTick: (() => void) | undefined;
-  let wakeAtMs = Infinity;
-  let cancelWake: (() => void) | undefined;
 
-  const host: PermitHost = { nowMs: clock.monotonic, watch, ended };
+  const learnsAlone = () => mode === "local" && outside === undefined;
+  const admits = (priority: Priority) => room.admits(priority, inFlight.size, inFlightOf);
 
-  // What may be done, from whoever decides.
-
-  function apply(): void {
-    const nowMs = clock.monotonic();
-    const next = outside ?? (mode === "local" ? learner.allowance() : undefined);
-    if (next && next.epoch !== allowance?.epoch) {
-      brake = undefined;
-      gauge.beginEpoch(next.epoch, inFlight.size);
-    }
-    allowance = next;
-    allowedFromMs = next ? nowMs + next.holdMs : 0;
-    tokens?.refill(next?.refillPerS, nowMs);
-    fit(nowMs);
-    if (next?.breaker === "open" && settings.whenOpen === "fail") {
-      for (const place of waiting) {
-        waiting.remove(place);
-        place.item.refuse(openError(nowMs));
-      }
-    }
+  /** Goes by what is allowed now, from whoever decides that. */
+  function apply(nowMs: number): void {
+    const begins = room.allow(learnsAlone() ? learner.allowance() : outside, nowMs);
+    if (begins) gauge.beginEpoch(room.epoch(), inFlight.size);
+    if (failsNow()) line.refuseAll(() => errors.open(room.holdMs(nowMs)));
   }
 
-  function fit(nowMs: number): void {
-    if (brake && nowMs >= brake.untilMs) brake = undefined;
-    const next = Math.min(allowance?.limit ?? 0, brake?.cap ?? Infinity);
-    if (next === limit) return;
-    limit = next;
-    reserve = fitReserve(settings.reserve, limit);
-  }
+  const failsNow = () => settings.whenOpen === "fail" && room.breaker() === "open";
 
-  /** In the mode `local`: takes in what has happened, and goes by what was learned from it. */
+  /** Takes in what has happened, where nobody else does. */
   function learn(nowMs: number): void {
-    if (mode !== "local" || outside) return;
+    if (!learnsAlone()) return;
     const elapsedMs = nowMs - learnedMs;
     learnedMs = nowMs;
     learner.learn(elapsedMs, gauge.take(nowMs, inFlight.size));
-    apply();
+    apply(nowMs);
   }
 
-  // Who gets a permit.
-
-  const admits = (priority: Priority) =>
-    mayHave(priority, limit - inFlight.size, reserve, inFlightOf);
-
-  function heldBack(estimate: number, nowMs: number): Refusal["by"] | undefined {
-    // A timer would come too late in a process that was stopped for a while.
-    if (allowance?.untilMs !== undefined && nowMs >= allowance.untilMs) return "no_share";
-    if (allowance?.breaker === "open") return "breaker";
-    if (nowMs < allowedFromMs || nowMs < retryFromMs) return "hold";
-    if (tokens && tokens.waitMs(estimate, nowMs) > 0) return "bucket";
-    return undefined;
+  function learnIfDue(nowMs: number): void {
+    // Half, since a throttled call may have been a reason to learn in between.
+    if (nowMs - learnedMs >= tickMs / 2) learn(nowMs);
   }
 
-  function begin(asked: AcquireOptions, estimate: number): HeldPermit {
-    // Others wait for `callTimeoutMs` before they take over what a pod that is gone had granted.
-    const timeoutMs = Math.min(asked.timeoutMs ?? Infinity, settings.callTimeoutMs);
+  function begin(asked: AcquireOptions, estimate: number, nowMs: number): HeldPermit {
     const priority = asked.priority ?? "batch";
     const permit = new HeldPermit(
       host,
       {
         priority,
         estimate,
-        epoch: allowance?.epoch ?? 0,
+        epoch: room.epoch(),
         number: ++calls,
-        timeoutMs,
+        nowMs,
+        // Others wait for `callTimeoutMs` before they take over what a pod that is gone had granted.
+        timeoutMs: Math.min(asked.timeoutMs ?? Infinity, settings.callTimeoutMs),
         graceMs,
       },
       asked.signal,
     );
-    tokens?.take(estimate, clock.monotonic());
+    room.tokens?.take(estimate, nowMs);
     inFlight.add(permit);
     inFlightOf[priority]++;
     gauge.began(inFlight.size);
-    watch(permit.deadlineMs);
+    ticks.set(Math.min(permit.deadlineMs, nowMs + tickMs));
     return permit;
   }
 
@@ -190,74 +135,36 @@ export function createLimiter(options: LimiterOptions) {
     const nowMs = clock.monotonic();
     usedMs = nowMs;
     if (closed) return undefined;
-    if (tickAtMs === Infinity && nowMs - learnedMs >= tickMs / 2) learn(nowMs);
-    const estimate = asked.estimate ?? settings.estimate;
-    const priority = asked.priority ?? "batch";
-    if (!admits(priority)) {
+    if (!ticks.isSet()) learnIfDue(nowMs);
+    if (!admits(asked.priority ?? "batch")) {
       gauge.limit();
       return undefined;
     }
-    if (heldBack(estimate, nowMs)) return undefined;
+    const estimate = asked.estimate ?? settings.estimate;
+    if (room.heldBy(estimate, nowMs)) return undefined;
     if (waiting.size > 0 && waiting.next(admits)) return undefined;
-    return begin(asked, estimate);
+    return begin(asked, estimate, nowMs);
   }
 
   function acquire(asked: AcquireOptions = {}): Promise<HeldPermit> {
-    if (asked.signal?.aborted) return Promise.reject(reasonOf(asked.signal));
-    if (closed) return Promise.reject(closedError());
-    // With others waiting, it takes its place first, so that turns are counted the same for all.
+    if (asked.signal?.aborted) return Promise.reject(asked.signal.reason);
+    if (closed) return Promise.reject(errors.closed());
+    // With others waiting, it stands in line first, so that turns are counted the same for all.
     const permit = waiting.size === 0 ? tryAcquire(asked) : undefined;
     if (permit) return Promise.resolve(permit);
-    const nowMs = clock.monotonic();
-    if (allowance?.breaker === "open" && settings.whenOpen === "fail") {
-      return Promise.reject(openError(nowMs));
+    if (failsNow()) return Promise.reject(errors.open(room.holdMs(clock.monotonic())));
+    const { priority = "batch", estimate = settings.estimate } = asked;
+    if (waiting.sizeOf(priority) >= settings.maxWaiting) {
+      return Promise.reject(errors.full(priority, settings.maxWaiting));
     }
-    const priority = asked.priority ?? "batch";
-    if (waiting.sizeOf(priority) >= settings.maxWaiting) return Promise.reject(fullError(priority));
-    return new Promise((resolve, reject) => wait(asked, priority, resolve, reject));
-  }
-
-  function wait(
-    asked: AcquireOptions,
-    priority: Priority,
-    resolve: (permit: HeldPermit) => void,
-    reject: (error: unknown) => void,
-  ): void {
-    const { signal, maxWaitMs } = asked;
-    let cancelTimer: (() => void) | undefined;
-    const leave = () => {
-      cancelTimer?.();
-      signal?.removeEventListener("abort", onAbort);
-    };
-    const giveUp = (error: unknown) => {
-      if (!waiting.remove(place)) return;
-      leave();
-      reject(error);
-      pump();
-    };
-    const onAbort = () => giveUp(reasonOf(signal!));
-    const place: Place<Waiter> = waiting.add(priority, {
-      options: asked,
-      estimate: asked.estimate ?? settings.estimate,
-      grant(permit) {
-        leave();
-        resolve(permit);
-      },
-      refuse(error) {
-        leave();
-        reject(error);
-      },
-    });
-    signal?.addEventListener("abort", onAbort, { once: true });
-    if (maxWaitMs !== undefined) {
-      cancelTimer = clock.after(maxWaitMs, () => giveUp(waitedError(maxWaitMs)));
-    }
-    pump();
-    if (place.waits) want();
+    const granted = line.join({ asked, priority, estimate }, giveOut);
+    giveOut();
+    if (waiting.size > 0) want();
+    return granted;
   }
 
   /** Gives out what can be given, in turn. */
-  function pump(): void {
+  function giveOut(): void {
     if (waiting.size === 0 || closed) return;
     const nowMs = clock.monotonic();
     for (;;) {
@@ -266,35 +173,38 @@ export function createLimiter(options: LimiterOptions) {
         if (waiting.size > 0) gauge.limit();
         break;
       }
-      const { item } = place;
-      const by = heldBack(item.estimate, nowMs);
-      if (by) break;
+      const { asked, estimate, grant } = place.item;
+      if (room.heldBy(estimate, nowMs)) break;
       waiting.take(place);
-      item.grant(begin(item.options, item.estimate));
+      grant(begin(asked, estimate, nowMs));
     }
-    if (waiting.size > 0) armWake(nowMs);
+    if (waiting.size > 0) wakes.set(nowMs + wakeInMs(nowMs));
+  }
+
+  /** When those who wait should be looked at again, though nobody has given a permit back. */
+  function wakeInMs(nowMs: number): number {
+    const waitMs = room.waitMs(waiting.next(admits)?.item.estimate ?? 0, nowMs);
+    return waitMs > 0 ? Math.min(waitMs, tickMs) : tickMs;
   }
 
   function want(): void {
     for (const callback of wanting) callback();
   }
 
-  // What came of it.
-
   function ended(permit: HeldPermit, ending: Ending): void {
     const nowMs = clock.monotonic();
     inFlight.delete(permit);
     inFlightOf[permit.priority]--;
     const used = ending.used ?? permit.usedAmount;
-    tokens?.settle(permit.estimate, used, nowMs);
+    room.tokens?.settle(permit.estimate, used, nowMs);
     // Calls made under this permit have told of their failure when it happened.
     if (ending.kind === "success" || permit.told !== ending.kind) {
       tell(permit, ending, nowMs - permit.beganMs, used ?? permit.estimate);
     }
-    pump();
+    giveOut();
   }
 
-  /** Counts how a call ended, and reacts to it where it can't wait. */
+  /** Counts how a call ended, and reacts to it where that can't wait. */
   function tell(permit: HeldPermit, ending: Ending, latencyMs: number, used: number): void {
     const nowMs = clock.monotonic();
     const { kind, retryAfterMs, limitedBy } = ending;
@@ -308,114 +218,36 @@ export function createLimiter(options: LimiterOptions) {
     };
     gauge.record(outcome, permit.epoch, nowMs);
     tallies.record(outcome, nowMs);
-    if (retryAfterMs !== undefined) {
-      // A little later than asked, and not all pods at the same moment.
-      const spreadMs = retryAfterMs * (1 + fraction(random) / 10);
-      retryFromMs = Math.max(retryFromMs, nowMs + spreadMs);
-    }
+    if (retryAfterMs !== undefined) room.stayAway(retryAfterMs, nowMs);
     if (kind !== "throttled") return;
-    if (permit.epoch === allowance?.epoch) {
-      if (mode === "local" && !outside) learn(nowMs);
-      else if (mode === "hybrid") {
-        const share = allowance.limit;
-        brake = pullBrake(brake, { share, call: permit.number, calls, nowMs });
-        fit(nowMs);
-      }
+    if (permit.epoch === room.epoch()) {
+      if (learnsAlone()) learn(nowMs);
+      else if (mode === "hybrid") room.brake(permit.number, calls, nowMs);
     }
     for (const callback of throttling) callback();
   }
 
-  // Time that passes: one timer for all deadlines and for learning, and one for those who wait.
-
-  function watch(deadlineMs: number): void {
-    const nowMs = clock.monotonic();
-    const atMs = Math.min(deadlineMs, nowMs + tickMs);
-    // A tick that is due within this one needn't be moved.
-    if (atMs >= tickAtMs || closed) return;
-    cancelTick?.();
-    tickAtMs = atMs;
-    cancelTick = background(Math.max(0, atMs - nowMs), tick);
-  }
-
   function tick(): void {
-    tickAtMs = Infinity;
-    cancelTick = undefined;
     const nowMs = clock.monotonic();
-    let nextMs = Infinity;
+    let nextMs = nowMs + tickMs;
     for (const permit of inFlight) {
       if (permit.deadlineMs <= nowMs) permit.expire();
-      if (!permit.released) nextMs = Math.min(nextMs, permit.deadlineMs);
+      nextMs = Math.min(nextMs, permit.released ? Infinity : permit.deadlineMs);
     }
-    if (nowMs - learnedMs >= tickMs / 2) learn(nowMs);
-    fit(nowMs);
-    pump();
-    if (inFlight.size > 0 || waiting.size > 0 || brake) watch(nextMs);
+    learnIfDue(nowMs);
+    room.fit(nowMs);
+    giveOut();
+    if (inFlight.size > 0 || waiting.size > 0 || room.isBraked()) ticks.set(nextMs);
   }
 
-  function armWake(nowMs: number): void {
-    let atMs = nowMs + tickMs;
-    const holdMs = Math.max(allowedFromMs, retryFromMs);
-    if (holdMs > nowMs) atMs = Math.min(atMs, holdMs);
-    else if (tokens) {
-      const place = waiting.next(admits);
-      const waitMs = place ? tokens.waitMs(place.item.estimate, nowMs) : 0;
-      if (waitMs > 0) atMs = Math.min(atMs, nowMs + waitMs);
-    }
-    if (atMs >= wakeAtMs) return;
-    cancelWake?.();
-    wakeAtMs = atMs;
-    cancelWake = clock.after(atMs - nowMs, () => {
-      wakeAtMs = Infinity;
-      const firedMs = clock.monotonic();
-      if (firedMs - learnedMs >= tickMs / 2) learn(firedMs);
-      fit(firedMs);
-      pump();
-    });
-  }
-
-  function whyNot(asked: AcquireOptions = {}): Refusal | undefined {
+  function wake(): void {
     const nowMs = clock.monotonic();
-    if (closed) return { by: "closed" };
-    const estimate = asked.estimate ?? settings.estimate;
-    const by = heldBack(estimate, nowMs);
-    if (by === "bucket") return { by, waitMs: tokens!.waitMs(estimate, nowMs) };
-    if (by) return { by, waitMs: Math.max(0, allowedFromMs - nowMs, retryFromMs - nowMs) };
-    if (limit === 0) return { by: "no_share" };
-    if (admits(asked.priority ?? "batch") && !waiting.next(admits)) return undefined;
-    const waitMs = tallies.waitMs(waiting.size + behindGate, limit);
-    return { by: "limit", ...(waitMs !== undefined && { waitMs }) };
+    learnIfDue(nowMs);
+    room.fit(nowMs);
+    giveOut();
   }
 
-  function openError(nowMs: number): FlotillaError {
-    const retryAfterMs = Math.max(0, allowedFromMs - nowMs, retryFromMs - nowMs);
-    return new FlotillaError(
-      "throttle_open",
-      `${label(name, key)} lets no calls through for now, since too many have failed`,
-      { retryAfterMs, details: { throttle: name, key, retryAfterMs } },
-    );
-  }
-
-  function fullError(priority: Priority): FlotillaError {
-    return new FlotillaError(
-      "throttle_full",
-      `${settings.maxWaiting} calls of priority ${priority} wait for ${label(name, key)} already`,
-      { details: { throttle: name, key, priority, maxWaiting: settings.maxWaiting } },
-    );
-  }
-
-  function waitedError(maxWaitMs: number): FlotillaError {
-    return new FlotillaError(
-      "timeout",
-      `no permit of ${label(name, key)} came free within ${maxWaitMs} ms`,
-      { details: { throttle: name, key, maxWaitMs } },
-    );
-  }
-
-  function closedError(): FlotillaError {
-    return new FlotillaError("closed", `${label(name, key)} belongs to a pod that has stopped`);
-  }
-
-  apply();
+  apply(startMs);
 
   return {
     name,
@@ -423,9 +255,29 @@ export function createLimiter(options: LimiterOptions) {
     settings,
     acquire,
     tryAcquire,
-    whyNot,
     nowMs: clock.monotonic,
     wallMs: clock.now,
+
+    /** Why there is no permit just now, for such a call. */
+    whyNot(asked: AcquireOptions = {}): Refusal | undefined {
+      const nowMs = clock.monotonic();
+      if (closed) return { by: "closed" };
+      const { priority = "batch", estimate = settings.estimate } = asked;
+      const by = room.heldBy(estimate, nowMs);
+      if (by === "no_share") return { by };
+      if (by) return { by, waitMs: room.waitMs(estimate, nowMs) };
+      const limit = room.limit();
+      if (limit === 0) return { by: "no_share" };
+      if (admits(priority) && !waiting.next(admits)) return undefined;
+      const waitMs = tallies.waitMs(waiting.size + behindGate, limit);
+      return { by: "limit", ...(waitMs !== undefined && { waitMs }) };
+    },
+
+    /** Lets a call take over a permit that was given for it some time ago. */
+    begin(permit: HeldPermit, signal?: AbortSignal): void {
+      permit.begin(room.epoch(), ++calls, signal);
+      ticks.set(permit.deadlineMs);
+    },
 
     /** Counts the failure of a call that was made under a permit, when it happens. */
     tellUnder(permit: HeldPermit, ending: Ending, latencyMs: number): void {
@@ -434,17 +286,11 @@ export function createLimiter(options: LimiterOptions) {
       if (failed) tell(permit, ending, latencyMs, 0);
     },
 
-    /** Lets a call take over a permit that was given for it some time ago. */
-    begin(permit: HeldPermit, signal?: AbortSignal): void {
-      permit.begin(allowance?.epoch ?? 0, ++calls, signal);
-      watch(permit.deadlineMs);
-    },
-
-    /** Goes by what others have learned, from now on; by nothing but the learner without it. */
-    allow(next: SharedAllowance | undefined): void {
+    /** Goes by this from now on; without it by what the pod has learned alone, or by nothing. */
+    allow(next: Allowance | undefined): void {
       outside = next;
-      apply();
-      pump();
+      apply(clock.monotonic());
+      giveOut();
     },
 
     takeSample: (): Sample => gauge.take(clock.monotonic(), inFlight.size),
@@ -471,7 +317,7 @@ export function createLimiter(options: LimiterOptions) {
       return () => void throttling.delete(callback);
     },
 
-    /** Whether nothing is lost by forgetting it. */
+    /** Whether nothing is lost to others by forgetting it. */
     isIdle: () =>
       inFlight.size === 0 && waiting.size === 0 && behindGate === 0 && !outside?.limit && !closed,
 
@@ -484,18 +330,18 @@ export function createLimiter(options: LimiterOptions) {
         name,
         key,
         mode,
-        limit,
+        limit: room.limit(),
         inFlight: inFlight.size,
         inFlightOf: { ...inFlightOf },
         waiting: waiting.size,
         behindGate,
-        epoch: allowance?.epoch ?? 0,
-        breaker: allowance?.breaker ?? "closed",
-        holdMs: Math.max(0, allowedFromMs - nowMs, retryFromMs - nowMs),
-        braked: brake !== undefined,
-        ...(tokens && { bucket: tokens.snapshot(nowMs) }),
+        epoch: room.epoch(),
+        breaker: room.breaker(),
+        holdMs: room.holdMs(nowMs),
+        braked: room.isBraked(),
+        ...(room.tokens && { bucket: room.tokens.snapshot(nowMs) }),
         ...tallies.snapshot(nowMs),
-        ...(mode === "local" && !outside && { learned: learner.state() }),
+        ...(learnsAlone() && { learned: learner.state() }),
       };
     },
 
@@ -503,20 +349,9 @@ export function createLimiter(options: LimiterOptions) {
     close(): void {
       if (closed) return;
       closed = true;
-      cancelTick?.();
-      cancelWake?.();
-      for (const place of waiting) {
-        waiting.remove(place);
-        place.item.refuse(closedError());
-      }
+      ticks.stop();
+      wakes.stop();
+      line.refuseAll(errors.closed);
     },
   };
-}
-
-function reasonOf(signal: AbortSignal): unknown {
-  return signal.reason ?? new DOMException("This operation was aborted", "AbortError");
-}
-
-function label(name: string, key: string): string {
-  return key === "" ? `the throttle "${name}"` : `the throttle "${name}" (${key})`;
 }

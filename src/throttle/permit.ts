@@ -45,6 +45,7 @@ export type PermitStart = {
   readonly estimate: number;
   readonly epoch: number;
   readonly number: number;
+  readonly nowMs: number;
   readonly timeoutMs: number;
   readonly graceMs: number;
 };
@@ -92,7 +93,7 @@ export class HeldPermit implements Permit {
     this.estimate = start.estimate;
     this.epoch = start.epoch;
     this.number = start.number;
-    this.beganMs = host.nowMs();
+    this.beganMs = start.nowMs;
     this.deadlineMs = this.beganMs + start.timeoutMs;
     if (signal) this.follow(signal);
   }

@@ -9,7 +9,8 @@ import {
   turnUnder,
 } from "./context.ts";
 import type { Declared } from "./declare.ts";
-import type { AcquireOptions, Limiter } from "./limiter.ts";
+import type { AcquireOptions } from "./limiter-line.ts";
+import type { Limiter } from "./limiter.ts";
 import type { Call, Ending, HeldPermit } from "./permit.ts";
 import { sceneHere } from "./throttles-here.ts";
 

@@ -1,5 +1,6 @@
 import { type Declared, checkKey, declare, type ThrottleOptions } from "./declare.ts";
-import type { AcquireOptions, Limiter } from "./limiter.ts";
+import type { AcquireOptions } from "./limiter-line.ts";
+import type { Limiter } from "./limiter.ts";
 import type { LimiterSnapshot } from "./limiter-snapshot.ts";
 import type { Call, Permit } from "./permit.ts";
 import { acquireHere, runHere } from "./throttle-run.ts";
