@@ -70,6 +70,8 @@ describe("pauses and limits on the command line", () => {
     await flotilla.pause("call");
     const { stdout } = await run("tasks", "show", taskId);
     expect(stdout).toMatch(/held up +call is paused\n/);
+    const listed = await run("tasks", "list", "--name", "call", "--status", "pending");
+    expect(listed.stdout).toMatch(new RegExp(`${taskId} .* paused$`, "m"));
     expect(stdout).toMatch(/held up +1 of 1 with key\/call\/ada are running\n/);
   });
 });

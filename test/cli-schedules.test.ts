@@ -35,6 +35,10 @@ describe("flotilla schedules", () => {
     const { taskId } = JSON.parse((await run("fire", "nightly", "--json")).stdout);
     const fired = await runIn(["tasks", "show", taskId, "--json"], { cwd: folder });
     expect(JSON.parse(fired.stdout).task).toMatchObject({ name: "mail", payload: { to: "ada" } });
+    await run("add", "poll", "mail", "--every-ms", "300000");
+    expect((await run("list")).stdout).toMatch(/poll\s+mail\s+every 300000 ms\s+active/);
+    expect((await run("show", "poll")).stdout).toMatch(/^when +every 300000 ms$/m);
+    expect((await run("remove", "poll")).stdout).toContain("is removed");
     expect((await run("remove", "nightly")).stdout).toContain("is removed");
     expect(await run("remove", "nightly")).toMatchObject({ code: 4 });
   });

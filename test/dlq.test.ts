@@ -52,6 +52,12 @@ test("failed tasks are listed by their errors, shown, redriven and given up by t
   const nobody = await run("show", "g1-0000000000000000");
   expect(nobody).toMatchObject({ code: 4, stderr: expect.stringContaining("no failed task") });
 
+  for (const command of ["show", "redrive", "discard"]) {
+    const part = await run(command, group.slice(0, 8));
+    expect(part).toMatchObject({ code: 2, stderr: expect.stringContaining("no whole group id") });
+    expect(part.stderr).toContain("flotilla dlq list");
+  }
+
   // The first one shows that nothing was mended, and so the others are spared.
   const stopped = await run("redrive", group);
   expect(stopped).toMatchObject({

@@ -20,5 +20,15 @@ export function selectionOf(given: string | undefined, { name, all }: SelectFlag
     throw new FlotillaError("invalid_option", "name a group, a task, --name <name> or --all: one");
   }
   if (given === undefined) return name === undefined ? { all: true } : { name };
-  return groupVersion(given) === undefined ? { taskId: given } : { group: given };
+  return isGroup(given) ? { group: given } : { taskId: given };
+}
+
+/** Whether a group is meant rather than a task. What was shortened or misspelt finds neither. */
+export function isGroup(given: string): boolean {
+  if (groupVersion(given) !== undefined) return true;
+  if (!/^g\d+-/i.test(given)) return false;
+  throw new FlotillaError(
+    "invalid_option",
+    `${JSON.stringify(given.slice(0, 40))} is no whole group id, which is like g1-79ef601d010c6cb2: \`flotilla dlq list\` shows those there are`,
+  );
 }

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { FlotillaError } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { rows, sql } from "../store/sql.ts";
 import type { ListOptions } from "./client.ts";
@@ -191,6 +192,34 @@ export function askContract(kind: StoreKind): void {
         expect(await queue.events(taskId)).toMatchObject([{ seq: 1, type: "retried" }]);
         expect(await queue.claim("pod-1", ["a"])).toMatchObject([{ taskId, token: 9 }]);
       }
+    });
+
+    test("starts over once though the answer was lost and it has failed again since", async () => {
+      const { taskId } = await queue.enqueue("a", 1);
+      const fail = () =>
+        queue.database.write([
+          sql`update ${rowsOf} set status = 'failed', claim_token = claim_token + 1`,
+        ]);
+      await fail();
+      let losing = true;
+      const client = queue.client({
+        database: {
+          ...queue.database,
+          async write(statements) {
+            const answer = await queue.database.write(statements);
+            if (!losing) return answer;
+            losing = false;
+            await fail();
+            throw new FlotillaError("unknown_outcome", "the answer was lost");
+          },
+        },
+      });
+      await queue.outcome(client.retry(taskId));
+      expect(await queue.get(taskId)).toMatchObject({ status: "failed", claimToken: 3 });
+      expect((await queue.events(taskId)).map((each) => each.type)).toEqual(["retried"]);
+      await client.retry(taskId);
+      expect(await queue.get(taskId)).toMatchObject({ status: "pending", claimToken: 4 });
+      client.close();
     });
 
     test("refuses to start over what hasn't failed", async () => {

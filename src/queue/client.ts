@@ -186,7 +186,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       return row["status"] === "claimed" ? "cancelling" : "finished";
     },
     async retry(taskId) {
-      const { tables, repeated } = await resend(database, retryTask(taskId), {
+      const { tables } = await resend(database, retryTask(taskId, parts.ids.next()), {
         clock,
         random,
         ...untilKnown,
@@ -194,7 +194,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       });
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);
-      if (tables[1]!.length > 0 || repeated) return onEnqueued?.();
+      if (Number(row["retried"]) === 1) return onEnqueued?.();
       throw new FlotillaError(
         "conflict",
         `task ${taskId} is ${row["status"]}: only failed and cancelled tasks can be retried`,
@@ -202,20 +202,22 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
     },
     async waitFor(task: Enqueued | string, options: WaitOptions = {}): Promise<any> {
       checkOptions("waitFor", options, ["timeoutMs", "signal"]);
-      return waiting.result(await existing(task), options);
+      const { taskId, seen } = await existing(task);
+      return waiting.result(taskId, { ...options, seen });
     },
     async settled(taskId, options = {}) {
       checkOptions("settled", options, ["timeoutMs", "signal"]);
-      return waiting.settled(await existing(taskId), options);
+      const { seen } = await existing(taskId);
+      return waiting.settled(taskId, { ...options, seen });
     },
     close: waiting.close,
   };
 
-  async function existing(task: Enqueued | string): Promise<string> {
-    if (typeof task !== "string") return task.taskId;
+  async function existing(task: Enqueued | string): Promise<{ taskId: string; seen: boolean }> {
+    if (typeof task !== "string") return { taskId: task.taskId, seen: false };
     const [row] = await database.read(getTask(task));
     if (!row) throw notFound(task);
-    return task;
+    return { taskId: task, seen: true };
   }
 }
 

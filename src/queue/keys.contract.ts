@@ -99,6 +99,26 @@ export function keysContract(kind: StoreKind): void {
       client.close();
     });
 
+    test("asks who holds a key only where one was taken", async () => {
+      const sent: number[] = [];
+      const client = queue.client({
+        database: {
+          ...queue.database,
+          write(statements, options) {
+            sent.push(statements.length);
+            return queue.database.write(statements, options);
+          },
+        },
+      });
+      const key = (input: number) => `k${input}`;
+      await client.enqueueMany("mail", [1, 2, 3], { key });
+      expect(sent).toEqual([1]);
+      const again = await client.enqueueMany("mail", [3, 4], { key });
+      expect(again.map((each) => each.created)).toEqual([false, true]);
+      expect(sent).toEqual([1, 1, 1]);
+      client.close();
+    });
+
     test("in the caller's transaction is there when that commits, and not when it doesn't", async () => {
       const caller = await queue.store.caller?.();
       if (!caller) return;

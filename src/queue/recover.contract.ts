@@ -280,14 +280,12 @@ export function recoverContract(kind: StoreKind): void {
           insert into ${rowsOf} (task_id, name, status) values (${status}, 'b', ${status})`,
         ),
       );
-      const leader = lead({
-        retentionMs: { completed: 1_000, cancelled: 120_000, failed: 180_000 },
-      });
+      const retentionMs = { completed: 60_000, cancelled: 120_000, failed: 180_000 };
       const left: string[][] = [];
       for (const byMs of [62_000, 60_000, 60_000]) {
         await queue.pass(byMs);
         await seconds(1);
-        await leader.pass(liveness);
+        await lead({ retentionMs }).pass(liveness);
         const rows = await queue.database.read(sql`select task_id from ${rowsOf} where name = 'b'`);
         left.push(rows.map((row) => row["task_id"] as string).sort());
       }
@@ -305,7 +303,7 @@ export function recoverContract(kind: StoreKind): void {
       for (const left of [1, 0]) {
         await queue.pass(31_000);
         await seconds(1);
-        await lead({ retentionMs: 0 }).pass(liveness);
+        await lead({ retentionMs: 60_000 }).pass(liveness);
         expect(await queue.count()).toBe(left);
       }
     });

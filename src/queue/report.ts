@@ -47,7 +47,11 @@ export function createReporting(parts: {
       else if (finish.error === null) log.info(fields, "an attempt ended");
       else {
         const { code, message } = JSON.parse(finish.error) as TaskError;
-        log.warn({ ...fields, code, error: message }, "an attempt failed");
+        // What waited in vain was never attempted.
+        const what = task.doomed
+          ? "a task that it waits for hasn't completed"
+          : "an attempt failed";
+        log.warn({ ...fields, code, error: message }, what);
       }
     },
     notStored(run: Running, error: unknown, left: string): void {

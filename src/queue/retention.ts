@@ -9,7 +9,8 @@ export type Retention = {
 };
 
 const usualMs = 7 * dayMs;
-const range = { min: 0, max: 3_650 * dayMs };
+// Somebody may still ask how a task ended, or be about to wait for it.
+const range = { min: 60_000, max: 3_650 * dayMs };
 
 /** One number for all outcomes, or a number for some and the default for the others. */
 export function retentionOf(given: number | Partial<Retention> = {}): Retention {

@@ -23,6 +23,8 @@ export type Task = {
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
   readonly runAtMs: number;
+  /** The time of its schedule that it was made for; null where no schedule's time has made it. */
+  readonly scheduledAtMs: number | null;
   /** Attempts that have failed so far. */
   readonly failures: number;
   /** How often it has asked to be run again later. */
@@ -44,6 +46,8 @@ export type Task = {
       readonly error: TaskError | null;
       /** No pod that is up works on tasks of this name, so it waits until one does. */
       readonly noWorker: boolean;
+      /** Its name, or everything, is paused, so nobody claims it. */
+      readonly paused: boolean;
       /** The limit whose room it waits for; null where none was found to hold it up. */
       readonly blockedBy: string | null;
     }
@@ -68,6 +72,7 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
     createdAtMs: Number(row["created_at"]),
     updatedAtMs: Number(row["last_update"]),
     runAtMs: Number(row["run_at"]),
+    scheduledAtMs: row["scheduled_at"] === null ? null : Number(row["scheduled_at"]),
     failures: Number(row["retry_count"]),
     snoozes: Number(row["snoozes"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
@@ -82,7 +87,7 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
   const status = row["status"] as TaskStatus;
   switch (status) {
     case "pending":
-      return { ...base, status, error, noWorker: false, blockedBy: blockedBy(row) };
+      return { ...base, status, error, ...heldBy(row) };
     case "cancelled":
       return { ...base, status, error };
     case "claimed":
@@ -103,9 +108,12 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
   }
 }
 
-// Where it was found to have no room. What it is blocked by stays noted when it goes on.
-function blockedBy(row: Row): string | null {
-  return Number(row["parked"]) === parked.forRoom ? row["blocked_by"] : null;
+/** What the row itself says of why a task waits. Who works on it, and what is paused, others know. */
+function heldBy(row: Row) {
+  // What it is blocked by stays noted when it goes on.
+  const blockedBy: string | null =
+    Number(row["parked"]) === parked.forRoom ? row["blocked_by"] : null;
+  return { noWorker: false, paused: false, blockedBy };
 }
 
 /** A row inserted by hand may hold anything; looking at it must still work. */
@@ -135,6 +143,8 @@ export type Claim = {
   readonly awaited?: boolean;
   /** Whether a task that it waits for has failed or was cancelled, so that it mustn't run. */
   readonly doomed?: boolean;
+  /** The time of its schedule that it was made for. */
+  readonly scheduledAtMs?: number;
   /** The trace that it was enqueued in, as it is stored: anything may stand there. */
   readonly trace: string | null;
 };
@@ -153,6 +163,7 @@ export function toClaim(row: Row): Claim {
     ...(Number(row["gated"]) === 1 && { gate: { group: row["group_key"] as string | null } }),
     ...(Number(row["awaited"]) > 0 && { awaited: true }),
     ...(Number(row["waits"]) === 3 && { doomed: true }),
+    ...(row["scheduled_at"] !== null && { scheduledAtMs: Number(row["scheduled_at"]) }),
     trace: row["trace"],
   };
 }

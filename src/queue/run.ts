@@ -142,6 +142,7 @@ function contextOf(running: Running, input: unknown, parts: RunParts): TaskConte
     name: claim.name,
     attempt: claim.failures + 1,
     snoozes: claim.snoozes,
+    scheduledAtMs: claim.scheduledAtMs,
     token: claim.token,
     // Most handlers never look at it, and a controller costs more than a short task.
     get signal() {

@@ -19,6 +19,7 @@ import {
   trimReplaced,
   undoUnlessWhole,
 } from "./statements/keys.ts";
+import { checkTries, holdersOf, type Send, storeKeyed } from "./storing-keyed.ts";
 import { unknownAwaited, type Waiting, waitingOf } from "./waits.ts";
 
 /** The way in for new tasks: what arrives while a write is under way goes into the next one. */
@@ -56,27 +57,18 @@ function anyDue(news: readonly NewTask[]): boolean {
   return news.some((each) => each.delayMs === 0);
 }
 
-type Send = (
-  statements: readonly Statement[],
-  /** What is sent once an earlier send may have been stored. */
-  again: () => readonly Statement[],
-) => Promise<{ tables: Row[][]; repeated: boolean }>;
-
-// Each time somebody deleted the task that held the key, after it was found to be taken.
-const mostTries = 10;
-
 async function store(
   news: readonly NewTask[],
   { whole }: { whole: boolean },
   send: Send,
 ): Promise<Enqueued[]> {
   if (news.every(({ key }) => key === null)) return storePlain(news, send);
+  const isSpecial = news.some(({ policy, after }) => policy !== undefined || after !== undefined);
+  if (!isSpecial) return storeKeyed(news, send);
   const known = new Map<string, Enqueued>();
   let left = news;
   for (let tries = 0; left.length > 0; tries++) {
-    if (tries === mostTries) {
-      throw new FlotillaError("store_busy", "tasks that hold keys kept being deleted: try again");
-    }
+    checkTries(tries);
     const rounds = inRounds(left);
     const waiting = waitingOf(left, news);
     const asks = (again: boolean) =>
@@ -186,12 +178,7 @@ function answersOf(asked: readonly Ask[], tables: readonly Row[][]): Answers {
   return {
     stored: ids(told("inserted", "own")),
     replaced: ids(told("replaced")),
-    holders: new Map(
-      told("holders").map((row) => [
-        keyId({ tenant: row["tenant"], name: row["name"], key: row["unique_key"] }),
-        row["task_id"] as string,
-      ]),
-    ),
+    holders: holdersOf(told("holders")),
   };
 }
 

@@ -18,6 +18,8 @@ export type TaskContext<Input> = {
   readonly attempt: number;
   /** How often it has thrown `snooze`, which isn't counted as an attempt. */
   readonly snoozes: number;
+  /** The time of its schedule that it was made for, however late it runs; else undefined. */
+  readonly scheduledAtMs: number | undefined;
   /** Rises with every claim; give it to systems that can refuse an older one. */
   readonly token: number;
   /** Fires on timeout, cancel, shutdown, and when another pod has the task. */

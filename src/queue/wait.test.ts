@@ -70,6 +70,30 @@ describe("waiting for tasks", () => {
     expect(await result).toMatchObject({ code: "not_found" });
   });
 
+  test("ends for a task that was there when it was asked for and isn't when it is looked at", async () => {
+    const { clock, looks, waiting } = setUp();
+    const result = waiting.result("a", { seen: true }).catch((error: unknown) => error);
+    await clock.advance(0);
+    looks[0]!([]);
+    expect(await result).toMatchObject({ code: "not_found" });
+  });
+
+  test("doesn't wait for ever for a task that never comes, as its transaction was undone", async () => {
+    const { clock, looks, waiting } = setUp();
+    let error: unknown;
+    void waiting.result("a", {}).catch((thrown: unknown) => (error = thrown));
+    for (let passedMs = 0; passedMs < 60_000; passedMs += 500) {
+      expect(error).toBeUndefined();
+      await clock.advance(500);
+      looks.at(-1)!([]);
+      await clock.advance(0);
+    }
+    await clock.advance(500);
+    looks.at(-1)!([]);
+    await clock.advance(0);
+    expect(error).toMatchObject({ code: "not_found" });
+  });
+
   test("asks once for all that are waited for, and folds hints", async () => {
     const { clock, looks, waiting, hint } = setUp();
     const results = ["a", "b", "c"].map((taskId) => waiting.result(taskId, {}));

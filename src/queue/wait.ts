@@ -13,8 +13,14 @@ export type WaitOptions = {
   signal?: AbortSignal;
 };
 
+/** Whether it was seen to be there a moment ago. */
+type Known = { seen?: boolean };
+
 type Waiter = {
+  /** Whether it was there, so that it is gone once it isn't. */
   seen: boolean;
+  /** When its absence is taken to mean that there is no such task. */
+  readonly untilMs: number;
   resolve: (task: Task) => void;
   reject: (error: unknown) => void;
 };
@@ -24,6 +30,8 @@ type Waiter = {
 const firstPollMs = 20;
 const pollMs = 500;
 const lookGapMs = 5;
+// A task that is in a transaction of the caller's can't be seen until that commits.
+const unseenMs = 60_000;
 
 /** Waits for tasks to finish: one question to the store for all that are waited for. */
 export function createWaiting({ database, clock }: { database: Database; clock: Clock }) {
@@ -87,12 +95,15 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
   const note = (taskId: string, exists: boolean): void => {
     for (const waiter of waiters.get(taskId) ?? []) {
       if (exists) waiter.seen = true;
-      // One that was never seen may be in a transaction of the caller's that has yet to commit.
       else if (waiter.seen) waiter.reject(gone(taskId));
+      else if (clock.monotonic() >= waiter.untilMs) waiter.reject(neverSeen(taskId));
     }
   };
 
-  const settled = (taskId: string, { timeoutMs, signal }: WaitOptions): Promise<Task> =>
+  const settled = (
+    taskId: string,
+    { timeoutMs, signal, seen = false }: WaitOptions & Known,
+  ): Promise<Task> =>
     new Promise((resolve, reject) => {
       if (closed) return reject(new FlotillaError("closed", "the connection was closed"));
       if (signal?.aborted) return reject(new FlotillaError("cancelled", "the wait was cut short"));
@@ -103,7 +114,8 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
         if (waiters.get(taskId)?.size === 0) waiters.delete(taskId);
       };
       const waiter: Waiter = {
-        seen: false,
+        seen,
+        untilMs: clock.monotonic() + unseenMs,
         resolve: (task) => (done(), resolve(task)),
         reject: (error) => (done(), reject(error as Error)),
       };
@@ -125,7 +137,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
 
   return {
     settled,
-    async result(taskId: string, options: WaitOptions): Promise<Json> {
+    async result(taskId: string, options: WaitOptions & Known): Promise<Json> {
       return resultOf(await settled(taskId, options));
     },
     close() {
@@ -137,6 +149,14 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
       waiters.clear();
     },
   };
+}
+
+function neverSeen(taskId: string): FlotillaError {
+  return new FlotillaError(
+    "not_found",
+    `there is no task ${taskId}: it was deleted, or the transaction that enqueued it hasn't committed within ${unseenMs} ms`,
+    { details: { taskId } },
+  );
 }
 
 function gone(taskId: string): FlotillaError {

@@ -35,6 +35,24 @@ export function workersContract(kind: StoreKind): void {
       expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
     });
 
+    test("and those whose name or everything is paused are told apart", async () => {
+      await start("pod-1", { names: ["mail", "post"] });
+      const { taskId } = await queue.enqueue("mail", 1);
+      await queue.enqueue("post", 1);
+      const paused = async () => {
+        const { tasks } = await queue.list();
+        return [await queue.get(taskId), ...tasks].map((each) => "paused" in each! && each.paused);
+      };
+      expect(await paused()).toEqual([false, false, false]);
+      await queue.pause("mail");
+      expect(await paused()).toEqual([true, false, true]);
+      await queue.pause();
+      expect(await paused()).toEqual([true, true, true]);
+      await queue.resume("mail");
+      await queue.resume();
+      expect(await paused()).toEqual([false, false, false]);
+    });
+
     test("aren't told from others where a pod doesn't say what it works on", async () => {
       const { taskId } = await queue.enqueue("mail", 1);
       await start("pod-1", { names: ["post"] });

@@ -1,6 +1,7 @@
 import type { Database } from "../store/database.ts";
 import { livePods } from "../pods/statements.ts";
 import type { Task } from "./row.ts";
+import { everything, listPauses } from "./statements/pause.ts";
 
 /** The names that pods which are up work on; undefined where one doesn't say which. */
 async function workedOn(database: Database): Promise<ReadonlySet<string> | undefined> {
@@ -32,14 +33,19 @@ export async function withoutWorker(
   return new Set(known === undefined ? [] : names.filter((name) => !known.has(name)));
 }
 
-/** Says of waiting tasks whether anybody works on such. Only for those it is asked. */
+/** Says of waiting tasks whether anybody works on such, and may. Only for those it is asked. */
 export async function markWaiting(database: Database, tasks: readonly Task[]): Promise<Task[]> {
-  const waiting = tasks.filter(({ status }) => status === "pending");
-  const idle = await withoutWorker(
-    database,
-    waiting.map(({ name }) => name),
-  );
+  const names = tasks.filter(({ status }) => status === "pending").map(({ name }) => name);
+  if (names.length === 0) return [...tasks];
+  const [idle, pauses] = await Promise.all([
+    withoutWorker(database, names),
+    database.read(listPauses()),
+  ]);
+  const paused = new Set(pauses.map((row) => row["name"] as string));
+  const isPaused = (name: string) => paused.has(name) || paused.has(everything);
   return tasks.map((task) =>
-    task.status === "pending" ? { ...task, noWorker: idle.has(task.name) } : task,
+    task.status === "pending"
+      ? { ...task, noWorker: idle.has(task.name), paused: isPaused(task.name) }
+      : task,
   );
 }

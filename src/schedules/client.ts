@@ -113,8 +113,8 @@ export function createSchedules(parts: SchedulesParts): Schedules {
     async upcoming(scheduleId, count = 5) {
       checkNumber("count", count, upcomingRange);
       const row = await found(scheduleId);
-      const { pattern, zone, nextAtMs, state } = toSchedule(row);
-      const times = timesOf(pattern, zone);
+      const { nextAtMs, state } = toSchedule(row);
+      const times = timesOf(row["pattern"], row["zone"]);
       const upcoming: number[] = [];
       // While it is paused these are the times that it would have if it were resumed now.
       let next = state === "paused" ? times.next(Number(row["now_at"])) : nextAtMs;
@@ -128,7 +128,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
     resume: (scheduleId) => change(scheduleId, resumeSchedule(scheduleId)),
     async fire(scheduleId) {
       const taskId = ids.next();
-      await send([insertTasks([taskOf(await found(scheduleId))(taskId, null)])], true);
+      await send([insertTasks([taskOf(await found(scheduleId))(taskId)])], true);
       onEnqueued?.();
       return { taskId };
     },

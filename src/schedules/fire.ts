@@ -173,7 +173,7 @@ function decide(row: Row, nowMs: number, ids: Ids): Seen {
       },
       nowMs,
     );
-    const tasks = fire.map((atMs) => newTask(ids.next(), keyOf(scheduleId, atMs)));
+    const tasks = fire.map((atMs) => newTask(ids.next(), { atMs, key: keyOf(scheduleId, atMs) }));
     const lastMs = fire.at(-1);
     const move = { ...base, nextAtMs, lastAtMs: lastMs ?? null, error: null, tasks };
     return { move, skipped, lastMs };

@@ -4,7 +4,7 @@ import { checkNumber } from "../base/options.ts";
 import type { NewTask } from "../queue/statements/enqueue.ts";
 import type { Row } from "../store/database.ts";
 import type { Missed } from "./plan.ts";
-import { nextTime } from "./times.ts";
+import { everyMsOf, nextTime } from "./times.ts";
 
 /** What is said of each task that a schedule makes. */
 export type TaskOptions = {
@@ -20,8 +20,10 @@ export type Schedule = {
   readonly scheduleId: string;
   /** The name of the task that it makes. */
   readonly name: string;
-  readonly pattern: string;
-  readonly zone: string;
+  /** When, as a cron pattern in a time zone; both null where it comes every so many milliseconds. */
+  readonly pattern: string | null;
+  readonly zone: string | null;
+  readonly everyMs: number | null;
   readonly input: Json;
   readonly options: TaskOptions;
   readonly missed: Missed;
@@ -47,8 +49,7 @@ export function toSchedule(row: Row): Schedule {
   return {
     scheduleId: row["schedule_id"],
     name: row["name"],
-    pattern: row["pattern"],
-    zone: row["zone"],
+    ...whenOf(row["pattern"], row["zone"]),
     input: parsed(row["payload"]) as Json,
     options: (parsed(row["options"]) ?? {}) as TaskOptions,
     missed: row["missed"],
@@ -61,6 +62,11 @@ export function toSchedule(row: Row): Schedule {
     createdAtMs: Number(row["created_at"]),
     updatedAtMs: Number(row["last_update"]),
   };
+}
+
+function whenOf(pattern: string, zone: string): Pick<Schedule, "pattern" | "zone" | "everyMs"> {
+  const everyMs = everyMsOf(pattern);
+  return everyMs === null ? { pattern, zone, everyMs } : { pattern: null, zone: null, everyMs };
 }
 
 /** A schedule whose next time the leader hasn't worked out yet shows it all the same. */
@@ -76,8 +82,14 @@ function whatComes(row: Row): { error: string | null; nextAtMs: number | null } 
   }
 }
 
-/** The task of one time of a schedule, from its row alone; throws what is wrong with the row. */
-export function taskOf(row: Row): (taskId: string, key: string | null) => NewTask {
+/** A time of a schedule, and what its task is named by. */
+type Timed = { readonly atMs: number; readonly key: string };
+
+/**
+ * The task of one time of a schedule, or of none of them, from its row alone; throws what is wrong
+ * with the row.
+ */
+export function taskOf(row: Row): (taskId: string, time?: Timed) => NewTask {
   const payload: string = row["payload"];
   mustParse("payload", payload);
   const options = mustParse("options", row["options"]) as TaskOptions;
@@ -88,7 +100,7 @@ export function taskOf(row: Row): (taskId: string, key: string | null) => NewTas
     throw new FlotillaError("invalid_schedule", "options: tenant and group must be text");
   }
   const gated = group !== null || tenant !== "default";
-  return (taskId, key) => ({
+  return (taskId, time) => ({
     taskId,
     tenant,
     name: row["name"],
@@ -96,8 +108,9 @@ export function taskOf(row: Row): (taskId: string, key: string | null) => NewTas
     priority,
     delayMs: 0,
     maxAttempts: attempts ?? null,
-    key,
+    key: time?.key ?? null,
     trace: null,
+    ...(time && { scheduledAtMs: time.atMs }),
     ...(gated && { group, gated }),
   });
 }

@@ -74,6 +74,7 @@ export function schedulesContract(kind: StoreKind): void {
         unique_key: keyOf("mail", dueMs),
       });
       expect(Number(made!["max_attempts"])).toBe(7);
+      expect(await queue.get(made!["task_id"])).toMatchObject({ scheduledAtMs: dueMs });
       expect(await schedules.get("mail")).toMatchObject({
         nextAtMs: dueMs + everyMs,
         lastAtMs: dueMs,
@@ -314,6 +315,18 @@ export function schedulesContract(kind: StoreKind): void {
       for (const ask of ["pause", "resume", "fire", "upcoming"] as const) {
         await expect(schedules[ask]("mail")).rejects.toMatchObject({ code: "not_found" });
       }
+    });
+
+    test("say their interval or their pattern, whichever they were given", async () => {
+      await schedules.put(schedule("a", { name: "a", everyMs: 300_000 }));
+      await schedules.put(schedule("b", { name: "a", pattern: "0 3 * * *", zone: "Asia/Tokyo" }));
+      const shown = [
+        { everyMs: 300_000, pattern: null, zone: null },
+        { everyMs: null, pattern: "0 3 * * *", zone: "Asia/Tokyo" },
+      ];
+      expect([await schedules.get("a"), await schedules.get("b")]).toMatchObject(shown);
+      expect((await schedules.list()).schedules).toMatchObject(shown);
+      expect(await schedules.upcoming("a", 2)).toHaveLength(2);
     });
 
     test("are listed in pages, with the times that come", async () => {

@@ -48,9 +48,15 @@ export function timesOf(pattern: string, zone: string): Times {
   return cronTimes(text, zone);
 }
 
+/** The interval that a pattern stands for; null where it stands for none. */
+export function everyMsOf(pattern: string): number | null {
+  const everyMs = Number(everyPattern.exec(pattern.trim())?.[1] ?? Number.NaN);
+  return everyMs >= everyRange.min && everyMs <= everyRange.max ? everyMs : null;
+}
+
 function everySo(text: string): Times {
-  const everyMs = Number(everyPattern.exec(text)?.[1] ?? Number.NaN);
-  if (!(everyMs >= everyRange.min && everyMs <= everyRange.max)) {
+  const everyMs = everyMsOf(text);
+  if (everyMs === null) {
     const { min, max } = everyRange;
     throw invalid(`${text}: an interval is ${min} to ${max} milliseconds`, { pattern: text });
   }

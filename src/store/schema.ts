@@ -120,6 +120,8 @@ const gatesWaitsAndSchedules: Migration = {
     sql`alter table ${table("step_tracker")} add column progress_token bigint`,
     // How often its handler has asked to be run again later.
     sql`alter table ${table("step_tracker")} add column snoozes integer not null default 0`,
+    // The time of its schedule that it was made for.
+    sql`alter table ${table("step_tracker")} add column scheduled_at bigint`,
     // Why a pod claims no more than it does, in its own words.
     sql`alter table ${table("pod_health")} add column state text`,
     sql`alter table ${table("step_tracker")} add column redrive_step integer`,

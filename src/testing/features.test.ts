@@ -8,8 +8,10 @@ const echo = task("echo", {}, ({ input }) => input);
 describe("time in a test", () => {
   test("fires schedules, over weeks as well", async () => {
     const times: string[] = [];
-    const report = task("report", {}, () => {
+    const scheduled: (number | undefined)[] = [];
+    const report = task("report", {}, ({ scheduledAtMs }) => {
       times.push(new Date(t.clock.now()).toISOString());
+      scheduled.push(scheduledAtMs);
     });
     const weekly = schedule("weekly", { task: report, pattern: "30 3 * * 1", zone: "UTC" });
     await using t = await testFlotilla({ use: [report], schedules: [weekly] });
@@ -21,9 +23,16 @@ describe("time in a test", () => {
       "2026-01-12T03:30:00",
       "2026-01-19T03:30:00",
     ]);
+    // Handlers are told the time itself, however long after it they run.
+    const [first, second, third] = [5, 12, 19].map((day) => Date.UTC(2026, 0, day, 3, 30));
+    expect(scheduled).toEqual([first, second, third]);
     await t.schedules.pause("weekly");
     await t.advance(7 * 24 * hourMs);
     expect(times).toHaveLength(3);
+    const { taskId } = await t.schedules.fire("weekly");
+    await t.settled(taskId);
+    await t.waitFor(await t.enqueue(report, null));
+    expect(scheduled.slice(3)).toEqual([undefined, undefined]);
   });
 
   test("leaps over nothing that a test or a handler waits for", async () => {

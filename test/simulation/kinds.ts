@@ -54,7 +54,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [recoverTasks([]).strings, "recover"],
   [releaseCall("", 0).at(-1)!.strings, "release"],
   [reserveAlone("", []).strings, "reserve"],
-  [retryTask("")[1]!.strings, "retry"],
+  [retryTask("", "")[1]!.strings, "retry"],
   [unparkDue().strings, "unpark"],
 ]);
 

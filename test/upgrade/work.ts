@@ -52,7 +52,7 @@ export function workOf(): Statement[] {
     noteRecovery(orphans),
     recoverTasks(orphans),
     ...cancelTask("worked-2"),
-    ...retryTask("worked-2"),
+    ...retryTask("worked-2", "request-1"),
     claimTasks(claim(3)),
     ...releaseCall(podId, 3),
     reserveAlone(podId, names),

@@ -3,7 +3,6 @@ import { createInterface } from "node:readline/promises";
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { groupVersion } from "../../deadletters/fingerprint.ts";
 import type { Selection } from "../../deadletters/selection.ts";
 import type { ErrorGroup } from "../../deadletters/view.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
@@ -11,7 +10,7 @@ import { onStore } from "../connection.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { count, plural, startProgress } from "../progress.ts";
-import { type SelectFlags, selectionOf, withSelection } from "../selection.ts";
+import { isGroup, type SelectFlags, selectionOf, withSelection } from "../selection.ts";
 import { redriveCommands } from "./dlq-redrive.ts";
 import { eventLine, show as showTask } from "./tasks.ts";
 
@@ -106,7 +105,7 @@ function toRow(group: ErrorGroup, nowMs: number): string[] {
 }
 
 async function show(given: string, { limit, ...flags }: ShowFlags): Promise<void> {
-  if (groupVersion(given) === undefined) return showTask(given, flags);
+  if (!isGroup(given)) return showTask(given, flags);
   const { json, ...where } = flags;
   const { onProgress, end } = startReading();
   const { page, withEvents } = await onStore(where, async (flotilla) => {

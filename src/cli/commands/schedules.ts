@@ -94,8 +94,8 @@ async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void>
   const rows = all.map((each) => [
     each.scheduleId,
     oneLine(each.name, 40),
-    oneLine(each.pattern, 40),
-    oneLine(each.zone, 40),
+    when(each, 40),
+    oneLine(each.zone ?? "", 40),
     paintState(each.state),
     time(each.nextAtMs),
     paint("dim", oneLine(each.error ?? (each.hasWorker ? "" : "no worker"), 60)),
@@ -113,11 +113,11 @@ async function show(scheduleId: string, flags: Flags): Promise<void> {
   });
   const hasWorker = names.has(schedule.name);
   if (flags.json) return printJson({ schedule: { ...schedule, hasWorker }, upcomingMs });
-  const { name, pattern, zone, missed, state, error, revision, options, lastTaskId } = schedule;
+  const { name, zone, missed, state, error, revision, options, lastTaskId } = schedule;
   const facts: [string, string][] = [
     ["id", schedule.scheduleId],
     ["task", oneLine(name, 200) + (hasWorker ? "" : " (no worker)")],
-    ["when", `${oneLine(pattern, 200)}  ${oneLine(zone, 100)}`],
+    ["when", `${when(schedule, 200)}${zone === null ? "" : `  ${oneLine(zone, 100)}`}`],
     ["missed", missed],
     ["state", paintState(state)],
     ...(error === null ? [] : [["error", oneLine(error, 1_000)] as [string, string]]),
@@ -201,6 +201,10 @@ const stateStyles = { active: "green", paused: "yellow", ended: "gray", broken: 
 
 function paintState(state: Schedule["state"]): string {
   return paint(stateStyles[state], state);
+}
+
+function when({ pattern, everyMs }: Schedule, most: number): string {
+  return pattern === null ? `every ${everyMs} ms` : oneLine(pattern, most);
 }
 
 function time(atMs: number | null): string {

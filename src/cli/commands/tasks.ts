@@ -67,16 +67,21 @@ async function list({ json, config, store, ...filter }: ListFlags): Promise<void
 
 const noWorker = "no worker: no pod that is up has a handler for it";
 
+/** What a list says of a task: what keeps it waiting before what last went wrong with it. */
+function remarkOn(task: Task): string {
+  if (task.status === "pending" && task.paused) return "paused";
+  if ("error" in task && task.error) return task.error.message;
+  return task.status === "pending" && task.noWorker ? noWorker : "";
+}
+
 function toRow(task: Task, nowMs: number): string[] {
-  const idle = task.status === "pending" && task.noWorker ? noWorker : "";
-  const error = "error" in task && task.error ? task.error.message : idle;
   return [
     task.taskId,
     oneLine(task.name, 40),
     paintStatus(task.status),
     String(task.failures),
     ago(nowMs, task.createdAtMs),
-    paint("dim", oneLine(error, 60)),
+    paint("dim", oneLine(remarkOn(task), 60)),
   ];
 }
 
@@ -108,6 +113,7 @@ function facts(task: Task): [string, string][] {
       "status",
       paintStatus(task.status) +
         (task.cancelRequested && task.status === "claimed" ? " (cancel requested)" : "") +
+        (task.status === "pending" && task.paused ? " (paused)" : "") +
         (task.status === "pending" && task.noWorker ? ` (${noWorker})` : ""),
     ],
     ["tenant", oneLine(task.tenant, 200)],
@@ -116,6 +122,9 @@ function facts(task: Task): [string, string][] {
     ["created", time(task.createdAtMs)],
     ["updated", time(task.updatedAtMs)],
     ["runs from", time(task.runAtMs)],
+    ...(task.scheduledAtMs === null
+      ? []
+      : [["scheduled for", time(task.scheduledAtMs)] as [string, string]]),
     ["failures", `${task.failures}${maxAttempts === null ? "" : ` of ${maxAttempts} attempts`}`],
     ...(deaths > 0 ? [["deaths", String(deaths)] as [string, string]] : []),
     ...(task.status === "claimed" ? [["pod", task.claimedBy] as [string, string]] : []),

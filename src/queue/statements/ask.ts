@@ -4,7 +4,6 @@ import {
   join,
   limit,
   now,
-  returning,
   rows,
   sql,
   type Statement,
@@ -47,23 +46,33 @@ export const startedOver = sql`
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
   error = null, progress = null, progress_token = claim_token + 1`;
 
-/** Starts a finished task over: a new generation, noted as such. What it waits for is looked at anew. */
-export function retryTask(taskId: string): Statement[] {
+/**
+ * Starts a finished task over: a new generation, noted as such. What it waits for is looked at anew. The
+ * note names the request and the token that it leads to, so that sending it again does nothing, though
+ * the task may have failed again meanwhile.
+ */
+export function retryTask(taskId: string, requestId: string): Statement[] {
   const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
+  const mark = `{"request":"${requestId}","token":`;
+  const noted = sql`exists (
+    select 1 from ${events} past
+    where past.task_id = ${taskId} and past.type = 'retried' and past.detail like ${`${mark}%`})`;
   return [
     sql`
-      insert into ${events} (task_id, seq, type)
-      select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
-      where ${ended} ${holdTask}`,
+      insert into ${events} (task_id, seq, type, detail)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'retried',
+        ${mark} || cast(task.claim_token + 1 as text) || '}'
+      from ${tasks} task where ${ended} and not ${noted} ${holdTask}`,
     sql`
       update ${tasks}
       set ${startedOver}
-      where ${ended}
-      ${returning(sql`task_id`, {
-        before: sql`select task_id from ${tasks} task where ${ended} ${holdTask}`,
-      })}`,
+      where ${ended} and exists (
+        select 1 from ${events} past
+        where past.task_id = ${tasks}.task_id and past.type = 'retried'
+          and past.detail = ${mark} || cast(${tasks}.claim_token + 1 as text) || '}')`,
     wakeIfNothingIsOpen([taskId]),
-    sql`select status from ${tasks} where task_id = ${taskId}`,
+    sql`select status, case when ${noted} then 1 else 0 end as retried
+      from ${tasks} where task_id = ${taskId}`,
   ];
 }
 

@@ -245,7 +245,7 @@ export function take(claim: ClaimCall, which: Statement): Statement {
 }
 
 const claimColumns = sql`task_id, name, payload, claim_token, wake, retry_count, snoozes,
-  max_attempts, deaths, waits, awaited, gated, group_key, trace, priority,
+  max_attempts, deaths, waits, awaited, gated, group_key, trace, scheduled_at, priority,
   created_at`;
 
 /**

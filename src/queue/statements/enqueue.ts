@@ -11,6 +11,8 @@ export type NewTask = {
   readonly delayMs: number;
   /** When it may run, where that was said as a time; `delayMs` is 0 then. */
   readonly runAtMs?: number;
+  /** The time of its schedule that it is made for. */
+  readonly scheduledAtMs?: number;
   readonly maxAttempts: number | null;
   readonly key: string | null;
   /** What was asked of the key; undefined where the first task is to be given while it is kept. */
@@ -81,7 +83,7 @@ function plainValues(each: NewTask) {
 }
 
 const delayed = sql`case when delay_ms > 0 then 1 else 0 end`;
-const specialNames = sql`group_key, gated, waits, parked`;
+const specialNames = sql`group_key, gated, waits, scheduled_at, parked`;
 
 /** When a task may run: after its delay, or at its hour, which may have passed. */
 export function startAt(given: Statement): Statement {
@@ -89,20 +91,28 @@ export function startAt(given: Statement): Statement {
     when ${given}.start_at > ${now} then ${given}.start_at else ${now} end`;
 }
 
-const special = sql`group_key, gated, waits,
+const special = sql`group_key, gated, waits, scheduled_at,
   case when waits > 0 then 2 when delay_ms > 0 or start_at > ${now} then 1
     when gated = 1 then 4 else 0 end`;
 
-function isSpecial({ gated = false, waits = 0, runAtMs }: NewTask): boolean {
-  return gated || waits > 0 || runAtMs !== undefined;
+function isSpecial({ gated = false, waits = 0, runAtMs, scheduledAtMs }: NewTask): boolean {
+  return gated || waits > 0 || runAtMs !== undefined || scheduledAtMs !== undefined;
 }
 
 function specialRows(news: readonly NewTask[]) {
   return rows(
-    { ...plainColumns, start_at: "integer", group_key: "text", gated: "integer", waits: "integer" },
+    {
+      ...plainColumns,
+      start_at: "integer",
+      group_key: "text",
+      gated: "integer",
+      waits: "integer",
+      scheduled_at: "integer",
+    },
     news.map((each) => {
       const { runAtMs = null, group = null, gated = false, waits = 0 } = each;
-      return [...plainValues(each), runAtMs, group, gated ? 1 : 0, waits];
+      const { scheduledAtMs = null } = each;
+      return [...plainValues(each), runAtMs, group, gated ? 1 : 0, waits, scheduledAtMs];
     }),
   );
 }

@@ -136,6 +136,7 @@ export function replaceHolders(news: readonly NewTask[]): Statement {
     update ${tasks}
     set payload = wanted.payload, priority = wanted.priority, max_attempts = wanted.max_attempts,
       trace = wanted.trace, group_key = wanted.group_key, gated = wanted.gated, blocked_by = null,
+      scheduled_at = null,
       run_at = ${start}, last_update = ${now}, claim_token = claim_token + 1, claimed_by = null,
       retry_count = 0, snoozes = 0, deaths = 0, state = null, progress = null, error = null,
       progress_token = claim_token + 1,

@@ -67,21 +67,24 @@ function wake(waiters: Statement, status?: Statement): Statement[] {
 /**
  * Lets go those for which nothing is open, and those that won't run because something has failed. What
  * is gone counts as ended well. Each awaited task is looked up on its own, so that no plan can read
- * the whole table.
+ * the whole table, and once, however many there are: 2 where the waiter is doomed by it, 1 while it is
+ * open.
  */
 function judgeWaiters(waiters: Statement, status = sql`awaited.status`): Statement {
-  const any = (statuses: Statement) => sql`exists (
-    select 1 from ${waits} wait where wait.waiter_id = ${tasks}.task_id
-      and (select ${status} from ${tasks} awaited where awaited.task_id = wait.awaited_id)
-        in (${statuses}))`;
-  const doomed = sql`waits = 1 and ${any(sql`'failed', 'cancelled'`)}`;
-  const free = sql`not ${any(sql`'pending', 'claimed'`)}`;
+  const waiter = tasks;
   return sql`
     update ${tasks}
-    set wake = wake + 1, last_update = ${now},
-      waits = case when ${doomed} then 3 else waits end,
-      parked = case when not (${doomed}) and not (${free}) then 2
-        when run_at > ${now} then 1 else ${ungated} end
+    set wake = wake + 1, last_update = ${now}, (waits, parked) = (
+      select case when verdict = 2 then 3 else ${waiter}.waits end,
+        case when verdict = 1 then 2 when ${waiter}.run_at > ${now} then 1 else ${ungated} end
+      from (
+        select coalesce(max(
+          case (select ${status} from ${tasks} awaited where awaited.task_id = wait.awaited_id)
+            when 'pending' then 1 when 'claimed' then 1
+            when 'failed' then case when ${waiter}.waits = 1 then 2 else 0 end
+            when 'cancelled' then case when ${waiter}.waits = 1 then 2 else 0 end
+            else 0 end), 0) as verdict
+        from ${waits} wait where wait.waiter_id = ${waiter}.task_id) judged)
     where ${named(waiters)} and ${isPending(tasks)} and parked = 2`;
 }
 

@@ -41,9 +41,11 @@ export async function keepThread(
       if (current.alive || closed) return current.ask(request);
       return restarted().then((thread) => thread.ask(request));
     },
-    close() {
+    async close() {
       closed = true;
-      return current.close();
+      // One that is being started would be nobody's, and hold the file.
+      await starting?.catch(() => {});
+      await current.close();
     },
   };
 }
