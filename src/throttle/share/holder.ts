@@ -62,6 +62,7 @@ export function createHolder(options: HolderOptions) {
   let totals: Totals = noTotals;
   let seq = 0;
   let cap = 0;
+  let epoch = 0;
   let owed = false;
   let peak = 0;
   let wantedMs = -Infinity;
@@ -78,8 +79,10 @@ export function createHolder(options: HolderOptions) {
   const apply = (): void => {
     const { limit, untilMs } = granted(lease, leaseMs);
     const own = Math.min(limit, cap);
-    const { epoch = 0, gate } = row ?? {};
+    const { gate } = row ?? {};
     const all = row ? sumOf(Object.values(row.shares)) : 0;
+    // Calls that begin while somebody still holds what he had of a higher bound tell nothing of this one.
+    if (row && all <= row.bound) epoch = row.epoch;
     const part = all > 0 ? own / all : 0;
     limiter.allow({
       limit: own,
