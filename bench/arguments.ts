@@ -2,6 +2,8 @@ import process from "node:process";
 import { parseArgs } from "node:util";
 import { nearest } from "../src/base/options.ts";
 import { variants } from "./systems/variants.ts";
+import { contenderNames } from "./throttle/contenders.ts";
+import { allScenarios } from "./throttle/scenarios.ts";
 
 /** What was asked for on the command line. Whoever asks for something else is told, and the process ends. */
 export type Arguments = {
@@ -53,6 +55,7 @@ const works = [
   "keys",
 ];
 const systems = variants.map(({ key }) => key);
+const played = allScenarios.map(({ name }) => name);
 /** What only a comparison with others knows of. */
 const ofComparison = ["systems", "rounds", "tasks", "save"] as const;
 
@@ -75,6 +78,11 @@ with --store postgres, where other queues are measured side by side:
   --save     keeps every round in bench/results, for render
 
   npm run bench -- tasks --store postgres --only drain,wakeup --systems flotilla,limit,graphile-worker --rounds 3
+
+with throttle, which simulates a downstream that fleets call:
+  --only     some of the scenarios: ${played.join(", ")}
+  --systems  some of the contenders: ${contenderNames.join(", ")}
+  --save     keeps the figures in bench/results, and puts them and the curves into docs
 `;
 }
 
@@ -130,7 +138,8 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   if (!names.includes(name)) refuse("bench", name, names);
   if (rest.length > 0) fail(`one bench at a time: ${rest.join(" ")} is too much`);
   const text = (key: keyof typeof options) => values[key] as string | undefined;
-  if (values.store === "sqlite") {
+  const simulates = name === "throttle";
+  if (values.store === "sqlite" && !simulates) {
     const vain = ofComparison.find((key) => values[key]);
     if (vain) fail(`--${vain} is for --store postgres`);
   }
@@ -141,8 +150,12 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
     quick: values.quick === true,
     save: values.save === true,
     profile: text("profile"),
-    only: listed("work", text("only"), values.store === "sqlite" ? sqliteWorks : works),
-    systems: listed("system", text("systems"), systems),
+    only: simulates
+      ? listed("scenario", text("only"), played)
+      : listed("work", text("only"), values.store === "sqlite" ? sqliteWorks : works),
+    systems: simulates
+      ? listed("contender", text("systems"), contenderNames)
+      : listed("system", text("systems"), systems),
     rounds: counted("--rounds", text("rounds")),
     tasks: counted("--tasks", text("tasks")),
   };

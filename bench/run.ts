@@ -29,6 +29,8 @@ const benches: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
     sqlite: () => import("./tasks.ts"),
     postgres: () => import("./tasks-on-postgres.ts"),
   },
+  // It runs in virtual time, on a store in memory.
+  throttle: { sqlite: () => import("./throttle.ts") },
 };
 
 async function main(): Promise<void> {

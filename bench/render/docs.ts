@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { loadResults } from "../side-by-side/results.ts";
 import { pictureOf } from "./picture.ts";
 import { tablesOf } from "./tables.ts";
+import { renderThrottle } from "./throttle.ts";
 
 const docs = fileURLToPath(new URL("../../docs/", import.meta.url));
 const begin = "<!-- figures of tasks on Postgres: made by `npm run bench -- render` -->";
@@ -21,5 +22,5 @@ export function renderDocs(): string[] {
   const shown = "![Bars: each system beside the others](benchmarks-postgres.svg)";
   writeFileSync(page, `${before}\n\n${shown}\n\n${tablesOf(results)}\n\n${text.slice(to)}`);
   writeFileSync(picture, pictureOf(results));
-  return [page, picture];
+  return [...new Set([page, picture, ...renderThrottle()])];
 }

@@ -1,0 +1,21 @@
+import type { Contender } from "./fleet.ts";
+import { flotilla } from "./ours.ts";
+import { aimd } from "./peers/aimd.ts";
+import { envoy } from "./peers/envoy.ts";
+import { fixed } from "./peers/fixed.ts";
+import { gradient2 } from "./peers/gradient2.ts";
+
+export const contenders: readonly Contender[] = [
+  flotilla("flotilla", "default", "the default, which remembers its ceiling"),
+  flotilla("flotilla_gradient", "gradient", "the preset `gradient`, which also shrinks by latency"),
+  flotilla("seed", "seed", "the preset `seed`: +1, pause, × 0.5; in the same fleet"),
+  fixed("fixed_right", 1),
+  fixed("fixed_half", 0.5),
+  fixed("fixed_double", 2),
+  aimd,
+  gradient2("gradient2", { heedsLoss: false }),
+  gradient2("gradient2_loss", { heedsLoss: true }),
+  envoy,
+];
+
+export const contenderNames = contenders.map(({ name }) => name);

@@ -1,0 +1,82 @@
+import { type Measure, measure, spreadOf } from "../report.ts";
+import { adaptedS, type Row } from "./rows.ts";
+
+export const ours = "flotilla";
+
+type Figure = {
+  readonly name: string;
+  readonly unit: string;
+  readonly better: "higher" | "lower";
+  readonly of: (row: Row) => number;
+  /** What ratios are taken of, where zero is a fine value. */
+  readonly ratioOf?: (row: Row) => number;
+};
+
+const figures: readonly Figure[] = [
+  { name: "use", unit: "share", better: "higher", of: (row) => row.use },
+  {
+    name: "throttled",
+    unit: "share",
+    better: "lower",
+    of: (row) => row.throttled,
+    // Above 1: so many times fewer, to a tenth of a percent.
+    ratioOf: (row) => Math.max(0.001, row.throttled),
+  },
+  { name: "score", unit: "share", better: "higher", of: (row) => row.score },
+  { name: "adapt_s", unit: "s", better: "lower", of: adaptedS },
+];
+
+/** The measures of each scenario; its rounds are the capacities, walls and numbers of pods. */
+export function measuresOf(rows: readonly Row[]): Measure[] {
+  const names = [...new Set(rows.map((row) => row.scenario))];
+  const each = names.flatMap((scenario) => {
+    const played = rows.filter((row) => row.scenario === scenario);
+    return figures.map((figure) =>
+      measureOf(`throttle.${scenario}.${figure.name}`, figure, played),
+    );
+  });
+  const even = rows.filter((row) => row.scenario === "steady" && row.pods === 8);
+  const fairness: Figure = {
+    name: "fairness",
+    unit: "Jain",
+    better: "higher",
+    of: (row) => row.fairness,
+  };
+  const over = rows.flatMap(({ overBound }) => overBound ?? []);
+  const peak: Measure = {
+    metric: "throttle.peak_over_bound",
+    unit: "calls",
+    ...spreadOf(over),
+    value: Math.max(...over),
+    versus: {},
+  };
+  return [...each, measureOf("throttle.fairness", fairness, even), peak];
+}
+
+function measureOf(metric: string, figure: Figure, rows: readonly Row[]): Measure {
+  const { unit, better, of, ratioOf = of } = figure;
+  const mine = rows.filter((row) => row.contender === ours);
+  const others = [...new Set(rows.map((row) => row.contender))].filter((name) => name !== ours);
+  const versus = others.map((name) => {
+    // Some contenders don't take part in every round.
+    const pairs = mine.flatMap((row) => {
+      const theirs = rows.find((each) => each.contender === name && sameRound(each, row));
+      return theirs ? [[row, theirs] as const] : [];
+    });
+    const compared = measure({
+      metric,
+      unit,
+      better,
+      ours: pairs.map(([row]) => ratioOf(row)),
+      others: { [name]: pairs.map(([, theirs]) => ratioOf(theirs)) },
+    });
+    return [name, compared.versus[name]!] as const;
+  });
+  return { metric, unit, ...spreadOf(mine.map(of)), versus: Object.fromEntries(versus) };
+}
+
+function sameRound(a: Row, b: Row): boolean {
+  return (
+    a.scenario === b.scenario && a.capacity === b.capacity && a.wall === b.wall && a.pods === b.pods
+  );
+}

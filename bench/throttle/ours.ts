@@ -1,0 +1,110 @@
+import { silentLogger as log } from "../../src/base/log.ts";
+import { migrate } from "../../src/store/migrate.ts";
+import { memoryDatabase } from "../../src/store/sqlite/inline.ts";
+import { declare } from "../../src/throttle/declare.ts";
+import type { Limiter } from "../../src/throttle/limiter.ts";
+import type { Preset } from "../../src/throttle/settings.ts";
+import { createLearning } from "../../src/throttle/share/learning.ts";
+import { createShares } from "../../src/throttle/share/shares.ts";
+import { getThrottles } from "../../src/throttle/share/statements.ts";
+import { createThrottles } from "../../src/throttle/throttles.ts";
+import { callTimeoutMs } from "./downstream.ts";
+import type { Contender, Fleet, Surroundings } from "./fleet.ts";
+import { distant } from "./store.ts";
+
+/** Ours, all of it: limiters, shares, the leader's learning and the store's statements, in virtual time. */
+export function flotilla(name: string, preset: Preset, about: string): Contender {
+  return { name, about, settles: true, open: (surroundings) => openFleet(preset, surroundings) };
+}
+
+type Pod = { heard: boolean; readonly limiter: Limiter; readonly leave: () => void };
+
+/** The leader looks with its beats. */
+const beatMs = 1_000;
+const place = { name: "api", key: "" };
+
+async function openFleet(preset: Preset, surroundings: Surroundings): Promise<Fleet> {
+  const { time, random, call } = surroundings;
+  const store = memoryDatabase(time);
+  await migrate(store);
+  const declared = declare(place.name, { preset, callTimeoutMs });
+  const pods = new Map<string, Pod>();
+  let bound = declared.settings.controller.initial;
+
+  // Pods may go by a bound from when it is committed, not from when its leader hears of that.
+  const lookAtBound = async () => {
+    const [row] = await store.read(getThrottles([place]));
+    if (row) bound = Number(row["bound"]);
+  };
+  const learning = createLearning({
+    database: distant(store, { time, random, onCommitted: () => void lookAtBound() }),
+    clock: time,
+    log,
+  });
+  const beat = () => {
+    void learning.pass();
+    time.in(beatMs, beat);
+  };
+  time.in(beatMs, beat);
+
+  /** One call after the other, for as long as the pod gives permits. */
+  async function keepCalling(podId: string, pod: Pod): Promise<void> {
+    for (;;) {
+      const permit = await pod.limiter.acquire().catch(() => undefined);
+      if (!permit) return;
+      const kind = await new Promise<Parameters<typeof permit.release>[0]>((resolve) => {
+        call(podId, (how) => resolve(how.kind));
+      });
+      if (!pod.heard) return;
+      permit.release(kind);
+    }
+  }
+
+  return {
+    join(podId, demand) {
+      const limiter = createThrottles({ clock: time, random, shared: true }).of(declared);
+      let heard = true;
+      const dead = new Promise<never>(() => {});
+      const way = distant(store, { time, random });
+      const shares = createShares({
+        podId,
+        database: {
+          ...way,
+          read: (statement) => (heard ? way.read(statement) : dead),
+          write: (statements) => (heard ? way.write(statements) : dead),
+        },
+        clock: time,
+        random,
+        log,
+      });
+      shares.add(limiter);
+      const pod: Pod = {
+        get heard() {
+          return heard;
+        },
+        set heard(now) {
+          heard = now;
+        },
+        limiter,
+        leave() {
+          limiter.close();
+          void shares.stop();
+        },
+      };
+      pods.set(podId, pod);
+      for (let at = 0; at < demand; at++) void keepCalling(podId, pod);
+    },
+    leave(podId) {
+      pods.get(podId)!.leave();
+      pods.delete(podId);
+    },
+    die(podId) {
+      const pod = pods.get(podId)!;
+      pod.heard = false;
+      pod.limiter.close();
+      pods.delete(podId);
+    },
+    limit: () => bound,
+    bound: () => bound,
+  };
+}
