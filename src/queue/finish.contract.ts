@@ -173,7 +173,8 @@ export function finishContract(kind: StoreKind): void {
               podId: "pod-1",
               signal: stop.signal,
             });
-            const outcome = await queue.outcome(store(decide(claim, fails ? threw : returned)));
+            const storing = store(decide(claim, fails ? threw : returned));
+            const outcome = await queue.outcome(storing, { stepMs: 50 });
             const { status, retry_count } = await queue.row(taskId);
             // A retry whose answer was lost has raised the token itself, so it can't be told from a loss.
             const unsure = fails && lost.includes("after");

@@ -77,10 +77,14 @@ export async function openQueue(kind: StoreKind) {
     },
 
     /** Waits while others work, without letting more than moments pass for them. */
-    async until<Found>(what: string, condition: () => Found | Promise<Found>) {
+    async until<Found>(
+      what: string,
+      condition: () => Found | Promise<Found>,
+      { stepMs = 1 }: { stepMs?: number } = {},
+    ) {
       const deadlineMs = performance.now() + waitLimitMs;
       for (;;) {
-        await clock.advance(1);
+        await clock.advance(stepMs);
         const found = await condition();
         if (found) return found as NonNullable<Found>;
         if (performance.now() > deadlineMs) throw new Error(`${what} didn't happen`);
@@ -89,10 +93,10 @@ export async function openQueue(kind: StoreKind) {
     },
 
     /** The outcome of something that needs time to pass. */
-    async outcome<Value>(promise: Promise<Value>): Promise<Value> {
+    async outcome<Value>(promise: Promise<Value>, { stepMs = 1 } = {}): Promise<Value> {
       let settled = false;
       void promise.catch(() => {}).finally(() => (settled = true));
-      await queue.until("an answer", () => settled);
+      await queue.until("an answer", () => settled, { stepMs });
       return promise;
     },
 
@@ -183,7 +187,8 @@ export async function openQueue(kind: StoreKind) {
 
     async close(): Promise<void> {
       const stopping = workers.map((worker) => worker.stop({ waitMs: 0 }));
-      await queue.outcome(Promise.all(stopping));
+      // Handlers that never end are waited for until their grace is over.
+      await queue.outcome(Promise.all(stopping), { stepMs: 1_000 });
       tasks.close();
       if (store.clock) await database.close();
     },
