@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import { type MovableClock, turns, until } from "../base/movable-clock.contract.ts";
 import type { Database } from "./database.ts";
@@ -40,34 +40,33 @@ export type CallerConnection = {
 
 /** What every store promises to the rest of the program. */
 export function databaseContract(kind: StoreKind): void {
+  let store: OpenStore;
+  let database: Database;
+  const put = (id: number, body: string | null = null) =>
+    sql`insert into scratch (id, body) values (${id}, ${body})`;
+  const giving = (column: Statement, which: Statement) =>
+    returning(column, { after: sql`select ${column} from scratch where ${which} order by id` });
+  const ids = async () =>
+    (await database.read(sql`select id from scratch order by id`)).map((row) => row["id"]);
+  const open = async () => {
+    store = await kind.open();
+    database = store.database;
+  };
+  const remove = async () => {
+    await database.close();
+    await store.remove();
+  };
+  const empty = () =>
+    database.write([
+      sql`drop table if exists scratch`,
+      sql`create table scratch (id integer primary key, body text, size bigint)`,
+    ]);
+
   describe(`the database on ${kind.name}`, () => {
-    let store: OpenStore;
-    let database: Database;
-    const put = (id: number, body: string | null = null) =>
-      sql`insert into scratch (id, body) values (${id}, ${body})`;
-    const giving = (column: Statement, which: Statement) =>
-      returning(column, { after: sql`select ${column} from scratch where ${which} order by id` });
-    const ids = async () =>
-      (await database.read(sql`select id from scratch order by id`)).map((row) => row["id"]);
-
-    /** Hints may be sent only if a pod says that it waits for one. */
-    const somebodyWaits = async () => {
-      await migrate(database);
-      const pods = table("pod_health");
-      await database.write([sql`insert into ${pods} (pod_id, waiting) values ('pod', 1)`]);
-    };
-
-    beforeEach(async () => {
-      store = await kind.open();
-      database = store.database;
-      await database.write([
-        sql`create table scratch (id integer primary key, body text, size bigint)`,
-      ]);
-    });
-    afterEach(async () => {
-      await database.close();
-      await store.remove();
-    });
+    // To open one takes far longer than what these do with it, so that they share it.
+    beforeAll(open);
+    afterAll(remove);
+    beforeEach(empty);
 
     test("commits statements together, and gives the rows of each", async () => {
       const tables = await database.write([
@@ -224,6 +223,21 @@ export function databaseContract(kind: StoreKind): void {
       expect(Math.abs((await ask()) - realMs())).toBeLessThanOrEqual(apartMs);
       expect(await ask()).toBeGreaterThanOrEqual(written);
     });
+  });
+
+  describe(`a database of its own on ${kind.name}`, () => {
+    beforeEach(async () => {
+      await open();
+      await empty();
+    });
+    afterEach(remove);
+
+    /** Hints may be sent only if a pod says that it waits for one. */
+    const somebodyWaits = async () => {
+      await migrate(database);
+      const pods = table("pod_health");
+      await database.write([sql`insert into ${pods} (pod_id, waiting) values ('pod', 1)`]);
+    };
 
     test("hints after a commit, until nobody listens", async () => {
       if (store.hints === false) return;
