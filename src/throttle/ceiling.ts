@@ -44,15 +44,19 @@ export const maxProbeWaitMs = 20_000;
 /** The smallest step: one in a hundred, which costs about that share of calls while a probe fails. */
 const stepShare = 0.01;
 /**
- * So few throttled calls aren't worth a reaction: with a wall, more follow at once. It takes some calls to
- * speak of so small a share.
+ * At a limit that was proven so few throttled calls aren't worth a reaction, since with a wall more follow
+ * at once: a stray one, or this share of calls. It takes some calls to speak of strays.
  */
-const toleratedShare = 0.005;
-const toleratedCalls = 200;
-/** And so few are answered by one small step, if all has been quiet, before the brake is pulled. */
+const strayShare = 0.005;
+const strayCalls = 20;
+/** And so few are answered by one small step instead of the brake. */
 const mildShare = 0.02;
-const mildCalls = 100;
-const mildAfterMs = 5_000;
+/**
+ * Pods learn of a lower limit one after the other; until all have, those that did may be refused for what
+ * the others still do.
+ */
+const settlingMs = 2_500;
+const settlingShare = 0.05;
 /** From a deep brake the way back is taken in strides, as one success at a limit of one proves little. */
 const stride = 4;
 
@@ -62,7 +66,7 @@ export function smallStep(limit: number): number {
 
 export function ceilingMove(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
   if (seen.struck === "errors") return brake(seen, ceilingOf(memory, seen.limit), memory);
-  if (seen.struck === "throttled" && !isTolerated(seen)) return struck(memory, seen);
+  if (seen.struck === "throttled" && !isStray(memory, seen)) return struck(memory, seen);
   return unstruck(memory, seen);
 }
 
@@ -89,14 +93,13 @@ function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
     }
     case "probing": {
       if (memory.step > smallStep(memory.good)) return tried(memory.good, seen, 1);
-      const waitMs = Math.min(maxProbeWaitMs, memory.waitMs * 2);
-      return { limit: memory.good, memory: held(waitMs), reacted: true };
+      return { limit: memory.good, memory: held(longer(memory.waitMs)), reacted: true };
     }
     case "trying":
       if (limit > memory.good) return tried(memory.good, seen, memory.strikes + 1);
       return brake(seen, limit, memory);
     case "holding":
-      if (isMild(seen) && memory.quietMs >= mildAfterMs) {
+      if (isMild(seen)) {
         return { limit: limit - smallStep(limit), memory: held(probeWaitMs), reacted: true };
       }
       return brake(seen, limit, memory);
@@ -112,6 +115,7 @@ function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
 function tried(good: number, { limit, accepted }: Evidence, strikes: number): Move<CeilingMemory> {
   const measured = good + ((accepted ?? good) - good) / strikes;
   const next = Math.max(good, Math.min(limit - 1, Math.floor(measured)));
+  if (next === good) return { limit: good, memory: held(probeWaitMs), reacted: true };
   return {
     limit: next,
     memory: { algorithm: "ceiling", phase: "trying", good, ceiling: next, strikes },
@@ -155,7 +159,7 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
     }
     case "probing": {
       if (!whole) return { limit, memory };
-      if (isSlow(seen)) return { limit, memory: held(probeWaitMs) };
+      if (isSlow(seen)) return { limit: memory.good, memory: held(longer(memory.waitMs)) };
       const step = memory.step * 2;
       const { waitMs } = memory;
       return {
@@ -164,7 +168,8 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
       };
     }
     case "braked": {
-      if (!whole || isSlow(seen)) return { limit, memory };
+      // The way back isn't growth, so slowness doesn't bar it.
+      if (!whole) return { limit, memory };
       const { ceiling, strikes } = memory;
       const back = Math.max(limit, ceiling - smallStep(ceiling));
       if (strikes > 1 && limit * stride < back) return { limit: limit * stride, memory };
@@ -178,14 +183,21 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
   }
 }
 
+function longer(waitMs: number): number {
+  return Math.min(maxProbeWaitMs, waitMs * 2);
+}
+
 export function held(waitMs: number): CeilingMemory {
   return { algorithm: "ceiling", phase: "holding", quietMs: 0, waitMs };
 }
 
-function isTolerated({ recent }: Evidence): boolean {
-  return tellingCalls(recent) >= toleratedCalls && throttledShare(recent) <= toleratedShare;
+function isStray(memory: CeilingMemory, { recent }: Evidence): boolean {
+  const calls = tellingCalls(recent);
+  if (memory.phase !== "holding" || calls < strayCalls) return false;
+  const share = memory.quietMs < settlingMs ? settlingShare : strayShare;
+  return recent.throttled <= Math.max(1, calls * share);
 }
 
 function isMild({ recent }: Evidence): boolean {
-  return tellingCalls(recent) >= mildCalls && throttledShare(recent) <= mildShare;
+  return tellingCalls(recent) >= strayCalls && throttledShare(recent) <= mildShare;
 }

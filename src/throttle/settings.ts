@@ -101,8 +101,8 @@ const defaultSettings: Settings = {
   // Few enough for any downstream; growth doubles from here, so that little time is lost by it.
   initial: 2,
   pinned: null,
-  // The p95 of healthy services wanders by a third; twice the usual is pressure.
-  latency: { tolerance: 2, baselineRiseMs: 600_000 },
+  // The p95 of a healthy service wanders by a third; half above the usual is pressure.
+  latency: { tolerance: 1.5, baselineRiseMs: 600_000 },
   // A tenth of timeouts, or a fifth of server errors, is more than the noise of a healthy service.
   errors: { timeoutWeight: 1, serverErrorWeight: 0.5, rate: 0.1, minCalls: 20 },
   // Half of all calls failing is no longer load but an outage.
@@ -131,7 +131,7 @@ const ofPresets: Record<Preset, Settings> = {
   gradient: {
     ...defaultSettings,
     algorithm: "gradient",
-    latency: { tolerance: 1.5, baselineRiseMs: 300_000 },
+    latency: { tolerance: 1.3, baselineRiseMs: 300_000 },
   },
 };
 
