@@ -8,6 +8,8 @@ const adapters: Record<string, string> = {
   "src/base/clock.ts": "is the system clock that everything else is given",
   "src/base/random.ts": "is the system's randomness that everything else is given",
   "src/server/listen.ts": "is the server's door to the network; its routes are tested without it",
+  "src/throttle/network.ts":
+    "is the network that a throttle's fetch calls unless it is given another",
   "src/testing/turns.ts": "waits for handlers under test, which may await real things",
   "src/store/sqlite/*.ts": "run on threads of their own, where nothing can be handed in",
 };

@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { Allowance } from "./allowance.ts";
+import { classify, type Classify } from "./classify.ts";
 import { createLimiterErrors } from "./limiter-errors.ts";
 import { createGauge } from "./limiter-gauge.ts";
 import { type AcquireOptions, createLine } from "./limiter-line.ts";
@@ -44,6 +45,7 @@ export type LimiterOptions = {
   readonly random: Random;
   readonly settings: LimiterSettings;
   readonly learner: Learner;
+  readonly classify?: Classify | undefined;
   /** A timer that needn't keep the process alive; the clock's own if there is none. */
   readonly background?: Clock["after"] | undefined;
 };
@@ -256,7 +258,13 @@ export function createLimiter(options: LimiterOptions) {
     acquire,
     tryAcquire,
     nowMs: clock.monotonic,
-    wallMs: clock.now,
+
+    /** How a call ended that threw this or gave this response, whoever may have cut it short. */
+    endingOf(permit: HeldPermit, thing: unknown): Ending {
+      if (permit.timedOut) return { kind: permit.late };
+      if (permit.givenUp) return { kind: "ignored" };
+      return classify(thing, clock.now(), options.classify);
+    },
 
     /** Why there is no permit just now, for such a call. */
     whyNot(asked: AcquireOptions = {}): Refusal | undefined {

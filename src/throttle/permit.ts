@@ -78,6 +78,8 @@ export class HeldPermit implements Permit {
   usedAmount: number | undefined;
   /** The last failure of a call made under this permit, which was counted already. */
   told: OutcomeKind | undefined;
+  /** What it counts as if it has to be taken back: whose fault it is that it takes so long. */
+  late: OutcomeKind = "timeout";
   /** Told when it is given back because its time was up while its call still ran. */
   onTakenBack: ((why: unknown) => void) | undefined;
   #abort: AbortController | undefined;
@@ -107,19 +109,25 @@ export class HeldPermit implements Permit {
     return this.#abort.signal;
   }
 
-  used(amount: number): void {
+  // Bound, since calls like to take what they are given apart.
+  readonly used = (amount: number): void => {
     this.usedAmount = amount;
-  }
+  };
 
-  firstToken(): void {
+  readonly firstToken = (): void => {
     this.firstTokenMs ??= this.#host.nowMs() - this.beganMs;
-  }
+  };
 
   release(ending: OutcomeKind | Ending): void {
     if (this.released) return;
     this.released = true;
     if (this.#outer) this.#outer.removeEventListener("abort", this.#onOuterAbort!);
     this.#host.ended(this, typeof ending === "string" ? plain[ending] : ending);
+  }
+
+  /** How it ends where all went well: an answer that came after its time was up is too late. */
+  success(): Ending {
+    return this.timedOut ? plain.timeout : plain.success;
   }
 
   /** Begins anew, for a call that takes over a permit which was given some time ago. */
@@ -147,7 +155,7 @@ export class HeldPermit implements Permit {
   /** Its deadline has come: first the call is asked to end, then the permit is taken back. */
   expire(): void {
     if (this.timedOut || this.givenUp) {
-      this.release(this.timedOut ? "timeout" : "ignored");
+      this.release(this.timedOut ? this.late : "ignored");
       this.onTakenBack?.(this.#reason);
       return;
     }

@@ -1,4 +1,4 @@
-import { classify, isResponse } from "./classify.ts";
+import { isResponse } from "./classify.ts";
 import {
   endTurn,
   type Held,
@@ -11,10 +11,16 @@ import {
 import type { Declared } from "./declare.ts";
 import type { AcquireOptions } from "./limiter-line.ts";
 import type { Limiter } from "./limiter.ts";
-import type { Call, Ending, HeldPermit } from "./permit.ts";
+import type { Call, HeldPermit } from "./permit.ts";
 import { sceneHere } from "./throttles-here.ts";
 
 type Fn<Result> = (call: Call) => Result | PromiseLike<Result>;
+
+/**
+ * What becomes of the permit when the function has given its result. By itself it is given back;
+ * an answer that is still coming in holds on to it.
+ */
+export type Settle<Result> = (result: Result, permit: HeldPermit, limiter: Limiter) => Result;
 
 /** Runs a function under a permit of whatever pod this code belongs to. */
 export function runHere<Result>(
@@ -22,17 +28,18 @@ export function runHere<Result>(
   key: string,
   fn: Fn<Result>,
   options: AcquireOptions,
+  settle: Settle<Result> = giveBack,
 ): Promise<Result> {
   const scene = sceneHere();
-  const limiter = limiterOf(scene, declared, key);
+  const limiter = scene.throttles.of(declared, key);
   const asked = withPriority(scene, options);
   const outer = heldHere(scene, limiter);
-  if (outer) return runUnder(outer, declared, scene, fn, asked);
+  if (outer) return runUnder(outer, scene, fn, asked, settle);
   const handed = takeHanded(scene, limiter);
   if (handed) limiter.begin(handed, options.signal);
   const permit = handed ?? (options.signal?.aborted ? undefined : limiter.tryAcquire(asked));
-  if (permit) return perform(declared, limiter, scene, permit, fn);
-  return limiter.acquire(asked).then((given) => perform(declared, limiter, scene, given, fn));
+  if (permit) return perform(limiter, scene, permit, fn, settle);
+  return limiter.acquire(asked).then((given) => perform(limiter, scene, given, fn, settle));
 }
 
 /** A permit for code that gives it back by itself. */
@@ -42,7 +49,7 @@ export function acquireHere(
   options: AcquireOptions,
 ): Promise<HeldPermit> {
   const scene = sceneHere();
-  const limiter = limiterOf(scene, declared, key);
+  const limiter = scene.throttles.of(declared, key);
   const handed = takeHanded(scene, limiter);
   if (!handed) return limiter.acquire(withPriority(scene, options));
   limiter.begin(handed, options.signal);
@@ -50,25 +57,26 @@ export function acquireHere(
 }
 
 function perform<Result>(
-  declared: Declared,
   limiter: Limiter,
   scene: Scene,
   permit: HeldPermit,
   fn: Fn<Result>,
+  settle: Settle<Result>,
 ): Promise<Result> {
   return new Promise((resolve, reject) => {
     permit.onTakenBack = reject;
     const held: Held = { limiter, permit, outer: scene.held, turns: undefined };
     const inside: Scene = { ...scene, held };
     const failed = (error: unknown) => {
-      permit.release(endingOf(declared, limiter, permit, error));
+      permit.release(limiter.endingOf(permit, error));
       reject(permit.timedOut ? permit.timeoutError(error) : error);
     };
     const succeeded = (result: Result) => {
-      permit.release(
-        isResponse(result) ? endingOf(declared, limiter, permit, result) : successOf(permit),
-      );
-      resolve(result);
+      try {
+        resolve(settle(result, permit, limiter));
+      } catch (error) {
+        failed(error);
+      }
     };
     try {
       const result = scenes.run(inside, fn, permit);
@@ -80,21 +88,10 @@ function perform<Result>(
   });
 }
 
-/** How a call ended that threw this or gave this response, whoever may have cut it short. */
-export function endingOf(
-  declared: Declared,
-  limiter: Limiter,
-  permit: HeldPermit,
-  thing: unknown,
-): Ending {
-  if (permit.timedOut) return { kind: "timeout" };
-  if (permit.givenUp) return { kind: "ignored" };
-  return classify(thing, limiter.wallMs(), declared.classify);
+function giveBack<Result>(result: Result, permit: HeldPermit, limiter: Limiter): Result {
+  permit.release(isResponse(result) ? limiter.endingOf(permit, result) : permit.success());
+  return result;
 }
-
-// An answer that came after its time was up is too late, even though the caller may still use it.
-const successOf = (permit: HeldPermit): "timeout" | "success" =>
-  permit.timedOut ? "timeout" : "success";
 
 /**
  * A call inside of a call to the same downstream, such as a `fetch` made by an SDK, is that call, and
@@ -103,27 +100,26 @@ const successOf = (permit: HeldPermit): "timeout" | "success" =>
  */
 async function runUnder<Result>(
   outer: Held,
-  declared: Declared,
   scene: Scene,
   fn: Fn<Result>,
   asked: AcquireOptions,
+  settle: Settle<Result>,
 ): Promise<Result> {
   const { limiter, permit } = outer;
   if (outer.turns) {
     const own = limiter.tryAcquire(asked);
-    if (own) return perform(declared, limiter, scene, own, fn);
+    if (own) return perform(limiter, scene, own, fn, settle);
   }
   await turnUnder(outer, asked.signal);
   const beganMs = limiter.nowMs();
   const inside: Scene = { ...scene, held: { limiter, permit, outer, turns: undefined } };
   try {
     const result = await scenes.run(inside, fn, callUnder(permit, asked.signal));
-    const ending = isResponse(result) ? endingOf(declared, limiter, permit, result) : undefined;
-    limiter.tellUnder(permit, ending ?? { kind: "success" }, limiter.nowMs() - beganMs);
+    const ending = isResponse(result) ? limiter.endingOf(permit, result) : permit.success();
+    limiter.tellUnder(permit, ending, limiter.nowMs() - beganMs);
     return result;
   } catch (error) {
-    const ending = endingOf(declared, limiter, permit, error);
-    limiter.tellUnder(permit, ending, limiter.nowMs() - beganMs);
+    limiter.tellUnder(permit, limiter.endingOf(permit, error), limiter.nowMs() - beganMs);
     throw error;
   } finally {
     endTurn(outer);
@@ -142,10 +138,6 @@ function callUnder(permit: HeldPermit, signal: AbortSignal | undefined): Call {
 function withPriority(scene: Scene, options: AcquireOptions): AcquireOptions {
   if (options.priority !== undefined || scene.priority === undefined) return options;
   return { ...options, priority: scene.priority };
-}
-
-function limiterOf(scene: Scene, declared: Declared, key: string): Limiter {
-  return scene.throttles.of(declared, key);
 }
 
 function isPromise<Result>(value: Result | PromiseLike<Result>): value is PromiseLike<Result> {

@@ -1,6 +1,12 @@
+import { FlotillaError } from "../base/errors.ts";
 import { type Declared, checkKey, declare, type ThrottleOptions } from "./declare.ts";
+import { type Fetch, type FetchOptions, throttledFetch } from "./fetch.ts";
 import type { AcquireOptions } from "./limiter-line.ts";
-import type { Limiter } from "./limiter.ts";
+import {
+  type MiddlewareOptions,
+  type ThrottleMiddleware,
+  throttleMiddleware,
+} from "./middleware.ts";
 import type { LimiterSnapshot } from "./limiter-snapshot.ts";
 import type { Call, Permit } from "./permit.ts";
 import { acquireHere, runHere } from "./throttle-run.ts";
@@ -23,6 +29,12 @@ export type Throttle = {
   ): Promise<Result>;
   /** Waits for a permit, which must be given back by `release`. */
   acquire(options?: CallOptions): Promise<Permit>;
+  /** A `fetch` for any SDK that takes one. It holds its permit until the response's body has ended. */
+  readonly fetch: Fetch;
+  /** The same with options. */
+  fetchWith(options: FetchOptions): Fetch;
+  /** Middleware for models of the AI SDK. */
+  middleware(options?: MiddlewareOptions): ThrottleMiddleware;
   /** What it looks like on this pod. */
   snapshot(): LimiterSnapshot;
 };
@@ -32,21 +44,30 @@ export function throttle(name: string, options?: ThrottleOptions): Throttle {
   return keyed(declare(name, options), "");
 }
 
-export function declaredOf(declared: Throttle): Declared {
-  return declarations.get(declared)!;
+const declarations = new WeakMap<Throttle, { readonly declared: Declared; readonly key: string }>();
+
+/** What stands behind a throttle, for those who keep its permits. */
+export function declarationOf(made: Throttle): {
+  readonly declared: Declared;
+  readonly key: string;
+} {
+  const found = declarations.get(made);
+  if (found) return found;
+  throw new FlotillaError("invalid_option", "a throttle must be made by `throttle(name, options)`");
 }
 
-const declarations = new WeakMap<Throttle, Declared>();
-
 function keyed(declared: Declared, ownKey: string): Throttle {
-  const limiterOf = (key = ownKey): Limiter => sceneHere().throttles.of(declared, key);
+  const { name } = declared;
   const made: Throttle = {
-    name: declared.name,
-    key: (key) => keyed(declared, checkKey(declared.name, key)),
+    name,
+    key: (key) => keyed(declared, checkKey(name, key)),
     run: (fn, options = {}) => runHere(declared, options.key ?? ownKey, fn, options),
     acquire: (options = {}) => acquireHere(declared, options.key ?? ownKey, options),
-    snapshot: () => limiterOf().snapshot(),
+    fetch: throttledFetch(declared, ownKey),
+    fetchWith: (options) => throttledFetch(declared, ownKey, options),
+    middleware: (options) => throttleMiddleware(declared, ownKey, options),
+    snapshot: () => sceneHere().throttles.of(declared, ownKey).snapshot(),
   };
-  declarations.set(made, declared);
+  declarations.set(made, { declared, key: ownKey });
   return made;
 }

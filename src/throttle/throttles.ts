@@ -87,6 +87,7 @@ export function createThrottles(options: ThrottlesOptions) {
       random,
       settings: shared ? settings : { ...settings, mode: "local" },
       learner: createLearner(settings.controller),
+      classify: declared.classify,
       background: options.background,
     });
     group.byKey.set(key, limiter);
