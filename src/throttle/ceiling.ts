@@ -11,7 +11,8 @@ import { braked, type Evidence, isSlow, type Move } from "./move.ts";
  *   struck, it returns at once, and waits longer before the next.
  * - braked: struck out of the blue. Each further strike halves again, and cools.
  * - trying: back at just below the remembered ceiling, or at what was accepted when a large step failed.
- *   Struck there, the ceiling is what the downstream accepted; proven, it is held.
+ *   Struck there, the ceiling is what the downstream accepted. Proven, it is held, or if something far
+ *   above was refused the middle is tried.
  */
 export type CeilingMemory = { readonly algorithm: "ceiling" } & (
   | { readonly phase: "climbing"; readonly good: number; readonly step: number }
@@ -28,6 +29,8 @@ export type CeilingMemory = { readonly algorithm: "ceiling" } & (
       readonly good: number;
       readonly ceiling: number;
       readonly strikes: number;
+      /** The lowest limit above that was refused not long ago. */
+      readonly refused: number | null;
     }
 );
 
@@ -57,6 +60,8 @@ const mildShare = 0.02;
  */
 const settlingMs = 2_500;
 const settlingShare = 0.05;
+/** A ceiling is known well enough when it is known to this share; probes do the rest. */
+const foundShare = 0.04;
 /** From a deep brake the way back is taken in strides, as one success at a limit of one proves little. */
 const stride = 4;
 
@@ -89,14 +94,14 @@ function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
   switch (memory.phase) {
     case "climbing": {
       const good = Math.min(Math.max(memory.good, braked(limit)), limit - 1);
-      return tried(good, seen, 1);
+      return struckAbove(good, seen, 1);
     }
     case "probing": {
-      if (memory.step > smallStep(memory.good)) return tried(memory.good, seen, 1);
+      if (memory.step > smallStep(memory.good)) return struckAbove(memory.good, seen, 1);
       return { limit: memory.good, memory: held(longer(memory.waitMs)), reacted: true };
     }
     case "trying":
-      if (limit > memory.good) return tried(memory.good, seen, memory.strikes + 1);
+      if (limit > memory.good) return struckAbove(memory.good, seen, memory.strikes + 1);
       return brake(seen, limit, memory);
     case "holding":
       if (isMild(seen)) {
@@ -112,13 +117,17 @@ function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
  * Goes to what the downstream accepted, between what was good and what was refused; if it is struck
  * there again, closer to what was good each time.
  */
-function tried(good: number, { limit, accepted }: Evidence, strikes: number): Move<CeilingMemory> {
+function struckAbove(
+  good: number,
+  { limit, accepted }: Evidence,
+  strikes: number,
+): Move<CeilingMemory> {
   const measured = good + ((accepted ?? good) - good) / strikes;
   const next = Math.max(good, Math.min(limit - 1, Math.floor(measured)));
   if (next === good) return { limit: good, memory: held(probeWaitMs), reacted: true };
   return {
     limit: next,
-    memory: { algorithm: "ceiling", phase: "trying", good, ceiling: next, strikes },
+    memory: trying({ good, ceiling: next, strikes, refused: limit }),
     reacted: true,
   };
 }
@@ -138,7 +147,7 @@ export function brakedMemory(ceiling: number, strikes: number): CeilingMemory {
 }
 
 function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
-  const { limit, whole, elapsedMs } = seen;
+  const { limit, whole, calm, elapsedMs } = seen;
   switch (memory.phase) {
     case "climbing": {
       if (!whole || isSlow(seen)) return { limit, memory };
@@ -169,18 +178,36 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
     }
     case "braked": {
       // The way back isn't growth, so slowness doesn't bar it.
-      if (!whole) return { limit, memory };
+      if (!whole && !calm) return { limit, memory };
       const { ceiling, strikes } = memory;
       const back = Math.max(limit, ceiling - smallStep(ceiling));
       if (strikes > 1 && limit * stride < back) return { limit: limit * stride, memory };
       return {
         limit: back,
-        memory: { algorithm: "ceiling", phase: "trying", good: limit, ceiling: back, strikes: 0 },
+        memory: trying({ good: limit, ceiling: back, strikes: 0, refused: null }),
       };
     }
-    case "trying":
-      return { limit, memory: whole ? held(probeWaitMs) : memory };
+    case "trying": {
+      if (!whole) return { limit, memory };
+      const { refused } = memory;
+      if (refused === null || refused - limit <= narrow(limit) || isSlow(seen)) {
+        return { limit, memory: held(probeWaitMs) };
+      }
+      const next = Math.floor((limit + refused) / 2);
+      return { limit: next, memory: trying({ good: limit, ceiling: limit, strikes: 0, refused }) };
+    }
   }
+}
+
+/** With no more than this between what is good and what was refused, the ceiling is found. */
+function narrow(limit: number): number {
+  return Math.max(1, limit * foundShare);
+}
+
+type Trying = Extract<CeilingMemory, { phase: "trying" }>;
+
+function trying(what: Omit<Trying, "algorithm" | "phase">): CeilingMemory {
+  return { algorithm: "ceiling", phase: "trying", ...what };
 }
 
 function longer(waitMs: number): number {

@@ -1,6 +1,8 @@
 import {
+  brakedMemory,
   type CeilingMemory,
   ceilingMove,
+  ceilingOf,
   firstCeilingMemory,
   held,
   probeWaitMs,
@@ -30,13 +32,16 @@ const smallestFactor = 0.5;
 /** A rise of errors by a tenth of all calls takes four tenths of the limit. */
 const errorGain = 4;
 /** With this much of the limit gone and nearly all of the slowness left, the load isn't its cause. */
-const muchLess = 0.7;
+const muchLess = 0.8;
 const asSlow = 0.9;
 
 export function gradientMove(memory: GradientMemory, seen: Evidence): Move<GradientMemory> {
   if (seen.struck === null && seen.whole) {
     if (seen.slowness !== null && isSlow(seen)) return slowed(memory, seen, seen.slowness);
-    if (seen.errorRise > 0) return { ...shrink(seen, 1 - errorGain * seen.errorRise, null) };
+    if (seen.errorRise > 0) {
+      const back = brakedMemory(ceilingOf(memory.ceiling, seen.limit), 1);
+      return shrink(seen, 1 - errorGain * seen.errorRise, { ...memory, ceiling: back });
+    }
   }
   const { memory: ceiling, ...move } = ceilingMove(memory.ceiling, seen);
   const shrunk = seen.whole && !isSlow(seen) ? null : memory.shrunk;
@@ -47,19 +52,14 @@ function slowed(memory: GradientMemory, seen: Evidence, slowness: number): Move<
   const { limit } = seen;
   const since = memory.shrunk ?? { slowness, limit };
   if (limit <= since.limit * muchLess && slowness >= since.slowness * asSlow) {
-    return { limit, memory: { ...memory, shrunk: null }, rebase: true };
+    const ceiling = brakedMemory(since.limit, 1);
+    return { limit, memory: { ...memory, ceiling, shrunk: null }, rebase: true };
   }
-  return shrink(seen, seen.tolerance / slowness, since);
+  const ceiling = held(probeWaitMs);
+  return shrink(seen, seen.tolerance / slowness, { ...memory, ceiling, shrunk: since });
 }
 
-function shrink(
-  { limit }: Evidence,
-  factor: number,
-  shrunk: GradientMemory["shrunk"],
-): Move<GradientMemory> {
+function shrink({ limit }: Evidence, factor: number, memory: GradientMemory): Move<GradientMemory> {
   const next = Math.floor(limit * Math.max(smallestFactor, factor));
-  return {
-    limit: Math.min(limit - 1, next),
-    memory: { algorithm: "gradient", ceiling: held(probeWaitMs), shrunk },
-  };
+  return { limit: Math.min(limit - 1, next), memory };
 }

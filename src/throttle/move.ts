@@ -12,6 +12,8 @@ export type Evidence = {
   readonly recent: Counts;
   /** A whole round of calls succeeded, at a limit that was really used. */
   readonly whole: boolean;
+  /** For a while as many calls succeeded, and none was throttled, whenever they began. */
+  readonly calm: boolean;
   /** How many times its usual latency the downstream takes, and how many of that are tolerated. */
   readonly slowness: number | null;
   readonly tolerance: number;

@@ -60,6 +60,20 @@ export function isWhole(round: Round, limit: number): boolean {
   return round.successes >= limit && isUsed(round, limit);
 }
 
+/** Less than this tells nothing of a while. */
+const calmSpanMs = 500;
+
+/**
+ * Calls of whichever epoch went well in this sample. It proves no limit, but that the downstream takes
+ * calls again, a second before pods have heard of a new epoch and told of its calls.
+ */
+export function isCalm({ counts, earlier, spanMs }: Sample, limit: number): boolean {
+  if (spanMs < calmSpanMs || counts.throttled + earlier.throttled > 0) return false;
+  const failed = counts.timeout + earlier.timeout + counts.server_error + earlier.server_error;
+  const succeeded = counts.success + earlier.success;
+  return succeeded >= limit && failed * 10 <= succeeded;
+}
+
 /** The limit stays, and must be proven anew: the next round begins. */
 export function nextRound(round: Round): Round {
   return { ...emptyRound, recent: round.recent, lately: round.lately };

@@ -106,7 +106,7 @@ const defaultSettings: Settings = {
   // A tenth of timeouts, or a fifth of server errors, is more than the noise of a healthy service.
   errors: { timeoutWeight: 1, serverErrorWeight: 0.5, rate: 0.1, minCalls: 20 },
   // Half of all calls failing is no longer load but an outage.
-  breaker: { rate: 0.5, minCalls: 20, coolMs: 2_000, maxCoolMs: 60_000, probes: 3 },
+  breaker: { rate: 0.5, minCalls: 20, coolMs: 2_000, maxCoolMs: 15_000, probes: 3 },
   bucket: null,
   maxHoldMs: 600_000,
 };
