@@ -1,6 +1,7 @@
 import { connect, type ConnectOptions, type Flotilla } from "../runtime/connect.ts";
 import type { StoreFlags } from "./flags.ts";
-import { loadStore } from "./settings.ts";
+import { canBeWritten } from "../runtime/data-folder.ts";
+import { loadPlace } from "./settings.ts";
 
 /**
  * Runs a command on the store. A command that looks or enqueues never makes a file and never changes
@@ -11,7 +12,13 @@ export async function onStore<Result>(
   work: (flotilla: Flotilla) => Promise<Result>,
   options: Pick<ConnectOptions, "maxPayloadBytes"> = {},
 ): Promise<Result> {
-  const store = await loadStore(flags);
-  await using flotilla = connect(store, { ...options, create: false, migrate: "check" });
+  const { store, dataDir } = await loadPlace(flags);
+  await using flotilla = connect(store, {
+    ...options,
+    // Whoever only looks may be somebody who may not write there.
+    dataDir: dataDir !== false && canBeWritten(dataDir) && dataDir,
+    create: false,
+    migrate: "check",
+  });
   return await work(flotilla);
 }

@@ -32,10 +32,21 @@ export async function loadSettings(flags: ServerFlags): Promise<Settings> {
 
 /** The store, for commands that need nothing else: the config is run only to learn it. */
 export async function loadStore(flags: StoreFlags): Promise<Store> {
-  if (flags.store) return flags.store;
+  return (await loadPlace(flags)).store;
+}
+
+/** The store, and the folder that its pods on this machine have, as far as a config says so. */
+export async function loadPlace(
+  flags: StoreFlags,
+): Promise<{ store: Store; dataDir: string | false }> {
+  if (flags.store) return { store: flags.store, dataDir: false };
   const config = await loadConfig(flags.config);
-  const store = storeOf(flags, config);
-  return resolveConfig({ ...config, ...(store !== undefined && { store }) }).store;
+  const given = storeOf(flags, config);
+  const { store, dataDir } = resolveConfig({
+    ...config,
+    ...(given !== undefined && { store: given }),
+  });
+  return { store, dataDir };
 }
 
 /** What the config file says; nothing where there is none. */

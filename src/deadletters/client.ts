@@ -6,8 +6,7 @@ import type { Random } from "../base/random.ts";
 import { resend, untilKnown } from "../queue/resend.ts";
 import { getTask } from "../queue/statements/ask.ts";
 import type { Database, Row } from "../store/database.ts";
-import { followFailed } from "./follow.ts";
-import { type Kept, readStep } from "./lead.ts";
+import { type Kept, openKept, readStep } from "./lead.ts";
 import { hasEnded, type Redrive, toStored, withStep } from "./redrive.ts";
 import {
   cancelRedrive,
@@ -19,7 +18,8 @@ import {
 } from "./redrive-statements.ts";
 import type { DeadLetter } from "./letter.ts";
 import { type Selection, checkSelection } from "./selection.ts";
-import { type ErrorGroups, openView } from "./view.ts";
+import type { ErrorGroups } from "./view.ts";
+import { type Views, viewsInMemory } from "./views.ts";
 
 export type GroupsOptions = {
   name?: string;
@@ -77,6 +77,8 @@ export type DeadLettersParts = {
   ids: Ids;
   /** The view that this pod keeps if it leads. */
   kept?: () => Kept | undefined;
+  /** Where a view of its own is kept. Default: in memory. */
+  views?: Views;
 };
 
 const defaultStepMost = 256;
@@ -85,6 +87,7 @@ const followMs = 250;
 
 export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { close(): void } {
   const { database, clock, random, ids } = parts;
+  const { views = viewsInMemory } = parts;
   let own: Kept | undefined;
   let refreshing: Promise<unknown> = Promise.resolve();
   let closed = false;
@@ -94,16 +97,22 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     const kept = leaders ? parts.kept?.() : undefined;
     if (kept && (await caughtUp(kept))) return kept;
     if (closed) throw new FlotillaError("closed", "the connection was closed");
-    if (!own) {
-      const view = openView();
-      own = { view, following: followFailed(database, view) };
-    }
-    const mine = own;
     // One after the other, because a walk keeps its place in the view that it walks for.
-    const refreshed = refreshing.then(() => mine.following.refresh(onProgress));
+    const refreshed = refreshing.then(() => refresh(onProgress));
     refreshing = refreshed.catch(() => {});
-    await refreshed;
-    return mine;
+    return refreshed;
+  };
+
+  const refresh = async (onProgress?: (tasks: number) => void): Promise<Kept> => {
+    own ??= await openKept(database, views);
+    try {
+      await own.following.refresh(onProgress);
+      return own;
+    } catch (error) {
+      if (!views.discard(own.view, error)) throw error;
+      own = undefined;
+      return refresh(onProgress);
+    }
   };
 
   /** Whether the leader's view could be brought up to date. It is gone if another pod leads by then. */

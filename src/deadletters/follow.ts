@@ -23,6 +23,9 @@ export function followFailed(database: Database, view: View) {
   let lookedTo: Place | undefined;
   let walkedTo = beforeAll;
   let complete = false;
+  /** What it has was left by an earlier process: some of it may not be failed any more. */
+  let stale = view.tasks > 0;
+  let staleSinceMs: number | undefined;
 
   const learn = async (taskIds: readonly string[]): Promise<void> => {
     for (let at = 0; at < taskIds.length; at += fetchTasks) {
@@ -36,6 +39,7 @@ export function followFailed(database: Database, view: View) {
 
   /** Looks for what has failed lately. Gives whether it has come to the end. */
   const look = async (pages: number): Promise<boolean> => {
+    if (stale) return catchUp(pages);
     for (let page = 0; page < pages; page++) {
       const statement =
         lookedTo === undefined
@@ -56,9 +60,23 @@ export function followFailed(database: Database, view: View) {
     return false;
   };
 
+  /** The first walk of a view that was left behind, which makes it as the store is. */
+  const catchUp = async (pages: number): Promise<boolean> => {
+    for (let page = 0; page < pages; page++) {
+      if (!(await walk())) continue;
+      // What has failed since the walk began is looked for from there.
+      sinceMs = staleSinceMs ?? 0;
+      stale = false;
+      return (complete = true);
+    }
+    return false;
+  };
+
   /** Goes on with the walk by a page. Gives whether it has come to the end, to begin anew. */
   const walk = async (): Promise<boolean> => {
-    const failed = (await database.read(failedAfter(walkedTo, pageTasks))).map(toSeen);
+    const rows = await database.read(failedAfter(walkedTo, pageTasks));
+    if (rows.length > 0) staleSinceMs ??= Number(rows[0]!["now"]);
+    const failed = rows.map(toSeen);
     const ended = failed.length < pageTasks;
     view.keepOnly(failed, walkedTo, ended ? afterAll : placeOf(failed.at(-1)!));
     await learn(view.unknown(failed));
@@ -76,11 +94,12 @@ export function followFailed(database: Database, view: View) {
     /** Brings tasks up to date that the view has, or may have. */
     learn,
     /** Makes the view as the store is now. */
-    async refresh(onProgress: (tasks: number) => void = () => {}): Promise<void> {
+    async refresh(onProgress?: (tasks: number) => void): Promise<void> {
       walkedTo = beforeAll;
-      while (!(await walk())) onProgress(view.tasks);
+      while (!(await walk())) onProgress?.(view.tasks);
+      stale = false;
       complete = true;
-      onProgress(view.tasks);
+      onProgress?.(view.tasks);
     },
   };
 }

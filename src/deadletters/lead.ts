@@ -26,7 +26,9 @@ import {
 } from "./redrive-statements.ts";
 import { type DeadLetter, errorOf } from "./letter.ts";
 import type { Picking } from "./selection.ts";
-import { openView } from "./view.ts";
+import { manyFailed } from "./statements.ts";
+import type { View } from "./view.ts";
+import { type Views, viewsInMemory } from "./views.ts";
 
 export type LeadOptions = {
   database: Database;
@@ -34,13 +36,15 @@ export type LeadOptions = {
   random: Random;
   ids: Ids;
   log?: Logger;
+  /** Where the view is kept. Default: in memory. */
+  views?: Views;
   /** Told after tasks were started over, so that a pod in this process needn't wait for a hint. */
   onTaken?: () => void;
 };
 
 /** What is kept of a leader's view. */
 export type Kept = {
-  readonly view: ReturnType<typeof openView>;
+  readonly view: View;
   readonly following: ReturnType<typeof followFailed>;
 };
 
@@ -56,14 +60,14 @@ const pruneEveryMs = 10 * 60_000;
 /** What a leader does about failed tasks, once per beat: it keeps its view of them, and goes on with redrives. */
 export function createDeadLetterLead(options: LeadOptions) {
   const { database, clock, random, ids, log = silentLogger, onTaken = () => {} } = options;
+  const { views = viewsInMemory } = options;
   let kept: Kept | undefined;
   let lookedMs = -Infinity;
   let prunedMs = clock.monotonic();
 
-  const keep = (): Kept => {
-    if (kept) return kept;
-    const view = openView();
-    return (kept = { view, following: followFailed(database, view) });
+  const keep = async (): Promise<Kept> => {
+    if (kept && views.outgrown(kept.view)) rest();
+    return (kept ??= await openKept(database, views));
   };
 
   const follow = async ({ view, following }: Kept): Promise<void> => {
@@ -148,11 +152,13 @@ export function createDeadLetterLead(options: LeadOptions) {
       const open = (await database.read(openRedrives())).map(toStored);
       const due = clock.monotonic() - lookedMs >= lookEveryMs;
       if (open.length === 0 && !due && kept?.following.complete) return;
-      const here = keep();
+      const here = await keep();
       lookedMs = clock.monotonic();
       await follow(here);
       for (const redrive of open) await advanceUnlessBusy(redrive, open, here);
     } catch (error) {
+      // The next pass begins another.
+      if (kept && views.discard(kept.view, error)) kept = undefined;
       log.warn({ error: messageOf(error) }, "a pass over failed tasks didn't come to its end");
     }
   };
@@ -189,6 +195,13 @@ export function createDeadLetterLead(options: LeadOptions) {
       return kept?.following.complete ? kept : undefined;
     },
   };
+}
+
+/** Opens a view, in a file where there is more to keep than is read in a moment, and follows the store with it. */
+export async function openKept(database: Database, views: Views): Promise<Kept> {
+  const isMany = (await database.read(manyFailed())).length > 0;
+  const view = await views.open(isMany ? "many" : "few");
+  return { view, following: followFailed(database, view) };
 }
 
 /** What has become of the tasks of a redrive's present step. */

@@ -19,6 +19,11 @@ export function failedAfter({ atMs, taskId }: Place, count: number): Statement {
     ${inOrder} ${limit(count)}`;
 }
 
+/** A row where a thousand tasks have failed. */
+export function manyFailed(): Statement {
+  return sql`select task_id from ${tasks} where status = 'failed' ${inOrder} limit 1 offset 999`;
+}
+
 /**
  * The tasks that have failed since. It looks back further by the overlap, because a transaction may
  * commit later than one that began after it; and if the store's clock was set back, it begins there.

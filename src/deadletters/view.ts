@@ -1,33 +1,18 @@
 import { DatabaseSync } from "node:sqlite";
 import type { DeadLetter } from "./letter.ts";
+import { fingerprintVersion } from "./fingerprint.ts";
 import type { Picking, Selection } from "./selection.ts";
 import type { Place } from "./statements.ts";
+import { conditionOf, type ErrorGroups, toGroup, toLetter } from "./view-rows.ts";
+
+export type { ErrorGroup, ErrorGroups } from "./view-rows.ts";
 
 /**
- * Failed tasks in an SQLite database of this process, grouped by their errors, for people who want to
- * know what goes wrong. It says nothing that the store doesn't: whoever builds it has the same rows.
+ * Failed tasks in an SQLite database of this process, in memory or in a file, grouped by their errors,
+ * for people who want to know what goes wrong. It says nothing that the store doesn't: whoever builds it
+ * has the same rows.
  */
 export type View = ReturnType<typeof openView>;
-
-export type ErrorGroup = {
-  readonly group: string;
-  readonly name: string;
-  readonly code: string;
-  /** The message of the latest. */
-  readonly message: string;
-  readonly tasks: number;
-  readonly firstAtMs: number;
-  readonly lastAtMs: number;
-  /** Some of its tasks, the latest first. */
-  readonly taskIds: readonly string[];
-};
-
-/** The largest groups, and how many groups and tasks there are in all. */
-export type ErrorGroups = {
-  readonly groups: readonly ErrorGroup[];
-  readonly count: number;
-  readonly tasks: number;
-};
 
 /** A failed task as a walk sees it. */
 export type Seen = {
@@ -38,6 +23,9 @@ export type Seen = {
 };
 
 const samplesMost = 5;
+
+// Whoever changes the table counts this up. Groups made by other rules are no good either.
+const version = 1_000 + fingerprintVersion;
 
 const schema = `
   create table failed (
@@ -57,9 +45,14 @@ const schema = `
   create index failed_group on failed (group_id, failed_at, task_id);
   create index failed_name on failed (name, failed_at, task_id);`;
 
-export function openView(path = ":memory:") {
-  const db = new DatabaseSync(path);
-  db.exec(schema);
+/** Opens a view: a new one in memory, or what an earlier process has left in a file. */
+export function openView(path?: string) {
+  const db = path === undefined ? new DatabaseSync(":memory:") : openFile(path);
+  if (Number(db.prepare("pragma user_version").get()!["user_version"]) !== version) {
+    db.exec(
+      `begin; drop table if exists failed; ${schema} pragma user_version = ${version}; commit`,
+    );
+  }
   let groupsOf = new Map<string, ErrorGroups>();
 
   const put = db.prepare("insert or replace into failed values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
@@ -92,6 +85,9 @@ export function openView(path = ":memory:") {
   };
 
   return {
+    /** The file that it is in, if it is in one. */
+    path,
+
     get tasks(): number {
       return Number(count.get()!["count"]);
     },
@@ -205,53 +201,17 @@ export function openView(path = ":memory:") {
   };
 }
 
-function conditionOf(selection: Selection, { untilMs, notOf = [] }: Picking) {
-  const { group, taskId, name } = selection;
-  const conditions: [string, string | number][] = [
-    ...(group === undefined ? [] : [["group_id = ?", group] as [string, string]]),
-    ...(taskId === undefined ? [] : [["task_id = ?", taskId] as [string, string]]),
-    ...(name === undefined ? [] : [["name = ?", name] as [string, string]]),
-    ...(untilMs === undefined ? [] : [["failed_at <= ?", untilMs] as [string, number]]),
-    ...(notOf.length === 0
-      ? []
-      : [
-          [
-            "(redrive_id is null or redrive_id not in (select value from json_each(?)))",
-            JSON.stringify(notOf),
-          ] as [string, string],
-        ]),
-  ];
-  return {
-    where: ["true", ...conditions.map(([text]) => text)].join(" and "),
-    values: conditions.map(([, value]) => value),
-  };
-}
-
-function toGroup(row: Record<string, unknown>, latest: Record<string, unknown>[]): ErrorGroup {
-  return {
-    group: row["group_id"] as string,
-    name: row["name"] as string,
-    code: row["code"] as string,
-    message: latest[0]!["message"] as string,
-    tasks: Number(row["tasks"]),
-    firstAtMs: Number(row["first_at"]),
-    lastAtMs: Number(row["last_at"]),
-    taskIds: latest.map((each) => each["task_id"] as string),
-  };
-}
-
-function toLetter(row: Record<string, unknown>): DeadLetter {
-  return {
-    taskId: row["task_id"] as string,
-    name: row["name"] as string,
-    tenant: row["tenant"] as string,
-    group: row["group_id"] as string,
-    code: row["code"] as string,
-    message: row["message"] as string,
-    failures: Number(row["failures"]),
-    deaths: Number(row["deaths"]),
-    failedAtMs: Number(row["failed_at"]),
-    redriveId: row["redrive_id"] as string | null,
-    token: Number(row["token"]),
-  };
+/** Held by this process alone. A power cut loses what was written last, and never spoils the rest. */
+function openFile(path: string): DatabaseSync {
+  const db = new DatabaseSync(path, { timeout: 0 });
+  try {
+    db.exec(
+      "pragma locking_mode = exclusive; pragma journal_mode = wal; pragma synchronous = normal",
+    );
+    db.exec("begin immediate; commit");
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
 }

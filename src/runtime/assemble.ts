@@ -5,6 +5,7 @@ import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createDeadLetterLead } from "../deadletters/lead.ts";
+import type { Views } from "../deadletters/views.ts";
 import type { Heartbeat, HeartbeatOptions } from "../pods/heartbeat.ts";
 import {
   leaderOf,
@@ -49,6 +50,8 @@ export type PodParts = {
   /** Where endings are kept that the store can't take now. Without it, in memory alone. */
   outboxDisk?: OutboxDisk;
   localProgress?: LocalProgress;
+  /** Where the view of failed tasks is kept. Without it, in memory. */
+  views?: Views;
   onEvent?: (event: PodEvent) => void;
 };
 

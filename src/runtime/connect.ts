@@ -21,10 +21,14 @@ import {
 } from "../store/open.ts";
 import { writeProbe } from "../store/probe.ts";
 import { bytesRange } from "./config.ts";
+import { checkDataDir } from "./data-folder.ts";
+import { failedViews } from "./failed-views.ts";
 
 export type ConnectOptions = StoreOptions & {
   /** Default 256 KiB. */
   maxPayloadBytes?: number;
+  /** The folder where failed tasks that were looked at are kept for the next look. Default: none. */
+  dataDir?: string | false;
 };
 
 export type PodInfo = {
@@ -61,6 +65,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     "create",
     "log",
     "maxPayloadBytes",
+    "dataDir",
     "onEvent",
   ]);
   checkedStore(store);
@@ -68,6 +73,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   if (durability !== undefined) checkChoice("durability", durability, ["full", "relaxed"]);
   if (migrate !== undefined) checkChoice("migrate", migrate, ["auto", "check"]);
   if (maxPayloadBytes !== undefined) checkNumber("maxPayloadBytes", maxPayloadBytes, bytesRange);
+  if (options.dataDir !== undefined) checkDataDir(options.dataDir);
   let opening: Promise<Database> | undefined;
   let closed = false;
   const open = async (): Promise<Database> => {
@@ -112,7 +118,10 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     ...(maxPayloadBytes !== undefined && { maxPayloadBytes }),
   };
   const tasks = createTasks(parts);
-  const { close: closeLetters, ...deadLetters } = createDeadLetters(parts);
+  const { close: closeLetters, ...deadLetters } = createDeadLetters({
+    ...parts,
+    views: failedViews(options.dataDir, database),
+  });
   const close = async (): Promise<void> => {
     tasks.close();
     closeLetters();

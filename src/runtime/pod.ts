@@ -6,6 +6,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { openStore } from "../store/open.ts";
+import { failedViews } from "./failed-views.ts";
 import { localProgressFor } from "./local-progress.ts";
 import { outboxDiskFor } from "./outbox-disk.ts";
 import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
@@ -47,6 +48,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
         }),
       ...(await outboxDiskFor(settings, database, log)),
       ...(await localProgressFor(settings, database, { clock: systemClock, log })),
+      views: failedViews(settings.dataDir, database, log),
       breathe: pulse.breathe,
       raiseFloor: pulse.raiseFloor,
       ...(gauge && { readPressure: gauge.read }),
