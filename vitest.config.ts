@@ -1,12 +1,27 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import ContractsFirst from "./test/sequence.ts";
+
+// Tests start threads and processes by the hundred, which would compile the same files each time.
+process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(
+  new URL("node_modules/.cache/compiled", import.meta.url),
+);
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-// These suites kill processes and measure pauses, so a busy neighbour would look like a fault.
-const alone = ["crash", "simulation", "cluster", "browser"].map(
-  (name) => `test/${name}/**/*.test.ts`,
-);
+// These kill processes and mostly wait for others, so that two at a time leave each other enough.
+const paired = ["crash", "cluster", "browser"].map((name) => `test/${name}/**/*.test.ts`);
+// These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
+// busy neighbour would look like a fault.
+const alone = [
+  "fences",
+  "misbehaving",
+  "postgres/locks",
+  "postgres/many",
+  "postgres/quiet",
+  "storm",
+  "within",
+].map((name) => `test/crash/${name}.test.ts`);
 
 export default defineConfig({
   resolve: {
@@ -22,6 +37,7 @@ export default defineConfig({
     execArgv: ["--conditions=flotilla:source"],
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    sequence: { sequencer: ContractsFirst },
     reporters: ["default", "./test/reporter.ts"],
     projects: [
       {
@@ -30,9 +46,20 @@ export default defineConfig({
           name: "fast",
           globalSetup: "./test/postgres/setup.ts",
           include: ["src/**/*.test.ts", "test/**/*.test.ts"],
-          exclude: alone,
+          exclude: paired,
           maxWorkers: "100%",
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "paired",
+          globalSetup: "./test/postgres/setup.ts",
+          include: paired,
+          exclude: alone,
+          maxWorkers: 2,
+          sequence: { groupOrder: 2 },
         },
       },
       {
@@ -42,7 +69,7 @@ export default defineConfig({
           globalSetup: "./test/postgres/setup.ts",
           include: alone,
           fileParallelism: false,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
     ],
