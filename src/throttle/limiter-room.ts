@@ -19,6 +19,8 @@ export function createRoom(settings: LimiterSettings, random: Random, startMs: n
   let allowedFromMs = 0;
   let retryFromMs = 0;
 
+  const heldUntilMs = () => Math.max(allowedFromMs, retryFromMs, brake?.pausedUntilMs ?? 0);
+
   /** Goes by what holds now; a brake that was pulled long enough ago is let go. */
   const fit = (nowMs: number): void => {
     if (brake && nowMs >= brake.untilMs) brake = undefined;
@@ -55,21 +57,16 @@ export function createRoom(settings: LimiterSettings, random: Random, startMs: n
       // A timer would come too late in a process that was stopped for a while.
       if (allowance?.untilMs !== undefined && nowMs >= allowance.untilMs) return "no_share";
       if (allowance?.breaker === "open") return "breaker";
-      if (nowMs < allowedFromMs || nowMs < retryFromMs) return "hold";
+      if (nowMs < heldUntilMs()) return "hold";
       if (tokens && tokens.waitMs(estimate, nowMs) > 0) return "bucket";
       return undefined;
     },
 
     /** How long it is until a call may begin, as far as time alone decides it. */
     waitMs: (estimate: number, nowMs: number): number =>
-      Math.max(
-        0,
-        allowedFromMs - nowMs,
-        retryFromMs - nowMs,
-        tokens ? tokens.waitMs(estimate, nowMs) : 0,
-      ),
+      Math.max(0, heldUntilMs() - nowMs, tokens ? tokens.waitMs(estimate, nowMs) : 0),
 
-    holdMs: (nowMs: number): number => Math.max(0, allowedFromMs - nowMs, retryFromMs - nowMs),
+    holdMs: (nowMs: number): number => Math.max(0, heldUntilMs() - nowMs),
 
     /** The downstream has asked everybody to stay away. */
     stayAway(askedMs: number, nowMs: number): void {

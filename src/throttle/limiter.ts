@@ -262,7 +262,7 @@ export function createLimiter(options: LimiterOptions) {
     /** How a call ended that threw this or gave this response, whoever may have cut it short. */
     endingOf(permit: HeldPermit, thing: unknown): Ending {
       if (permit.timedOut) return { kind: permit.late };
-      if (permit.givenUp) return { kind: "ignored" };
+      if (permit.givenUp) return { kind: permit.gaveUpAs };
       return classify(thing, clock.now(), options.classify);
     },
 

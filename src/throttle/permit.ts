@@ -74,6 +74,8 @@ export class HeldPermit implements Permit {
   timedOut = false;
   /** The caller's own signal has fired. */
   givenUp = false;
+  /** What that says about the downstream: nothing, unless the caller waited for as long as it could. */
+  gaveUpAs: OutcomeKind = "ignored";
   firstTokenMs: number | undefined;
   usedAmount: number | undefined;
   /** The last failure of a call made under this permit, which was counted already. */
@@ -144,6 +146,7 @@ export class HeldPermit implements Permit {
     const onAbort = () => {
       if (this.released || this.timedOut) return;
       this.givenUp = true;
+      if (isTimeout(signal.reason)) this.gaveUpAs = "timeout";
       this.#fire(signal.reason);
     };
     if (signal.aborted) return onAbort();
@@ -155,7 +158,7 @@ export class HeldPermit implements Permit {
   /** Its deadline has come: first the call is asked to end, then the permit is taken back. */
   expire(): void {
     if (this.timedOut || this.givenUp) {
-      this.release(this.timedOut ? this.late : "ignored");
+      this.release(this.timedOut ? this.late : this.gaveUpAs);
       this.onTakenBack?.(this.#reason);
       return;
     }
@@ -177,4 +180,8 @@ export class HeldPermit implements Permit {
     this.#host.watch(this.deadlineMs);
     this.#abort?.abort(reason);
   }
+}
+
+function isTimeout(reason: unknown): boolean {
+  return reason instanceof DOMException && reason.name === "TimeoutError";
 }

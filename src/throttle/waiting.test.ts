@@ -66,22 +66,25 @@ describe("waiting", () => {
       fc.property(steps, (all) => {
         const waiting = createWaiting<number>();
         let present: Place<number>[] = [];
+        const wrong: string[] = [];
+        const check = (what: string, holds: boolean) => holds || wrong.push(what);
         for (const [number, step] of all.entries()) {
           if (step.do === "add") present.push(waiting.add(step.priority, number));
           else if (step.do === "take") {
             const place = waiting.next(anybody);
-            expect(place === undefined).toBe(present.length === 0);
+            check("somebody is found where somebody waits", !place === (present.length === 0));
             if (!place) continue;
             const first = present.find((each) => each.priority === place.priority);
-            expect(place).toBe(first);
+            check("it is the first of its priority", place === first);
             waiting.take(place);
             present = present.filter((each) => each !== place);
           } else if (present.length > 0) {
             const [place] = present.splice(step.at % present.length, 1);
-            expect(waiting.remove(place!)).toBe(true);
+            check("whoever waits can leave", waiting.remove(place!));
           }
-          expect(waiting.size).toBe(present.length);
+          check("all are counted", waiting.size === present.length);
         }
+        expect(wrong).toEqual([]);
         expect([...waiting].map(({ item }) => item).toSorted(byNumber)).toEqual(
           present.map(({ item }) => item),
         );
