@@ -184,15 +184,34 @@ describe("the brake of a pod that shares a bound with others", () => {
   });
 
   test("halves what is left when calls that began after it are throttled as well, down to one", async () => {
-    const { limiter, out, limit } = await tenOut();
+    const { limiter, clock, out, limit } = await tenOut();
     out[0]!.release("throttled");
     for (const permit of out.slice(1)) permit.release("success");
     const limits = [];
     for (let each = 0; each < 5; each++) {
       (await limiter.acquire()).release("throttled");
       limits.push(limit());
+      await clock.advance(2_000);
     }
     expect(limits).toEqual([4, 2, 1, 1, 1]);
+  });
+
+  test("pauses where only one call is left, longer each time, until the next epoch", async () => {
+    const { limiter, clock } = limiterUnderTest({}, 1);
+    const throttled = async () => {
+      (await limiter.acquire()).release("throttled");
+      return limiter.snapshot().holdMs;
+    };
+    expect(await throttled()).toBe(250);
+    expect(limiter.tryAcquire()).toBeUndefined();
+    expect(limiter.whyNot()).toEqual({ by: "hold", waitMs: 250 });
+    await clock.advance(250);
+    expect(await throttled()).toBe(500);
+    await clock.advance(500);
+    expect(await throttled()).toBe(1_000);
+    limiter.allow(allowing(1, { epoch: 2 }));
+    expect(limiter.snapshot().holdMs).toBe(0);
+    expect(await throttled()).toBe(250);
   });
 
   test("is let go by the next epoch, and not by the same one said again", async () => {
