@@ -86,8 +86,7 @@ export function unneededLimits(after: string, count: number): Statement {
 }
 
 function isUnneeded(scope: Statement): Statement {
-  return sql`not exists (select 1 from ${tasks} held
-      where held.status = 'claimed' and held.group_key = ${scope})
+  return sql`${heldOfKey(scope)} = 0
     and not exists (select 1 from ${tasks} task
       where ${isBlocked} and task.blocked_by = ${scope})`;
 }

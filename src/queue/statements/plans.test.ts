@@ -34,12 +34,33 @@ describe("SQLite finds rows by an index", () => {
   });
 });
 
+test("SQLite looks up each task that is waited for once", async () => {
+  const place = temporaryFile();
+  await (await openStore(`sqlite:${place.path}`)).close();
+  const db = new DatabaseSync(place.path);
+  const looks = [hotStatements["wakeWaiters"]!].flat().flatMap((statement) => {
+    const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
+    const plan = db.prepare(`explain query plan ${text}`).all(...(values as Value[]));
+    return plan.filter((step) => /^SEARCH awaited\b/.test(String(step["detail"])));
+  });
+  db.close();
+  await place.remove();
+  expect(looks).toHaveLength(1);
+});
+
 const fill = (status: string, count: number) => `
   insert into flotilla.step_tracker (name, status, claimed_by, payload)
   select case when n % 3 = 0 then 'b' else 'a' end, '${status}', 'pod', '{}' from generate_series(1, ${count}) n`;
 const fillParked = (parked: number, count: number) => `
   insert into flotilla.step_tracker (name, gated, parked, tenant)
   select 'a', 1, ${parked}, 't' || n % 50 from generate_series(1, ${count}) n`;
+const fillHeld = (count: number) => `
+  insert into flotilla.step_tracker (name, status, claimed_by, gated, tenant, group_key)
+  select 'a', 'claimed', 'pod', 1, 't1', 'key/a/k' from generate_series(1, ${count}) n`;
+const fillWaits = (count: number) => `
+  insert into flotilla.step_wait (awaited_id, waiter_id)
+  select 'awaited-' || n % 100, 'waiter-' || n from generate_series(1, ${count}) n`;
+const analyzeWaits = "analyze flotilla.step_wait";
 const all = (status: string) => `update flotilla.step_tracker set status = '${status}'`;
 const analyze = "analyze flotilla.step_tracker";
 
@@ -74,6 +95,25 @@ const histories: Record<string, readonly string[]> = {
     analyze,
     all("completed"),
   ],
+  "that were all claimed behind gates when they were analyzed": [
+    fillHeld(20_000),
+    analyze,
+    all("completed"),
+    fillParked(4, 5_000),
+  ],
+  "that few waited for when they were analyzed": [
+    fill("completed", 20_000),
+    fillWaits(3),
+    analyze,
+    analyzeWaits,
+    fillWaits(20_000).replace("'waiter-'", "'later-'"),
+  ],
+  "that many waited for when they were analyzed": [
+    fill("completed", 20_000),
+    fillWaits(20_000),
+    analyze,
+    analyzeWaits,
+  ],
   "that came to a gate or to wait since they were analyzed": [
     fill("completed", 20_000),
     analyze,
@@ -91,7 +131,7 @@ describe.each(Object.entries(histories))("Postgres finds tasks %s", (_, history)
   test.each(hot)("by an index for %s", async (what, statements) => {
     for (const statement of [statements].flat()) {
       const plan = await planOf(statement);
-      expect(plan).not.toMatch(/Seq Scan on step_tracker/);
+      expect(plan).not.toMatch(/Seq Scan on step_(tracker|wait)\b/);
       // Going through all of an index is no better.
       expect(plan).not.toMatch(/ step_tracker_pkey on step_tracker.*\n(?! *Index Cond)/);
       expect(aboutNamed.test(what) && / step_(waiting|gated|alone_gated) on /.test(plan)).toBe(
