@@ -21,8 +21,13 @@ export function classify(thing: unknown, nowMs: number, own?: Classify): Ending 
 
 /** Whether a call's result is a response, which says by itself how it went. */
 export function isResponse(value: unknown): value is { status: number; headers: HeadersLike } {
-  if (!isObject(value) || !isObject(value.headers)) return false;
-  return typeof value.status === "number" && typeof value.headers.get === "function";
+  try {
+    if (!isObject(value) || !isObject(value.headers)) return false;
+    return typeof value.status === "number" && typeof value.headers.get === "function";
+  } catch {
+    // A result may be anything, also something that doesn't like to be asked.
+    return false;
+  }
 }
 
 export function classifyStatus(

@@ -31,7 +31,8 @@ export function runHere<Result>(
   settle: Settle<Result> = giveBack,
 ): Promise<Result> {
   const scene = sceneHere();
-  const limiter = scene.throttles.of(declared, key);
+  const limiter = limiterOf(scene, declared, key);
+  if (limiter instanceof Error) return Promise.reject(limiter);
   const asked = withPriority(scene, options);
   const outer = heldHere(scene, limiter);
   if (outer) return runUnder(outer, scene, fn, asked, settle);
@@ -49,7 +50,8 @@ export function acquireHere(
   options: AcquireOptions,
 ): Promise<HeldPermit> {
   const scene = sceneHere();
-  const limiter = scene.throttles.of(declared, key);
+  const limiter = limiterOf(scene, declared, key);
+  if (limiter instanceof Error) return Promise.reject(limiter);
   const handed = takeHanded(scene, limiter);
   if (!handed) return limiter.acquire(withPriority(scene, options));
   limiter.begin(handed, options.signal);
@@ -133,6 +135,15 @@ function callUnder(permit: HeldPermit, signal: AbortSignal | undefined): Call {
     used: (amount) => permit.used(amount),
     firstToken: () => permit.firstToken(),
   };
+}
+
+/** Whoever waits for a promise shouldn't have to catch what is thrown beside it. */
+function limiterOf(scene: Scene, declared: Declared, key: string): Limiter | Error {
+  try {
+    return scene.throttles.of(declared, key);
+  } catch (error) {
+    return error as Error;
+  }
 }
 
 function withPriority(scene: Scene, options: AcquireOptions): AcquireOptions {
