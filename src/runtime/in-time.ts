@@ -1,0 +1,32 @@
+import type { Clock } from "../base/clock.ts";
+
+/** Waits, but not for ever. */
+export function atMost(
+  clock: Clock,
+  limitMs: number,
+  wait: Promise<void> | undefined,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(limitMs, resolve);
+    void Promise.resolve(wait).then(() => {
+      cancel();
+      resolve();
+    });
+  });
+}
+
+/** Waits, and gives up with an error when it is late. */
+export function inTime(
+  clock: Clock,
+  limitMs: number,
+  wait: Promise<void>,
+  late: () => Error,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(limitMs, () => reject(late()));
+    void wait.then(() => {
+      cancel();
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,79 @@
+import type { Clock } from "../base/clock.ts";
+import type { Ids } from "../base/ids.ts";
+import type { Logger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
+import type { DeadLetters } from "../deadletters/client.ts";
+import type { Views } from "../deadletters/views.ts";
+import type { Heartbeat, HeartbeatOptions } from "../pods/heartbeat.ts";
+import type { Tasks } from "../queue/client.ts";
+import type { LocalProgress } from "../queue/local-progress.ts";
+import type { OutboxDisk } from "../queue/outbox/disk.ts";
+import type { Pressure } from "../queue/pressure.ts";
+import type { PodState } from "../queue/telling.ts";
+import type { Worker, WorkerEvent } from "../queue/worker.ts";
+import type { Schedules } from "../schedules/client.ts";
+import type { Fired } from "../schedules/fire.ts";
+import type { Database } from "../store/database.ts";
+import type { StoreEvent } from "../store/events.ts";
+
+/** Everything a pod touches of the outside. Production and simulation bring their own. */
+export type PodParts = {
+  podId: string;
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log: Logger;
+  /** Starts the heartbeat, on a thread or, in simulations, on virtual time. */
+  startHeartbeat: (options: HeartbeatHooks) => Heartbeat;
+  breathe: () => void;
+  raiseFloor: (call: number) => void;
+  /** Looks how hard this process has it. Without it the pod's capacity is what it is. */
+  readPressure?: () => Pressure;
+  /** Where endings are kept that the store can't take now. Without it, in memory alone. */
+  outboxDisk?: OutboxDisk;
+  localProgress?: LocalProgress;
+  /** Where the view of failed tasks is kept. Without it, in memory. */
+  views?: Views;
+  onEvent?: (event: PodEvent) => void;
+};
+
+export type HeartbeatHooks = Pick<
+  HeartbeatOptions,
+  "podId" | "heartbeatMs" | "stallBeats" | "onBeat" | "onError" | "metadata"
+>;
+
+export type PodEvent =
+  | WorkerEvent
+  | StoreEvent
+  | { readonly type: "beat"; readonly lagMs: number }
+  | { readonly type: "beat_failed" }
+  | ({ readonly type: "fired" } & Fired)
+  | {
+      readonly type: "leading";
+      readonly podId: string | undefined;
+      /** How long the leader before had been silent, if it fell silent. */
+      readonly silentMs?: number;
+    }
+  | {
+      readonly type: "recovered";
+      readonly tasks: number;
+      /** For each pod that held some: from its last beat until they were given back. */
+      readonly silencesMs: readonly number[];
+    };
+
+/** One running Flotilla process: it claims and runs tasks, and can be asked everything about them. */
+export type Pod = Tasks & {
+  readonly podId: string;
+  readonly deadLetters: DeadLetters;
+  readonly schedules: Schedules;
+  /** The pod that this one takes for the leader. */
+  readonly leader: string | undefined;
+  readonly running: number;
+  readonly state: Worker["state"];
+  /** How many tasks it takes on at most right now, and everything that keeps it from claiming more. */
+  readonly capacity: PodState;
+  /** Stops claiming, lets running tasks end, gives the rest back, says goodbye. Can be called again. */
+  stop(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
