@@ -123,8 +123,10 @@ function struckAbove(
   strikes: number,
 ): Move<CeilingMemory> {
   const measured = good + ((accepted ?? good) - good) / strikes;
-  const next = Math.max(good, Math.min(limit - 1, Math.floor(measured)));
-  if (next === good) return { limit: good, memory: held(probeWaitMs), reacted: true };
+  const next = Math.max(good, Math.min(limit - 1, Math.round(measured)));
+  if (limit - good <= narrow(good)) {
+    return { limit: good, memory: held(probeWaitMs), reacted: true };
+  }
   return {
     limit: next,
     memory: trying({ good, ceiling: next, strikes, refused: limit }),
@@ -184,17 +186,19 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
       if (strikes > 1 && limit * stride < back) return { limit: limit * stride, memory };
       return {
         limit: back,
-        memory: trying({ good: limit, ceiling: back, strikes: 0, refused: null }),
+        memory: trying({ good: limit, ceiling, strikes: 0, refused: null }),
       };
     }
     case "trying": {
       if (!whole) return { limit, memory };
-      const { refused } = memory;
+      const { refused, ceiling } = memory;
+      // Just below the ceiling was good, so now the ceiling itself.
+      if (limit < ceiling) return { limit: ceiling, memory: { ...memory, good: limit } };
       if (refused === null || refused - limit <= narrow(limit) || isSlow(seen)) {
         return { limit, memory: held(probeWaitMs) };
       }
       const next = Math.floor((limit + refused) / 2);
-      return { limit: next, memory: trying({ good: limit, ceiling: limit, strikes: 0, refused }) };
+      return { limit: next, memory: trying({ good: limit, ceiling: next, strikes: 0, refused }) };
     }
   }
 }
@@ -218,10 +222,15 @@ export function held(waitMs: number): CeilingMemory {
   return { algorithm: "ceiling", phase: "holding", quietMs: 0, waitMs };
 }
 
-function isStray(memory: CeilingMemory, { recent }: Evidence): boolean {
+function isStray(memory: CeilingMemory, { limit, recent }: Evidence): boolean {
   const calls = tellingCalls(recent);
-  if (memory.phase !== "holding" || calls < strayCalls) return false;
-  const share = memory.quietMs < settlingMs ? settlingShare : strayShare;
+  if (calls < strayCalls) return false;
+  const settling =
+    memory.phase === "trying"
+      ? limit === memory.good
+      : memory.phase === "holding" && memory.quietMs < settlingMs;
+  if (!settling && memory.phase !== "holding") return false;
+  const share = settling ? settlingShare : strayShare;
   return recent.throttled <= Math.max(1, calls * share);
 }
 
