@@ -74,6 +74,8 @@ function perform<Result>(
       reject(permit.timedOut ? permit.timeoutError(error) : error);
     };
     const succeeded = (result: Result) => {
+      // It would hold on to the result for as long as the permit is out.
+      permit.onTakenBack = undefined;
       try {
         resolve(settle(result, permit, limiter));
       } catch (error) {
