@@ -73,9 +73,9 @@ export function createPausing(parts: {
       const number = await takeNumber(numberToPause(name));
       await resend(database, [putPause(name, reason, number!), tellPods()], patience);
       // Whoever began to claim before that was stored is a pod that was known by now.
-      const pods = await database.read(podIds());
+      const { tables } = await resend(database, [podIds()], patience);
       await Promise.all(
-        pods.map((row) => resend(database, tellPod(row["pod_id"] as string), patience)),
+        tables[0]!.map((row) => resend(database, tellPod(row["pod_id"] as string), patience)),
       );
     },
     async resume(name = everything) {

@@ -18,6 +18,8 @@ export type TaskState = {
   readonly cancelRequested: number;
   readonly parked: number;
   readonly waits: number;
+  readonly redriveId: string | null;
+  readonly redriveStep: number | null;
 };
 
 export type Change = {
@@ -51,6 +53,8 @@ const stateColumns = [
   "cancel_requested",
   "parked",
   "waits",
+  "redrive_id",
+  "redrive_step",
 ];
 const rowColumns = [
   "name",
@@ -142,5 +146,7 @@ function toState(row: Row, prefix: "old" | "new"): TaskState | undefined {
     cancelRequested: row[`${prefix}_cancel_requested`],
     parked: row[`${prefix}_parked`],
     waits: row[`${prefix}_waits`],
+    redriveId: row[`${prefix}_redrive_id`],
+    redriveStep: row[`${prefix}_redrive_step`],
   };
 }

@@ -7,6 +7,8 @@ import type { Change, TaskState } from "./audit.ts";
 import { createGateChecker, isGateMove } from "./gates.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";
 import type { Intent } from "./kinds.ts";
+import { createPauses, type Pauses } from "./pauses.ts";
+import { createRedrives, type Redrives } from "./redrives.ts";
 import { createWaitChecker, isWaking } from "./waits.ts";
 import type { World } from "./world.ts";
 
@@ -44,6 +46,8 @@ export type Checker = {
   /** Looks at what a write is about to meet. */
   before(who: string, intent: Intent): Promise<Seen>;
   after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): void;
+  readonly pauses: Pauses;
+  readonly redrives: Redrives;
   started(run: Omit<Run, "active" | "returned" | "startedMs">): Run;
 };
 
@@ -67,6 +71,8 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const highestToken = new Map<string, number>();
   const waits = createWaitChecker(world, tasks);
   const judgeLimits = createGateChecker(world);
+  const pauses = createPauses(world);
+  const redrives = createRedrives(world);
   /** The time that a task waited for and that the store's clock had come to when its row was written. */
   const reachedMs = new Map<string, number>();
 
@@ -99,7 +105,11 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       violate("T6", `${what}: ${after.status} after ${deathLimit} deaths`);
     }
     if (terminal.includes(before.status)) {
-      if (intent.kind !== "retry" || before.status === "completed") {
+      const startsOver =
+        intent.kind === "redrive_step"
+          ? before.status === "failed"
+          : intent.kind === "retry" && before.status !== "completed";
+      if (!startsOver) {
         violate("T4", `${what}: ${before.status} became ${after.status}`);
       } else if (after.token === before.token) violate("T4", `${what}: retried with its old token`);
       return;
@@ -134,6 +144,8 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     // A clock that is set back makes nothing early that was due by then.
     const wasDue = reachedMs.get(taskId) === before.runAtMs;
     if (early > 0 && !wasDue) violate("T11", `${what}: claimed ${early} ms before its time`);
+    const paused = pauses.pausedBy(name);
+    if (paused !== undefined) violate("pause", `${what}: claimed while ${paused} was paused`);
     if (before.cancelRequested === 1) violate("cancel", `${what}: claimed after it was cancelled`);
     const pod = pods.get(after.claimedBy!);
     if (!pod?.names.includes(name)) violate("T14", `${what}: ${after.claimedBy} doesn't know it`);
@@ -157,7 +169,13 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     pods,
     runs,
     tasks,
-    before: (who, intent) => lookBefore(database, who, intent),
+    pauses,
+    redrives,
+    async before(who, intent) {
+      const seen = await lookBefore(database, who, intent);
+      const found = await redrives.before(intent);
+      return found ? { ...seen, redrives: found } : seen;
+    },
     after(who, intent, seen, changes) {
       if (intent.kind === "beat") {
         const pod = pods.get(who);
@@ -171,6 +189,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       for (const change of changes) judge(intent, change);
       waits.judgeParked(changes);
       judgeLimits(changes);
+      redrives.after(intent, seen.redrives, changes);
     },
     started(begun) {
       const run: Run = {

@@ -7,6 +7,7 @@ import type { Database, Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
 import type { Change } from "./audit.ts";
 import type { Intent } from "./kinds.ts";
+import type { RedrivesSeen } from "./redrives.ts";
 import type { World } from "./world.ts";
 
 /** What a write was about to meet. */
@@ -14,6 +15,8 @@ export type Seen = {
   readonly tasks: ReadonlyMap<string, Row>;
   readonly pods: ReadonlyMap<string, Row>;
   readonly schedules?: ReadonlyMap<string, Row>;
+  readonly pauses?: ReadonlyMap<string, Row>;
+  readonly redrives?: RedrivesSeen;
 };
 
 const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
@@ -34,9 +37,13 @@ export async function lookBefore(database: Database, who: string, intent: Intent
   }
   if (intent.kind === "claim") {
     const floors = await database.read(
-      sql`select pod_id, claim_floor from ${table("pod_health")} where pod_id = ${who}`,
+      sql`select pod_id, claim_floor, pauses from ${table("pod_health")} where pod_id = ${who}`,
     );
     return { tasks: new Map(), pods: byId(floors, "pod_id") };
+  }
+  if (intent.kind === "pause" || intent.kind === "resume") {
+    const found = await database.read(sql`select name, done from ${table("step_pause")}`);
+    return { ...nothingSeen, pauses: byId(found, "name") };
   }
   return nothingSeen;
 }
@@ -68,8 +75,21 @@ export function countFences(
     return;
   }
   if (intent.kind === "claim") {
+    const pauses = seen.pods.get(who)?.["pauses"];
+    if (pauses !== undefined && Number(pauses) !== intent.number)
+      world.count("fence: claim, pauses");
     const floor = Number(seen.pods.get(who)?.["claim_floor"] ?? 0);
     if (floor >= (intent.call ?? Infinity)) world.count("fence: claim, floor");
+    return;
+  }
+  if (intent.kind === "pause" || intent.kind === "resume") {
+    const done = Number(seen.pauses?.get(intent.subject!)?.["done"]);
+    if (done > intent.number!) world.count(`fence: ${intent.kind}, number`);
+    return;
+  }
+  if (intent.kind.startsWith("redrive")) {
+    const met = seen.redrives?.redrives.find((row) => row["redrive_id"] === intent.subject);
+    if (met && met["revision"] !== intent.number) world.count(`fence: ${intent.kind}, revision`);
     return;
   }
   for (const row of intent.rows) {

@@ -2,6 +2,14 @@
  * Which statement of the product a write carries, and with which values. A statement is known by
  * its template, which is the same object every time it is made.
  */
+import { countStep, type Stored } from "../../src/deadletters/redrive.ts";
+import {
+  cancelRedrive,
+  endRedrive,
+  insertRedrive,
+  stopRedrive,
+  takeStep,
+} from "../../src/deadletters/redrive-statements.ts";
 import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/statements.ts";
 import { cancelTask, retryTask } from "../../src/queue/statements/ask.ts";
 import {
@@ -14,6 +22,7 @@ import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks, saveProgress } from "../../src/queue/statements/finish.ts";
 import { retentionOf } from "../../src/queue/retention.ts";
 import { deleteFinished, recoverTasks } from "../../src/queue/statements/recover.ts";
+import { dropPause, putPause, tellPod } from "../../src/queue/statements/pause.ts";
 import { moveSchedules } from "../../src/schedules/statements.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 
@@ -28,21 +37,31 @@ export type Kind =
   | "leave"
   | "mark_down"
   | "pass"
+  | "pause"
   | "progress"
   | "prune"
   | "recover"
+  | "redrive"
+  | "redrive_cancel"
+  | "redrive_end"
+  | "redrive_step"
+  | "redrive_stop"
   | "release"
   | "reserve"
+  | "resume"
   | "retry"
+  | "tell_pod"
   | "unpark";
 
 const noCall = { podId: "", call: 0, names: [], limit: 0 };
+const noWrite = { redrive: {} as Stored, step: countStep(0, []), writeId: "" };
+const noReason = { code: "cancelled", message: "" } as const;
 
 const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
   [cancelTask("")[1]!.strings, "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
-  [deleteFinished([], retentionOf(0))[0]!.strings, "delete"],
+  [deleteFinished([], retentionOf(60_000))[0]!.strings, "delete"],
   [insertTasks([]).strings, "enqueue"],
   [finishTasks([]).strings, "finish"],
   [moveSchedules([]).strings, "fire"],
@@ -51,6 +70,14 @@ const kinds = new Map<Statement["strings"], Kind>([
   [finishPass("").strings, "pass"],
   [saveProgress([]).strings, "progress"],
   [prunePods(0).strings, "prune"],
+  [putPause("", null, 0).strings, "pause"],
+  [dropPause("", 0).strings, "resume"],
+  [tellPod("")[1]!.strings, "tell_pod"],
+  [insertRedrive("", {}, 1)[0]!.strings, "redrive"],
+  [takeStep(noWrite, [], { size: 0, remaining: 0 })[0]!.strings, "redrive_step"],
+  [stopRedrive(noWrite, noReason).strings, "redrive_stop"],
+  [cancelRedrive("", noReason)[0]!.strings, "redrive_cancel"],
+  [endRedrive(noWrite, "done").strings, "redrive_end"],
   [recoverTasks([]).strings, "recover"],
   [releaseCall("", 0).at(-1)!.strings, "release"],
   [reserveAlone("", []).strings, "reserve"],
@@ -64,6 +91,9 @@ export type Intent = {
   readonly rows: readonly Readonly<Record<string, Value>>[];
   /** The number of a claim call. */
   readonly call: number | undefined;
+  /** What is paused or resumed, or the redrive that takes a step; and the number that goes with it. */
+  readonly subject?: string;
+  readonly number?: number;
 };
 
 // A claim also unparks and reserves; those are never what a write is mainly about.
@@ -74,9 +104,31 @@ export function intentOf(statements: readonly Statement[]): Intent {
     const kind = kinds.get(statement.strings);
     if (kind === undefined || aside.includes(kind)) continue;
     const call = kind === "claim" ? statement.parts.find((part) => typeof part === "number") : 0;
-    return { kind, rows: boundRows(statement), call: call as number | undefined };
+    const found = { kind, rows: boundRows(statement), call: call as number | undefined };
+    if (kind === "claim") return { ...found, ...knownPauses(statement) };
+    // Which tasks a step takes is said by the statements behind the one that moves the redrive.
+    if (kind === "redrive_step") {
+      return { ...found, rows: boundRows(statements[1]!), ...last(statement) };
+    }
+    return kind === "pause" || kind === "resume" ? { ...found, ...last(statement) } : found;
   }
   return { kind: "other", rows: [], call: undefined };
+}
+
+/** The number of the pauses that a claim says it knows. */
+function knownPauses({ parts }: Statement): { number?: number } {
+  for (const part of parts) {
+    if (typeof part !== "object" || part === null || !("strings" in part)) continue;
+    const [number] = part.strings[0]?.includes("and pauses =") ? part.parts : [];
+    if (typeof number === "number") return { number };
+  }
+  return {};
+}
+
+/** The last text and the last number of a statement's conditions. */
+function last({ parts }: Statement): { subject: string; number: number } {
+  const subject = parts.findLast((part) => typeof part === "string")!;
+  return { subject, number: parts.findLast((part) => typeof part === "number")! };
 }
 
 function boundRows(statement: Statement): Readonly<Record<string, Value>>[] {

@@ -66,6 +66,7 @@ export function createNetwork(world: World, checker: Checker): Network {
     const { tables, changes } = await store.commit(statements);
     scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
     checker.after(who, intent, seen, changes);
+    await checker.redrives.afterwards(intent);
     if (changes.length > 0) hint();
     return tables;
   };

@@ -2,12 +2,16 @@
  * The fences, and how each is taken out: a piece of text that the source holds exactly once, and
  * what is put in its place. Where two fences cover each other, one mutation takes out both.
  */
+import { pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
+
 export type Edit = { readonly file: string; readonly find: string; readonly put: string };
 export type Mutation = {
   readonly name: string;
   readonly edits: readonly Edit[];
   /** Where it takes out two fences: the invariant that shows that the second is missed too. */
   readonly by?: string;
+  /** What is simulated: pods with tasks, unless it says otherwise. */
+  readonly scenario?: "throttles";
 };
 
 const finish = (find: string, put = ""): Edit => ({
@@ -293,4 +297,6 @@ export const mutations: readonly Mutation[] = [
     name: "gates: nobody lets others go on",
     edits: [gates("where ranked.nth <= room.room", "where ranked.nth < 0")],
   },
+  ...pauseMutations,
+  ...redriveMutations,
 ];

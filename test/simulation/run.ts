@@ -4,6 +4,7 @@ import { createChecker } from "./checker.ts";
 import { startFaults } from "./faults.ts";
 import { createSimDisk, type SimDisk } from "./disk.ts";
 import { createNetwork } from "./link.ts";
+import { startOperators } from "./operators.ts";
 import { type SimPod, startSimPod } from "./pod.ts";
 import { judgeEnd } from "./verdict.ts";
 import { attemptsOf, handlersFor, startClients, taskNames } from "./workload.ts";
@@ -30,7 +31,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   await setLimits(world);
   const checker = createChecker(world, { deadAfterMs, attemptsOf });
   const network = createNetwork(world, checker);
-  const faultsMs = world.between(12_000, 25_000);
+  const faultsMs = world.between(12_000, 22_000);
   const slots = world.between(2, 6);
   const pollMs = world.pick([500, 1_000, 2_000]);
   const pods: SimPod[] = [];
@@ -63,6 +64,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     untilMs: faultsMs,
     gapMs: world.between(800, 2_500),
   });
+  const operators = startOperators(world, network, { pauses: checker.pauses, untilMs: faultsMs });
   startFaults(world, { network, pods: () => pods.filter(Boolean), untilMs: faultsMs, deadAfterMs });
 
   watchBounds(world, checker, { fromMs: faultsMs });
@@ -71,7 +73,8 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     for (const { state } of checker.tasks.values()) {
       if (state.status === "pending" || state.status === "claimed") return false;
     }
-    return clients.open === 0 && disks.every(({ kept }) => kept === 0);
+    if (clients.open > 0 || operators.open > 0 || checker.redrives.open > 0) return false;
+    return disks.every(({ kept }) => kept === 0);
   };
   await scheduler.runUntil(
     () =>
@@ -85,6 +88,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     }
   }
   if (world.violations.length === 0) await judgeEnd(world, checker, clients);
+  operators.close();
   await world.store.database.close();
   return {
     seed,

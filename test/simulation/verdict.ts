@@ -51,6 +51,7 @@ export async function judgeEnd(world: World, checker: Checker, clients: Clients)
   for (const op of byOp.keys()) if (!known.has(op)) violate("T1", `nobody asked for ${op}`);
 
   await judgeSchedules(world, rows);
+  await checker.redrives.judgeEnd();
 
   for (const row of rows) {
     const taskId = row["task_id"] as string;

@@ -27,7 +27,12 @@ export type Payload = {
 type Kind = {
   readonly attempts: number;
   readonly timeoutMs: number;
-  readonly run: (context: TaskContext<Payload>, pod: SimPod, priorRuns: number) => Promise<void>;
+  readonly run: (
+    context: TaskContext<Payload>,
+    pod: SimPod,
+    priorRuns: number,
+    world: World,
+  ) => Promise<void>;
 };
 
 const work = (pod: SimPod, durationMs: number) =>
@@ -84,6 +89,14 @@ const kinds: Readonly<Record<string, Kind>> = {
       await work(pod, 50);
     },
   },
+  broken: {
+    attempts: 1,
+    timeoutMs: 60_000,
+    async run({ input }, pod, _, { broken }) {
+      await work(pod, input.workMs % 500);
+      if (broken) throw new Error(`no such user ${input.op}`);
+    },
+  },
 };
 
 export const taskNames = Object.keys(kinds);
@@ -106,7 +119,7 @@ export function handlersFor(world: World, checker: Checker, pod: SimPod): TaskHa
           begun.active = false;
         });
         try {
-          await run(context, pod, priorRuns);
+          await run(context, pod, priorRuns, world);
           const result = { op: context.input.op, token, podId: pod.podId };
           begun.returned = JSON.stringify(result);
           return result;
@@ -217,5 +230,14 @@ export function startClients(
 }
 
 // Mostly quick ones, so that there is always something to claim, and few that kill their pod.
-const shares = { quick: 4, slow: 3, flaky: 2, polite: 2, hopeless: 1, stuck: 1, poison: 1 };
+const shares = {
+  quick: 4,
+  slow: 3,
+  flaky: 2,
+  polite: 2,
+  hopeless: 1,
+  stuck: 1,
+  poison: 1,
+  broken: 1,
+};
 const likely = Object.entries(shares).flatMap(([name, share]) => Array<string>(share).fill(name));

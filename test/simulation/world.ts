@@ -57,6 +57,8 @@ export type World = {
   /** The store's own wall clock, which can be stepped. */
   readonly storeClock: { offsetMs: number; now(): number };
   troubles: Troubles;
+  /** Whether tasks named `broken` fail now. */
+  broken: boolean;
   /** How many writes of each process are on their way to the store. */
   readonly onTheWay: Map<string, number>;
   /** Who can't write now; `*` is everybody. */
@@ -91,6 +93,7 @@ export async function createWorld(seed: number, options: { keepTrace: boolean })
     store: await openAuditedStore(storeClock),
     storeClock,
     troubles: noTroubles,
+    broken: true,
     onTheWay: new Map(),
     frozen: new Map(),
     violations,

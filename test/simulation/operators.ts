@@ -1,0 +1,139 @@
+/**
+ * People at work: they pause names or everything and resume them, mend what makes tasks fail or break it
+ * anew, and have failed tasks started over. Two of them, who don't talk to each other.
+ */
+import { sleep } from "../../src/base/clock.ts";
+import { hasCode } from "../../src/base/errors.ts";
+import { uuidv7 } from "../../src/base/ids.ts";
+import { createDeadLetters, type DeadLetters } from "../../src/deadletters/client.ts";
+import type { Selection } from "../../src/deadletters/selection.ts";
+import { createTasks, type Tasks } from "../../src/queue/client.ts";
+import { passing } from "../../src/queue/resend.ts";
+import { everything } from "../../src/queue/statements/pause.ts";
+import { createLane, laneClock } from "./lane.ts";
+import type { Network } from "./link.ts";
+import type { Pauses, Wish } from "./pauses.ts";
+import { scheduledOp } from "./schedules.ts";
+import type { Payload } from "./workload.ts";
+import { startOfTimeMs, type World } from "./world.ts";
+
+export type Operators = { readonly open: number; close(): void };
+
+type Operator = {
+  readonly tasks: Tasks;
+  readonly letters: DeadLetters & { close(): void };
+  rest(lowMs: number, highMs: number): Promise<void>;
+};
+
+const brokenName = "broken";
+
+export function startOperators(
+  world: World,
+  network: Network,
+  { pauses, untilMs }: { pauses: Pauses; untilMs: number },
+): Operators {
+  const { scheduler } = world;
+  const isOver = () => scheduler.nowMs >= untilMs;
+  const operators = ["o1", "o2"].map((who): Operator => {
+    const lane = createLane(scheduler);
+    const wallMs = () => startOfTimeMs + scheduler.nowMs;
+    const clock = laneClock(scheduler, lane, { wallMs, startMs: 0 });
+    const random = world.fork();
+    const parts = {
+      database: network.connect({ who, lane }),
+      clock,
+      random,
+      ids: uuidv7(clock, random),
+    };
+    return {
+      tasks: createTasks(parts),
+      letters: createDeadLetters(parts),
+      rest: (lowMs, highMs) => sleep(clock, world.between(lowMs, highMs)),
+    };
+  });
+  let open = 0;
+
+  /** Does something that may fail as everything may. */
+  const tried = async <Answer>(work: Promise<Answer>): Promise<Answer | undefined> => {
+    try {
+      return await work;
+    } catch (error) {
+      if (hasCode(error, ...passing, "conflict", "not_found")) return undefined;
+      throw error;
+    }
+  };
+  const begin = (work: Promise<void>): void => {
+    open++;
+    void work.then(() => open--);
+  };
+
+  const wish = async ({ tasks }: Operator, what: Wish, target: string): Promise<boolean> => {
+    const tell = pauses.ask(what, target);
+    const name = target === everything ? undefined : target;
+    const done = await tried(tasks[what](name).then(() => true));
+    tell(done === true);
+    world.count(`pause: ${what}${done ? "" : ", unknown"}`);
+    return done === true;
+  };
+
+  const pauseAndResume = async (operator: Operator, target: string): Promise<void> => {
+    while (!isOver()) {
+      await operator.rest(100, 3_000);
+      await wish(operator, "pause", target);
+      await operator.rest(1, 2_000);
+      if (world.chance(0.8)) await wish(operator, "resume", target);
+    }
+    while (!(await wish(operator, "resume", target))) await operator.rest(100, 500);
+  };
+
+  const makeBroken = async ({ tasks }: Operator): Promise<readonly string[]> => {
+    const payload: Payload = { op: scheduledOp, workMs: 30, times: 0 };
+    const payloads = Array.from({ length: world.between(3, 9) }, () => payload);
+    const made = await tried(tasks.enqueueMany(brokenName, payloads));
+    return made?.map(({ taskId }) => taskId) ?? [];
+  };
+
+  const selected = async ({ letters }: Operator): Promise<Selection> => {
+    if (world.chance(0.2)) return { all: true };
+    if (world.chance(0.6)) return { name: brokenName };
+    const [first] = (await tried(letters.groups({ name: brokenName })))?.groups ?? [];
+    return first ? { group: first.group } : { name: brokenName };
+  };
+
+  const redriveNowAndThen = async (operator: Operator): Promise<void> => {
+    const made = await makeBroken(operator);
+    while (!isOver()) {
+      await operator.rest(1_500, 6_000);
+      world.broken = world.chance(0.2);
+      const maxStep = world.pick([2, 256]);
+      const { letters } = operator;
+      const redrive = await tried(letters.redrive(await selected(operator), { maxStep }));
+      await operator.rest(0, 2_500);
+      // Somebody is in a hurry for the one that is likely to be taken just now.
+      const [first] = made;
+      if (first && world.chance(0.5)) await tried(operator.tasks.retry(first));
+      await operator.rest(0, 2_500);
+      if (world.chance(0.3)) world.broken = true;
+      if (redrive && world.chance(0.15)) await tried(letters.cancelRedrive(redrive.redriveId));
+    }
+  };
+
+  if (world.chance(0.4)) {
+    const targets = [everything, "quick", "slow", brokenName];
+    const target = world.pick(targets);
+    for (const operator of operators) {
+      // Both often want something of the same.
+      const own = world.chance(0.6) ? target : world.pick(targets);
+      if (world.chance(0.7)) begin(pauseAndResume(operator, own));
+    }
+  }
+  if (world.chance(0.4)) {
+    for (const operator of operators) if (world.chance(0.7)) begin(redriveNowAndThen(operator));
+  }
+  return {
+    get open() {
+      return open;
+    },
+    close: () => operators.forEach(({ letters }) => letters.close()),
+  };
+}
