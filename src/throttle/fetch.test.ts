@@ -181,6 +181,7 @@ describe("a throttle's fetch", () => {
       await turns();
       return inFlight(api) === 0;
     });
+    expect(outcomes(api)).toMatchObject({ success: 1, server_error: 0 });
   });
 
   test("gives it back at once where there is no body", async () => {
