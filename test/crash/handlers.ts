@@ -44,6 +44,13 @@ export function handlersFor({ podId, say, opened, enqueue }: Surroundings): Task
       say({ event: "abort", task: taskId, name, token, attempt }),
     );
 
+  const onFailure = ({ taskId, name, token, attempt }: TaskContext<any>) => {
+    const run = { task: taskId, name, token, attempt };
+    say({ event: "start", ...run });
+    say({ event: "end", ok: true, ...run });
+    return { pod: podId(), token };
+  };
+
   return [
     // Takes `ms`, and fails the first `failures` attempts.
     recorded("work", soon, async ({ input, attempt, signal }) => {
@@ -66,6 +73,11 @@ export function handlersFor({ podId, say, opened, enqueue }: Surroundings): Task
     recorded("held", soon, async (context) => {
       tellAborts(context);
       await opened(context.input.gate, context.signal);
+    }),
+    // Fails for good, and has a task that follows.
+    recorded("tells", { ...soon, attempts: 1, onFailure }, async ({ input, signal }) => {
+      await sleep(systemClock, input.ms, signal);
+      throw new Error("failed, as ordered");
     }),
     recorded("exits", soon, () => process.exit(3)),
     recorded("kills", soon, () => process.kill(process.pid, "SIGKILL")),
