@@ -1,6 +1,7 @@
+import process from "node:process";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { batcher } from "./batcher.ts";
+import { batcher, callingBatcher } from "./batcher.ts";
 import { FlotillaError } from "./errors.ts";
 import { turns } from "./movable-clock.contract.ts";
 
@@ -127,5 +128,35 @@ describe("a batch that is refused", () => {
     await expect(put(1)).rejects.toThrow("refused");
     refuse = false;
     expect(await put(2)).toBe(2);
+  });
+});
+
+describe("whoever is called back", () => {
+  test("and throws keeps nobody else from being told, and isn't taken for a refusal", async () => {
+    // Nobody handles such a bug, so it is seen where those are seen that nobody handles.
+    const others = process.listeners("unhandledRejection");
+    process.removeAllListeners("unhandledRejection");
+    const unhandled = new Promise((resolve) => process.once("unhandledRejection", resolve));
+    const { sent, letGo, send } = heldSend();
+    const put = callingBatcher(send);
+    const told: number[] = [];
+    const refused: unknown[] = [];
+    put(
+      1,
+      () => {
+        throw new Error("a bug");
+      },
+      (error) => refused.push(error),
+    );
+    put(
+      2,
+      (result) => told.push(result),
+      (error) => refused.push(error),
+    );
+    await turns();
+    letGo[0]!();
+    expect(await unhandled).toMatchObject({ message: "a bug" });
+    for (const other of others) process.on("unhandledRejection", other);
+    expect({ sent, told, refused }).toEqual({ sent: [[1, 2]], told: [20], refused: [] });
   });
 });

@@ -16,8 +16,24 @@ export type BatcherOptions = {
  */
 export function batcher<Item, Result>(
   send: (items: Item[]) => Promise<Result[]>,
-  { maxItems = 500, inFlight = 2, maxWaiting = 100_000 }: BatcherOptions = {},
+  options: BatcherOptions = {},
 ): (item: Item) => Promise<Result> {
+  const put = callingBatcher(send, options);
+  return (item) => new Promise((resolve, reject) => put(item, resolve, reject));
+}
+
+/** Takes an item, and calls back once with what became of it. What is called back must not throw. */
+export type Put<Item, Result> = (
+  item: Item,
+  resolve: (result: Result) => void,
+  reject: (error: unknown) => void,
+) => void;
+
+/** The same for those who send so much that a promise for each would be felt. */
+export function callingBatcher<Item, Result>(
+  send: (items: Item[]) => Promise<Result[]>,
+  { maxItems = 500, inFlight = 2, maxWaiting = 100_000 }: BatcherOptions = {},
+): Put<Item, Result> {
   type Waiting = {
     item: Item;
     resolve: (result: Result) => void;
@@ -41,9 +57,9 @@ export function batcher<Item, Result>(
   };
 
   const deliver = async (batch: Waiting[]): Promise<void> => {
+    let results: Result[];
     try {
-      const results = await send(batch.map((entry) => entry.item));
-      batch.forEach((entry, index) => entry.resolve(results[index]!));
+      results = await send(batch.map((entry) => entry.item));
     } catch (error) {
       if (batch.length === 1 || hasCode(error, ...sharedFates)) {
         for (const entry of batch) entry.reject(error);
@@ -52,20 +68,28 @@ export function batcher<Item, Result>(
       const middle = Math.ceil(batch.length / 2);
       await deliver(batch.slice(0, middle));
       await deliver(batch.slice(middle));
+      return;
+    }
+    for (let at = 0; at < batch.length; at++) {
+      try {
+        batch[at]!.resolve(results[at]!);
+      } catch (error) {
+        // The others are told all the same. This is a bug, so nobody handles it.
+        void Promise.reject(error);
+      }
     }
   };
 
-  return (item) =>
-    new Promise((resolve, reject) => {
-      if (waiting.length >= maxWaiting) {
-        const message = `${maxWaiting} writes are waiting for the store already: slow down`;
-        return reject(new FlotillaError("overloaded", message));
-      }
-      waiting.push({ item, resolve, reject });
-      if (scheduled || underWay >= inFlight) return;
-      scheduled = true;
-      queueMicrotask(flush);
-    });
+  return (item, resolve, reject) => {
+    if (waiting.length >= maxWaiting) {
+      const message = `${maxWaiting} writes are waiting for the store already: slow down`;
+      return reject(new FlotillaError("overloaded", message));
+    }
+    waiting.push({ item, resolve, reject });
+    if (scheduled || underWay >= inFlight) return;
+    scheduled = true;
+    queueMicrotask(flush);
+  };
 }
 
 // Where the store itself is the trouble, halves would fare no better.

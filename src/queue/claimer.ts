@@ -90,7 +90,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   const { signal } = givingUp;
   const held = new Map<ClaimedTask, Held>();
   const releasing = new Set<Promise<void>>();
-  const conclude = createConcluding({
+  const { conclude } = createConcluding({
     ...parts,
     finishing: createFinishing({ ...parts, signal }),
     signal,

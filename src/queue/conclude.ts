@@ -14,6 +14,8 @@ import { notCommitted } from "./within.ts";
 
 export type Conclusion = { readonly finish: Finish; readonly finished: Finished };
 
+export type Concluding = ReturnType<typeof createConcluding>;
+
 export type ConcludingParts = {
   finishing: Finishing;
   random: Random;
@@ -65,7 +67,11 @@ export function createConcluding(parts: ConcludingParts) {
    * failed, and at last only that somebody may have it. Even that may be refused, by a constraint of
    * somebody's; then it is said again later, until the store takes it or the pod ends.
    */
-  const storeSomehow = async (run: Running, ending: Ending): Promise<Conclusion> => {
+  const storeSomehow = async (
+    run: Running,
+    ending: Ending,
+    first = () => storeAs(run, ending),
+  ): Promise<Conclusion> => {
     const what = ending.type === "returned" ? "result" : "ending";
     let refusal = "";
     const lessAndLess = [
@@ -76,9 +82,9 @@ export function createConcluding(parts: ConcludingParts) {
       () => storeAs(run, { type: "interrupted" }, { delayMs: givenBackMs }),
     ];
     for (let tries = 1; ; tries++) {
-      for (const say of lessAndLess) {
+      for (const [at, say] of lessAndLess.entries()) {
         try {
-          return await say();
+          return await (tries === 1 && at === 0 ? first() : say());
         } catch (error) {
           if (signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
           refusal = messageOf(error);
@@ -99,7 +105,7 @@ export function createConcluding(parts: ConcludingParts) {
     return { finish: completion(claim, ""), finished: { type: "stored" } };
   };
 
-  return async (run: Running, ending: Ending): Promise<Conclusion> => {
+  const conclude = async (run: Running, ending: Ending): Promise<Conclusion> => {
     if (!run.completing) return storeSomehow(run, ending);
     const seen = await committed(run);
     if (seen) return seen;
@@ -109,7 +115,38 @@ export function createConcluding(parts: ConcludingParts) {
     const late = conclusion.finished.type === "lost" ? await committed(run) : undefined;
     return late ?? conclusion;
   };
+
+  /**
+   * The short way for nearly all: a result that nobody waits for, of a task behind no gate. There is
+   * nothing to decide about it, also not later, since a completion asks for no wake. Gives whether it
+   * was taken; if so, `on` is told once.
+   */
+  const complete = (run: Running, ending: Ending, on: OnConcluded): boolean => {
+    const { claim, completing, stopped } = run;
+    if (ending.type !== "returned" || completing || stopped === "claim_lost") return false;
+    if (claim.gate || claim.awaited) return false;
+    const finish = completion(claim, ending.result);
+    finishing.put(
+      finish,
+      (finished) => on.concluded(run, { finish, finished }),
+      (error) => {
+        storeSomehow(run, ending, () => Promise.reject(error)).then(
+          (conclusion) => on.concluded(run, conclusion),
+          (failure) => on.failed(run, failure),
+        );
+      },
+    );
+    return true;
+  };
+
+  return { conclude, complete };
 }
+
+/** Told of what became of attempts. Must not throw. */
+export type OnConcluded = {
+  concluded(run: Running, conclusion: Conclusion): void;
+  failed(run: Running, error: unknown): void;
+};
 
 function refused(message: string): Ending {
   return { type: "threw", thrown: new FlotillaError("payload_not_storable", message) };

@@ -1,4 +1,4 @@
-import { batcher } from "../base/batcher.ts";
+import { callingBatcher } from "../base/batcher.ts";
 import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
@@ -31,6 +31,7 @@ export type Finished =
 // that the others needn't wait for that one.
 type Apart = { readonly type: "apart" };
 const apart: Apart = { type: "apart" };
+const storedAll: Finished = { type: "stored" };
 // Others have begun to wait for it since its claim: it is sent again, so that they are woken with it.
 type Awaited = { readonly type: "awaited" };
 const awaited: Awaited = { type: "awaited" };
@@ -43,6 +44,12 @@ export type StoreHow = {
 
 export type Finishing = {
   store(finish: Finish, how?: StoreHow): Promise<Finished>;
+  /** The same, but calls back: for what ends by the thousand, a promise each would be felt. */
+  put(
+    finish: Finish,
+    onFinished: (finished: Finished) => void,
+    onError: (error: unknown) => void,
+  ): void;
   /** How tasks stand, by their ids. */
   look(taskIds: string[]): Promise<ReadonlyMap<string, Row>>;
   /** Lets others of a key, or of the same tenant, go on after an ending that wasn't stored here. */
@@ -100,7 +107,7 @@ export function createFinishing(parts: {
     });
     if (woken) parts.onWoken?.();
     const stored = tables[statements.length - 1]!;
-    if (stored.length === finishes.length) return finishes.map(() => ({ type: "stored" }));
+    if (stored.length === finishes.length) return finishes.map(() => storedAll);
     const ids = new Set(stored.map((row) => row["task_id"] as string));
     return judge(finishes, ids);
   };
@@ -139,20 +146,47 @@ export function createFinishing(parts: {
     }
   };
 
-  const together = batcher(sendTogether);
+  const putTogether = callingBatcher(sendTogether);
+  const together = (finish: Finish) =>
+    new Promise<Finished | Apart | Awaited>((resolve, reject) =>
+      putTogether(finish, resolve, reject),
+    );
   const one = byTurns(parts, async (finish: Finish) => (await send([finish], unlessBusy))[0]!);
+
+  /** Goes on with what wasn't stored with others, until it is known what became of it. */
+  const goOn = async (
+    finish: Finish,
+    first: Apart | Awaited,
+    how?: StoreHow,
+  ): Promise<Finished> => {
+    let sent = finish;
+    let finished: Finished | Apart | Awaited = first;
+    while (finished.type === "apart" || finished.type === "awaited") {
+      const isAwaited: boolean = finished.type === "awaited";
+      if (isAwaited) sent = { ...finish, awaited: true };
+      // Where one task waits for a thousand, those become awaited in the same moment.
+      finished = await (isAwaited && !how?.apart ? together : one)(sent);
+    }
+    return finished;
+  };
+
+  const put: Finishing["put"] = (finish, onFinished, onError) =>
+    putTogether(
+      finish,
+      (finished) => {
+        const isOpen = finished.type === "apart" || finished.type === "awaited";
+        if (isOpen) void goOn(finish, finished).then(onFinished, onError);
+        else onFinished(finished);
+      },
+      onError,
+    );
+
   return {
-    async store(finish, how) {
-      let sent = finish;
-      let finished: Finished | Apart | Awaited = how?.apart ? apart : await together(sent);
-      while (finished.type === "apart" || finished.type === "awaited") {
-        const isAwaited = finished.type === "awaited";
-        if (isAwaited) sent = { ...finish, awaited: true };
-        // Where one task waits for a thousand, those become awaited in the same moment.
-        finished = await (isAwaited && !how?.apart ? together : one)(sent);
-      }
-      return finished;
-    },
+    put,
+    store: (finish, how) =>
+      how?.apart
+        ? goOn(finish, apart, how)
+        : new Promise((resolve, reject) => put(finish, resolve, reject)),
     look: patientRead,
     async madeRoom(group) {
       await freeKey(parts, group);

@@ -27,6 +27,8 @@ export type Outcome =
   | "snoozed"
   | "lost";
 
+export type Reporting = ReturnType<typeof createReporting>;
+
 /** Says what became of attempts and of claims: to those who count, in the trace, and in the log. */
 export function createReporting(parts: {
   podId: string;

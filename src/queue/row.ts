@@ -138,17 +138,18 @@ export type Claim = {
   readonly maxAttempts: number | null;
   readonly deaths: number;
   /** Present where it went through a gate: with the scope of its key, if it has one. */
-  readonly gate?: { readonly group: string | null };
+  readonly gate?: { readonly group: string | null } | undefined;
   /** Whether others were waiting for it when it was claimed. */
-  readonly awaited?: boolean;
+  readonly awaited?: boolean | undefined;
   /** Whether a task that it waits for has failed or was cancelled, so that it mustn't run. */
-  readonly doomed?: boolean;
+  readonly doomed?: boolean | undefined;
   /** The time of its schedule that it was made for. */
-  readonly scheduledAtMs?: number;
+  readonly scheduledAtMs?: number | undefined;
   /** The trace that it was enqueued in, as it is stored: anything may stand there. */
   readonly trace: string | null;
 };
 
+// All have the same shape, and what is rare is null in the row where it isn't there.
 export function toClaim(row: Row): Claim {
   return {
     taskId: row["task_id"],
@@ -160,10 +161,10 @@ export function toClaim(row: Row): Claim {
     snoozes: Number(row["snoozes"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
     deaths: Number(row["deaths"]),
-    ...(Number(row["gated"]) === 1 && { gate: { group: row["group_key"] as string | null } }),
-    ...(Number(row["awaited"]) > 0 && { awaited: true }),
-    ...(Number(row["waits"]) === 3 && { doomed: true }),
-    ...(row["scheduled_at"] !== null && { scheduledAtMs: Number(row["scheduled_at"]) }),
+    gate: Number(row["gated"]) === 1 ? { group: row["group_key"] as string | null } : undefined,
+    awaited: Number(row["awaited"]) > 0 || undefined,
+    doomed: Number(row["waits"]) === 3 || undefined,
+    scheduledAtMs: row["scheduled_at"] === null ? undefined : Number(row["scheduled_at"]),
     trace: row["trace"],
   };
 }

@@ -27,6 +27,12 @@ export function gated(name: string, options: HandleOptions = once) {
   return { handler, attempts };
 }
 
+/** Not a promise, but something that can be waited for like one. */
+function waitable(then: (tell: (value: unknown) => void) => void): object {
+  const key = ["th", "en"].join("");
+  return { [key]: then };
+}
+
 /** What running tasks promises on every store. */
 export function workerContract(kind: StoreKind): void {
   describe(`running tasks on ${kind.name}`, () => {
@@ -243,6 +249,52 @@ export function workerContract(kind: StoreKind): void {
       expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
       expect(await queue.ended("wide")).toMatchObject({ status: "completed", result: 1 });
       expect((await queue.list()).tasks).toHaveLength(2);
+    });
+
+    test("gives a context that can be taken apart", async () => {
+      const handler = task<unknown, unknown, unknown>("a", {}, async (context) => {
+        const { signal, progress, lastProgress, parents, log } = context;
+        progress({ done: 1 });
+        log.info({}, "half done");
+        return [signal.aborted, await lastProgress(), await parents(), signal === context.signal];
+      });
+      await queue.work("pod-1", [handler]);
+      const { taskId } = await queue.enqueue("a", 1);
+      expect(await queue.ended(taskId)).toMatchObject({ result: [false, { done: 1 }, [], true] });
+    });
+
+    test.each([
+      ["at once", () => 1],
+      ["later", async () => 1],
+      ["by something that can be waited for", () => waitable((tell) => tell(1))],
+    ])("stores what a handler gives %s", async (_when, run) => {
+      await queue.work("pod-1", [task<unknown, unknown, unknown>("a", {}, run)]);
+      const { taskId } = await queue.enqueue("a", 1);
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: 1 });
+    });
+
+    test.each([
+      [
+        "at once",
+        () => {
+          throw new Error("no");
+        },
+      ],
+      ["later", () => Promise.reject(new Error("no"))],
+      [
+        "where it is waited for",
+        () =>
+          waitable(() => {
+            throw new Error("no");
+          }),
+      ],
+    ])("fails what a handler throws %s", async (_when, run) => {
+      await queue.work("pod-1", [task<unknown, unknown, unknown>("a", { attempts: 1 }, run)]);
+      const { taskId } = await queue.enqueue("a", 1);
+      expect(await queue.ended(taskId)).toMatchObject({
+        status: "failed",
+        error: { message: "no" },
+      });
     });
 
     test("shows progress while it runs", async () => {

@@ -9,6 +9,7 @@ import { type Capacity, capacityOf, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
 import { createConcluding } from "./conclude.ts";
 import { createDeadlines } from "./deadlines.ts";
+import { createEndings } from "./endings.ts";
 import { createFinishing } from "./finishing.ts";
 import { createElastic, type ElasticParts } from "./elastic.ts";
 import type { Middleware } from "./middleware.ts";
@@ -23,10 +24,12 @@ import { createQuiet } from "./quiet.ts";
 import { reasonsOf } from "./reasons.ts";
 import { createReporting, type WorkerEvent } from "./report.ts";
 import type { Claim } from "./row.ts";
-import { endingOf, runHandler, type Running, startedRun, type StopReason, stopRun } from "./run.ts";
+import { runHandler } from "./run-handler.ts";
+import { endingOf, type Running, startedRun, type StopReason, stopRun } from "./run.ts";
 import { aloneAfterDeaths, type Ending } from "./settle.ts";
 import type { TaskHandler } from "./task.ts";
 import { createTelling, type PodState } from "./telling.ts";
+import { stateOf, type WorkerState } from "./worker-state.ts";
 
 export type { WorkerEvent };
 
@@ -70,28 +73,6 @@ export type Worker = {
   stop(options: { waitMs: number }): Promise<void>;
 };
 
-export type WorkerState =
-  | "alone"
-  | "claiming"
-  | "draining for one"
-  | "full"
-  | "idle"
-  | "paused"
-  | "outbox full"
-  | "stopping"
-  | "waiting for the store";
-
-/** What is said of a pod in a word or two, by the first reason why it claims no more. */
-const states = {
-  stopping: "stopping",
-  outbox_full: "outbox full",
-  store_away: "waiting for the store",
-  paused: "paused",
-  alone: "alone",
-  draining: "draining for one",
-  full: "full",
-} as const;
-
 /**
  * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, or two
  * while there is a backlog, and whatever ends meanwhile is finished in one statement.
@@ -114,7 +95,7 @@ export function startWorker(options: WorkerOptions): Worker {
   });
   const finishing = outbox ? keepingIn(outbox, sending, signal) : sending;
   const ids = options.ids ?? uuidv7(clock, random);
-  const conclude = createConcluding({ ...options, finishing, ids, signal });
+  const concluding = createConcluding({ ...options, finishing, ids, signal });
   const progress = createProgress(options);
   const pace = createPace(options);
   const report = createReporting({ podId, clock, log, onEvent });
@@ -231,13 +212,15 @@ export function startWorker(options: WorkerOptions): Worker {
       if (length === limit || alone !== undefined || reserved !== undefined) more = true;
       else if (length === 0) pace.foundNothing();
       // The next claim goes out before these run, so that the store works while they do.
-      const begun = claimed.claims.filter(isNewest).map(hold);
+      const nowMs = clock.monotonic();
+      const begun: Running[] = [];
+      for (const each of claimed.claims) if (isNewest(each)) begun.push(hold(each, nowMs));
       asked -= limit;
       if (most && alone === undefined && slots.answered(most, claimed.claims)) more = true;
       claimSoon();
       for (const run of begun) {
         if (stopping) end(run, { type: "interrupted" });
-        else void runHandler(run, runParts).then((ending) => end(run, ending));
+        else begin(run);
       }
     } catch (error) {
       underWay--;
@@ -263,8 +246,14 @@ export function startWorker(options: WorkerOptions): Worker {
     return true;
   };
 
-  const hold = (claimed: Claim): Running => {
-    const run = startedRun(claimed, handlers.get(claimed.name)!, clock.monotonic());
+  const begin = (run: Running): void => {
+    const ending = runHandler(run, runParts);
+    if (ending instanceof Promise) void ending.then((later) => end(run, later));
+    else end(run, ending);
+  };
+
+  const hold = (claimed: Claim, nowMs: number): Running => {
+    const run = startedRun(claimed, handlers.get(claimed.name)!, nowMs);
     running.set(claimed.taskId, run);
     unsettled.add(run);
     slots.took(claimed.name);
@@ -281,29 +270,24 @@ export function startWorker(options: WorkerOptions): Worker {
     if (running.get(run.claim.taskId) === run) running.delete(run.claim.taskId);
     if (run.claim.deaths >= aloneAfterDeaths) runsAlone = false;
     if (slots.ended(run.claim.name)) more = true;
-    pending(store(run, ending));
+    storing++;
+    store(run, ending);
     claimSoon();
   };
 
-  const store = async (run: Running, ending: Ending): Promise<void> => {
-    try {
-      if (ending.type !== "returned") await progress.leave(run);
-      const conclusion = await conclude(run, ending);
-      progress.concluded(run, conclusion);
-      report.ended(run, conclusion);
-      // It is there to be claimed again, now or when it is due.
-      if (conclusion.finish.status === "pending") wake();
-    } catch (error) {
-      report.notStored(
-        run,
-        error,
-        outbox ? "kept for the next pod on this machine" : "left to recovery",
-      );
-    } finally {
+  const store = createEndings({
+    concluding,
+    progress,
+    report,
+    leftTo: outbox ? "kept for the next pod on this machine" : "left to recovery",
+    onPending: wake,
+    onSettled(run) {
       unsettled.delete(run);
+      storing--;
       if (reserved !== undefined) claimSoon();
-    }
-  };
+      quiet.check();
+    },
+  });
 
   const deadlines = createDeadlines(
     clock,
@@ -368,9 +352,7 @@ export function startWorker(options: WorkerOptions): Worker {
       return running.size;
     },
     get state() {
-      const [first] = reasons();
-      if (first && first.code in states) return states[first.code as keyof typeof states];
-      return underWay > 0 ? "claiming" : "idle";
+      return stateOf(reasons()) ?? (underWay > 0 ? "claiming" : "idle");
     },
     get capacity() {
       return { holds: capacityOf(elastic.capacity), reasons: reasons() };

@@ -116,7 +116,12 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "claim: lost answers aren't released",
-    edits: [claim("and claim_call = ${call} and status = 'claimed'", "and claim_call = -1")],
+    edits: [
+      claim(
+        "and claim_call = ${call} and status = 'claimed'`,\n  ];",
+        "and claim_call = -1`,\n  ];",
+      ),
+    ],
   },
   {
     name: "claim: released though it was cancelled",
@@ -234,7 +239,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/queue/outbox/keeping.ts",
-        find: 'if (finished.type === "woken") outbox.again(finish);\n        else outbox.done(finish);',
+        find: 'if (finished.type === "woken") outbox.again(finish);\n    else outbox.done(finish);',
         put: "outbox.done(finish);",
       },
     ],

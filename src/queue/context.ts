@@ -1,0 +1,106 @@
+import { encodeJson } from "../base/json.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Logger } from "../base/log.ts";
+import type { Database } from "../store/database.ts";
+import type { Middleware } from "./middleware.ts";
+import type { Progress } from "./progress.ts";
+import { type Running, stopError, taskFields } from "./run.ts";
+import type { TaskContext } from "./task.ts";
+import { readParents } from "./waits.ts";
+import { completeWithin } from "./within.ts";
+
+export type RunParts = {
+  database: Database;
+  progress: Pick<Progress, "last" | "save">;
+  log: Logger;
+  podId: string;
+  maxResultBytes: number;
+  middleware: readonly Middleware[];
+};
+
+/** What a handler gets of an attempt. */
+export function createContext(
+  running: Running,
+  input: unknown,
+  parts: RunParts,
+): TaskContext<unknown> {
+  return new RunContext(running, input, parts);
+}
+
+/**
+ * Most handlers look at their input alone, and to make the rest would cost more than a short task. So
+ * it is made when it is asked for, by getters that all contexts share. What they give needs no `this`,
+ * because handlers take contexts apart.
+ */
+class RunContext implements TaskContext<unknown> {
+  readonly input: unknown;
+  readonly taskId: string;
+  readonly name: string;
+  readonly attempt: number;
+  readonly snoozes: number;
+  readonly scheduledAtMs: number | undefined;
+  readonly token: number;
+  readonly #running: Running;
+  readonly #parts: RunParts;
+
+  constructor(running: Running, input: unknown, parts: RunParts) {
+    const { claim } = running;
+    this.input = input;
+    this.taskId = claim.taskId;
+    this.name = claim.name;
+    this.attempt = claim.failures + 1;
+    this.snoozes = claim.snoozes;
+    this.scheduledAtMs = claim.scheduledAtMs;
+    this.token = claim.token;
+    this.#running = running;
+    this.#parts = parts;
+  }
+
+  get signal(): AbortSignal {
+    const running = this.#running;
+    if (!running.controller) {
+      running.controller = new AbortController();
+      if (running.stopped) running.controller.abort(stopError(running));
+    }
+    return running.controller.signal;
+  }
+
+  get progress(): TaskContext<unknown>["progress"] {
+    const running = this.#running;
+    const { progress } = this.#parts;
+    return (value: Json) => {
+      if (!running.ended) progress.save(running, encodeJson("progress", value));
+    };
+  }
+
+  get parents(): TaskContext<unknown>["parents"] {
+    const { database } = this.#parts;
+    return () => readParents(database, this.taskId);
+  }
+
+  get lastProgress(): TaskContext<unknown>["lastProgress"] {
+    const running = this.#running;
+    const { progress } = this.#parts;
+    return () => progress.last(running);
+  }
+
+  get complete(): TaskContext<unknown>["complete"] {
+    const running = this.#running;
+    const parts = this.#parts;
+    return (tx, result) => completeWithin(running, tx, result, parts);
+  }
+
+  get log(): Logger {
+    return taskLogger(this.#running, this.#parts);
+  }
+}
+
+function taskLogger(running: Running, { log, podId }: RunParts): Logger {
+  const fields = taskFields(running, podId);
+  return {
+    debug: (more, message) => log.debug({ ...fields, ...more }, message),
+    info: (more, message) => log.info({ ...fields, ...more }, message),
+    warn: (more, message) => log.warn({ ...fields, ...more }, message),
+    error: (more, message) => log.error({ ...fields, ...more }, message),
+  };
+}

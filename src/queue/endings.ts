@@ -1,0 +1,59 @@
+import type { Concluding, Conclusion, OnConcluded } from "./conclude.ts";
+import type { Progress } from "./progress.ts";
+import type { Reporting } from "./report.ts";
+import type { Running } from "./run.ts";
+import type { Ending } from "./settle.ts";
+
+export type EndingsParts = {
+  concluding: Concluding;
+  progress: Pick<Progress, "concluded" | "leave">;
+  report: Pick<Reporting, "ended" | "notStored">;
+  /** Where what can't be stored is left, for people. */
+  leftTo: string;
+  /** Told when a task is there to be claimed again, now or when it is due. */
+  onPending: () => void;
+  /** Told once of each, when it is stored or never will be from here. */
+  onSettled: (run: Running) => void;
+};
+
+/** Stores how attempts ended, and says what became of that. */
+export function createEndings(parts: EndingsParts): (run: Running, ending: Ending) => void {
+  const { concluding, progress, report, onSettled } = parts;
+
+  const on: OnConcluded = {
+    concluded(run, conclusion) {
+      try {
+        tell(run, conclusion);
+      } catch (error) {
+        report.notStored(run, error, parts.leftTo);
+      } finally {
+        onSettled(run);
+      }
+    },
+    failed(run, error) {
+      report.notStored(run, error, parts.leftTo);
+      onSettled(run);
+    },
+  };
+
+  const tell = (run: Running, conclusion: Conclusion) => {
+    progress.concluded(run, conclusion);
+    report.ended(run, conclusion);
+    if (conclusion.finish.status === "pending") parts.onPending();
+  };
+
+  const store = async (run: Running, ending: Ending): Promise<void> => {
+    let conclusion: Conclusion;
+    try {
+      if (ending.type !== "returned") await progress.leave(run);
+      conclusion = await concluding.conclude(run, ending);
+    } catch (error) {
+      return on.failed(run, error);
+    }
+    on.concluded(run, conclusion);
+  };
+
+  return (run, ending) => {
+    if (!concluding.complete(run, ending, on)) void store(run, ending);
+  };
+}
