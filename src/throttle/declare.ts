@@ -33,7 +33,7 @@ export type Declared = {
   readonly classify: Classify | undefined;
 };
 
-const ownNames = [
+export const ownOptionNames = [
   "mode",
   "reserve",
   "classify",
@@ -45,28 +45,35 @@ const ownNames = [
   "leaseMs",
 ] as const satisfies readonly (keyof ThrottleOptions)[];
 
-const mostNameChars = 200;
+const nameChars = 200;
 const dayMs = 86_400_000;
+// Longer than most SDKs wait for an answer.
+const usualCallTimeoutMs = 600_000;
+const usualGraceMs = 5_000;
+// So many wait when somebody makes all calls of a large batch at once, which is a common thing to do.
+const usualMaxWaiting = 10_000;
+// Long enough to ride out a short outage of the store.
+const usualLeaseMs = 60_000;
 
 export function declare(name: string, options: ThrottleOptions = {}): Declared {
-  if (typeof name !== "string" || name === "" || name.length > mostNameChars) {
+  if (typeof name !== "string" || name === "" || name.length > nameChars) {
     throw new FlotillaError(
       "invalid_option",
-      `a throttle's name must be a text of 1 to ${mostNameChars} characters`,
+      `a throttle's name must be a text of 1 to ${nameChars} characters`,
     );
   }
   const what = `throttle "${name}"`;
-  checkOptions(what, options, [...ownNames, ...controllerOptionNames]);
+  checkOptions(what, options, [...ownOptionNames, ...controllerOptionNames]);
   const {
     mode = "hybrid",
     reserve = {},
     classify,
-    callTimeoutMs = 600_000,
-    graceMs = 5_000,
-    maxWaiting = 10_000,
+    callTimeoutMs = usualCallTimeoutMs,
+    graceMs = usualGraceMs,
+    maxWaiting = usualMaxWaiting,
     whenOpen = "wait",
     estimate,
-    leaseMs = 60_000,
+    leaseMs = usualLeaseMs,
     ...rest
   } = options;
   const controller = settingsOf(rest, what);
@@ -102,9 +109,9 @@ function usualEstimate(unit: "requests" | "tokens" | undefined): number {
 
 /** A key is a part of what is stored and shown, so it has a length. */
 export function checkKey(name: string, key: string): string {
-  if (typeof key === "string" && key.length <= mostNameChars) return key;
+  if (typeof key === "string" && key.length <= nameChars) return key;
   throw new FlotillaError(
     "invalid_option",
-    `throttle "${name}": a key must be a text of at most ${mostNameChars} characters`,
+    `throttle "${name}": a key must be a text of at most ${nameChars} characters`,
   );
 }

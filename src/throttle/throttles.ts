@@ -27,11 +27,14 @@ type Group = {
   readonly byKey: Map<string, Limiter>;
 };
 
+// Keys made of something that never repeats would otherwise take all memory there is.
+const limitersMost = 10_000;
+
 export type Throttles = ReturnType<typeof createThrottles>;
 
 /** The limiters of one pod, one per throttle and key, made when they are first asked for. */
 export function createThrottles(options: ThrottlesOptions) {
-  const { clock, random, shared = false, maxLimiters = 10_000 } = options;
+  const { clock, random, shared = false, maxLimiters = limitersMost } = options;
   const byName = new Map<string, Group>();
   let count = 0;
   let closed = false;
