@@ -73,7 +73,10 @@ export const mutations: readonly Mutation[] = [
   {
     name: "waits: let go while another is open",
     edits: [
-      waits("const free = sql`not ${any(sql`'pending', 'claimed'`)}`", "const free = sql`1 = 1`"),
+      waits(
+        "when 'pending' then 1 when 'claimed' then 1",
+        "when 'pending' then 0 when 'claimed' then 0",
+      ),
     ],
   },
   {
@@ -82,7 +85,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "waits: run though one of them has failed",
-    edits: [waits("waits = case when ${doomed} then 3 else waits end", "waits = waits")],
+    edits: [waits("case when verdict = 2 then 3 else ${waiter}.waits end", "${waiter}.waits")],
   },
   {
     name: "cancel: waking nobody",
@@ -204,8 +207,8 @@ export const mutations: readonly Mutation[] = [
       },
       {
         file: "src/schedules/fire.ts",
-        find: "newTask(ids.next(), keyOf(scheduleId, atMs))",
-        put: "newTask(ids.next(), `${keyOf(scheduleId, atMs)}/${ids.next()}`)",
+        find: "key: keyOf(scheduleId, atMs) }",
+        put: "key: `${keyOf(scheduleId, atMs)}/${ids.next()}` }",
       },
     ],
   },
@@ -219,8 +222,8 @@ export const mutations: readonly Mutation[] = [
       },
       {
         file: "src/schedules/fire.ts",
-        find: "newTask(ids.next(), keyOf(scheduleId, atMs))",
-        put: "newTask(ids.next(), `${keyOf(scheduleId, atMs)}/${ids.next()}`)",
+        find: "key: keyOf(scheduleId, atMs) }",
+        put: "key: `${keyOf(scheduleId, atMs)}/${ids.next()}` }",
       },
     ],
   },

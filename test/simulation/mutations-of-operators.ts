@@ -91,15 +91,6 @@ export const redriveMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "redrive: a step of one that has stopped, without the revision",
-    edits: [
-      redrive(
-        "remaining = ${next.remaining}\n      where redrive_id = ${redriveId} and revision = ${redrive.revision} and state = 'running'",
-        "remaining = ${next.remaining}\n      where redrive_id = ${redriveId}",
-      ),
-    ],
-  },
-  {
     name: "redrive: tasks for a step that another took",
     edits: [
       redrive(
@@ -138,15 +129,6 @@ export const redriveMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "redrive: tasks that it has had already",
-    edits: [
-      redrive(
-        "\n    and not exists (select 1 from ${redrives} holder\n      where holder.redrive_id = ${task}.redrive_id and holder.state in ('running', 'stopping'))",
-      ),
-      lead("notOf: open.map((each) => each.redriveId)", "notOf: []"),
-    ],
-  },
-  {
     name: "redrive: tasks that failed after it began",
     edits: [lead("untilMs: redrive.createdAtMs", "untilMs: Infinity")],
   },
@@ -168,9 +150,6 @@ export const redriveMutations: readonly Mutation[] = [
   },
   {
     name: "redrive: ends though tasks are left",
-    edits: [
-      redrive("and revision = ${redrive.revision}\n      and state = ${redrive.state}", ""),
-      lead("if (letters.length === 0) {", "if (letters.length <= 1 && redrive.step > 0) {"),
-    ],
+    edits: [lead("if (letters.length === 0) {", "if (letters.length <= 1 && redrive.step > 0) {")],
   },
 ];
