@@ -69,6 +69,13 @@ export type { LimiterSnapshot } from "./throttle/limiter-snapshot.ts";
 export type { MiddlewareOptions, ThrottleMiddleware } from "./throttle/middleware.ts";
 export type { Call, Ending, Permit } from "./throttle/permit.ts";
 export type { OutcomeKind } from "./throttle/sample.ts";
+export type {
+  ThrottleKey,
+  ThrottleListOptions,
+  ThrottlePage,
+  ThrottlesClient,
+} from "./throttle/share/client.ts";
+export type { PodView, ThrottleView } from "./throttle/share/read.ts";
 export { type CallOptions, type Throttle, throttle } from "./throttle/throttle.ts";
 export type { Priority } from "./throttle/waiting.ts";
 export { startPod, type StartPodOptions } from "./runtime/pod.ts";

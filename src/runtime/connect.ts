@@ -20,6 +20,7 @@ import {
   transactionOn,
 } from "../store/open.ts";
 import { writeProbe } from "../store/probe.ts";
+import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
 import { bytesRange } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { failedViews } from "./failed-views.ts";
@@ -46,6 +47,7 @@ export type PodInfo = {
 export type Flotilla = Tasks & {
   readonly deadLetters: DeadLetters;
   readonly schedules: Schedules;
+  readonly throttles: ThrottlesClient;
   pods(): Promise<PodInfo[]>;
   /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
   depth(): Promise<Depth>;
@@ -131,6 +133,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     ...tasks,
     deadLetters,
     schedules: createSchedules(parts),
+    throttles: createThrottlesClient(parts),
     async pods() {
       return (await database.read(listPods())).map((row) => ({
         podId: row["pod_id"],

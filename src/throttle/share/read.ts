@@ -54,7 +54,7 @@ export async function readThrottles(
   database: Database,
   { after = { name: "", key: "" }, limit = pageMost }: ReadOptions = {},
 ): Promise<ThrottleView[]> {
-  const rows = await database.read(listThrottles(after, Math.min(limit, pageMost)));
+  const rows = await database.read(listThrottles(after, limit));
   return withReports(database, rows);
 }
 
