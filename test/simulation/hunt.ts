@@ -1,6 +1,7 @@
 /** Runs seeds until one violates something, and prints what it found as JSON. */
 import process from "node:process";
 import { runSeed } from "./run.ts";
+import { runThrottleSeed } from "./throttles/run.ts";
 import type { Violation } from "./world.ts";
 
 export type Hunted = {
@@ -9,14 +10,15 @@ export type Hunted = {
   readonly differing: number | undefined;
 };
 
-const [from, to, times, by] = process.argv.slice(2);
+const [from, to, times, by, scenario] = process.argv.slice(2);
+const run = scenario === "throttles" ? runThrottleSeed : runSeed;
 let found: Hunted["found"];
 let differing: Hunted["differing"];
 
 for (let seed = Number(from); seed <= Number(to) && !found; seed++) {
-  const { violations, hash } = await runSeed(seed);
+  const { violations, hash } = await run(seed);
   const first = violations.find(({ invariant }) => !by || invariant === by);
   if (first) found = { ...first, seed };
-  if (times === "twice" && (await runSeed(seed)).hash !== hash) differing ??= seed;
+  if (times === "twice" && (await run(seed)).hash !== hash) differing ??= seed;
 }
 console.log(JSON.stringify({ found, differing }));

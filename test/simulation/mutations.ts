@@ -14,29 +14,30 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Hunted } from "./hunt.ts";
 import { type Edit, mutations } from "./mutation-list.ts";
+import { throttleMutations } from "./throttles/mutations.ts";
 
 const seedLimit = 2_000;
 const sameTwice = 500;
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 const wanted = process.argv.slice(2);
-const chosen = mutations.filter(
+const chosen = [...mutations, ...throttleMutations].filter(
   ({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)),
 );
 let missed = 0;
 
-if (wanted.length === 0) {
-  const { found, differing } = await hunt([], { to: sameTwice, twice: true });
+for (const scenario of wanted.length === 0 ? ["tasks", "throttles"] : []) {
+  const { found, differing } = await hunt([], { to: sameTwice, twice: true, scenario });
   const shown = found ? `${found.invariant} at seed ${found.seed}` : "nothing violated";
   row(
-    `as it is, ${sameTwice} seeds twice`,
+    `${scenario} as they are, ${sameTwice} seeds twice`,
     differing === undefined ? "same" : `${differing}`,
     shown,
   );
   if (found || differing !== undefined) missed++;
 }
-for (const { name, edits, by } of chosen) {
-  const { found } = await hunt(edits, { to: seedLimit, twice: false, by });
+for (const { name, edits, by, scenario } of chosen) {
+  const { found } = await hunt(edits, { to: seedLimit, twice: false, by, scenario });
   if (!found) missed++;
   row(
     name,
@@ -51,10 +52,17 @@ function row(...cells: [string, string, string]): void {
   console.log(`${first.padEnd(56)} ${second.padEnd(10)} ${third}`);
 }
 
+type HuntOptions = {
+  to: number;
+  twice: boolean;
+  by?: string | undefined;
+  scenario?: string | undefined;
+};
+
 /** Runs seeds on a changed copy of the source, in a process of its own. */
 async function hunt(
   edits: readonly Edit[],
-  { to, twice, by = "" }: { to: number; twice: boolean; by?: string | undefined },
+  { to, twice, by = "", scenario = "tasks" }: HuntOptions,
 ): Promise<Hunted> {
   const copy = mkdtempSync(join(tmpdir(), "flotilla-mutation-"));
   try {
@@ -71,6 +79,7 @@ async function hunt(
       `${to}`,
       twice ? "twice" : "once",
       by,
+      scenario,
     ];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";

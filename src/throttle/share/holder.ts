@@ -94,9 +94,9 @@ export function createHolder(options: HolderOptions) {
     });
   };
 
+  const hasGone = ({ host: of }: Entry) => of !== undefined && isGone?.(of) === true;
   const isExpired = (id: string, entry: Entry): boolean =>
-    hasExpired(entry, renewals.seen.get(id), leaseMs) ||
-    (entry.host !== undefined && isGone?.(entry.host) === true);
+    hasExpired(entry, renewals.seen.get(id), leaseMs) || hasGone(entry);
 
   /** The row was read by this pod, or written by it. */
   const seeRow = (next: SharedRow, seen: Look): void => {
@@ -119,6 +119,7 @@ export function createHolder(options: HolderOptions) {
     );
     const ids = new Set([...standing.map(([id]) => id), ...demands.keys()]);
     ids.delete(podId);
+    for (const [id, entry] of Object.entries(now.shares)) if (hasGone(entry)) ids.delete(id);
     const shares = new Map(standing.map(([id, { share }]) => [id, share]));
     const others = [...ids].map((id) => ({
       podId: id,
@@ -185,6 +186,10 @@ export function createHolder(options: HolderOptions) {
 
     see(next: SharedRow, seen: Look): void {
       seeRow(next, seen);
+      // Where the bound has fallen, nothing begins on the strength of a share that has yet to follow it.
+      if (sumOf(Object.values(next.shares)) > next.bound) {
+        cap = Math.min(cap, decide(situation(next).situation).limit);
+      }
       apply();
     },
 

@@ -1,0 +1,64 @@
+/**
+ * What pods call. It counts calls as it sees them: one goes on after the pod that made it has died, and
+ * one that hangs goes on for as long as its pod doesn't hang up.
+ */
+import type { OutcomeKind } from "../../../src/throttle/sample.ts";
+import type { World } from "../world.ts";
+
+export type Call = {
+  readonly podId: string;
+  readonly beganMs: number;
+  readonly end: () => void;
+};
+
+export type Downstream = {
+  /** Calls that are being worked on. */
+  readonly calls: ReadonlySet<Call>;
+  /** Calls that have ended, with whatever. */
+  readonly ended: number;
+  capacity: number;
+  /** Makes a call; `answer` isn't called after its end. */
+  call(podId: string, answer: (kind: OutcomeKind) => void): Call;
+};
+
+export function createDownstream(world: World, { onCall }: { onCall: () => void }): Downstream {
+  const { scheduler } = world;
+  const calls = new Set<Call>();
+  const latencyMs = world.between(20, 400);
+  const failing = world.chance(0.3) ? 0.05 : 0;
+  let ended = 0;
+
+  const downstream = {
+    calls,
+    capacity: world.between(2, 40),
+    get ended() {
+      return ended;
+    },
+    call(podId: string, answer: (kind: OutcomeKind) => void): Call {
+      let over = false;
+      const call: Call = {
+        podId,
+        beganMs: scheduler.nowMs,
+        end() {
+          if (over) return;
+          over = true;
+          ended++;
+          calls.delete(call);
+        },
+      };
+      calls.add(call);
+      onCall();
+      const throttled = calls.size > downstream.capacity;
+      const hangs = !throttled && world.chance(0.01);
+      const kind = throttled ? "throttled" : world.chance(failing) ? "server_error" : "success";
+      const lastsMs = throttled ? 5 : hangs ? 60_000 : world.between(latencyMs / 2, latencyMs * 2);
+      scheduler.after(lastsMs, () => {
+        if (over) return;
+        call.end();
+        answer(kind);
+      });
+      return call;
+    },
+  };
+  return downstream;
+}

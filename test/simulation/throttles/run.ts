@@ -1,0 +1,169 @@
+/** One seed: pods that call one downstream, their troubles, a time of quiet, and the verdict. */
+import { toSharedRow } from "../../../src/throttle/share/row.ts";
+import { changeShares, getShares, getThrottles } from "../../../src/throttle/share/statements.ts";
+import { toStats } from "../../../src/throttle/share/learned.ts";
+import type { Statement } from "../../../src/store/sql.ts";
+import type { Checker } from "../checker.ts";
+import { startFaults } from "../faults.ts";
+import { createNetwork } from "../link.ts";
+import type { Report } from "../run.ts";
+import { createWorld, type World } from "../world.ts";
+import { createDownstream, type Downstream } from "./downstream.ts";
+import { type CallingPod, startCallingPod } from "./pod.ts";
+import { leaseMs, longestMs, place } from "./settings.ts";
+import { createSweep, type Sweep } from "./sweep.ts";
+
+const deadAfterMs = 4_000;
+// Pods that are well have gone by a new bound within this time, also where all of them change at once.
+const settledMs = 5_000;
+// By then what dead pods held has expired for those who look, and shares have found their places.
+const quietMs = 2 * (leaseMs + longestMs) + 20_000;
+
+export async function runThrottleSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
+  const made = await createWorld(seed, { keepTrace });
+  let downstream: Downstream;
+  const machines = new Map<string, number>();
+  const pods: CallingPod[] = [];
+  const all = new Map<string, CallingPod>();
+  const canTell = made.chance(0.3);
+  const sweep = createSweep(made, {
+    downstream: () => downstream,
+    isForgiven: (podId) => canTell && all.get(podId)?.alive === false,
+  });
+  const { world, checker } = watched(made, sweep);
+  const { scheduler } = world;
+  downstream = createDownstream(world, { onCall: () => sweep.look() });
+  const network = createNetwork(world, checker);
+  const faultsMs = world.between(15_000, 40_000);
+  const places = world.pick([1, 2, 3, 4, 6, 8, 12, 32]);
+  const hungry = world.between(1, 30);
+  let podsMade = 0;
+  let leaders = new Set<number>([0]);
+  let quiet = false;
+
+  const fill = (at: number): void => {
+    const podId = `p${++podsMade}`;
+    machines.set(podId, at % 2);
+    let demand = world.between(0, hungry);
+    const pod = startCallingPod(world, network, {
+      podId,
+      downstream,
+      demand: () => demand,
+      leads: () => leaders.has(at),
+      isGone: canTell
+        ? (host) => machines.get(host) === at % 2 && all.get(host)?.alive === false
+        : undefined,
+      onGone() {
+        if (!quiet) scheduler.after(world.between(100, 12_000), () => fill(at));
+      },
+    });
+    pods[at] = pod;
+    all.set(podId, pod);
+    const wander = (): void => {
+      if (!pod.alive) return;
+      demand = quiet ? hungry : world.pick([0, 0, 1, hungry, world.between(0, hungry)]);
+      scheduler.after(world.between(500, 15_000), wander);
+    };
+    scheduler.after(world.between(500, 15_000), wander);
+  };
+  for (let at = 0; at < places; at++) {
+    scheduler.after(at === 0 ? 0 : world.between(0, 10_000), () => fill(at));
+  }
+  const moves = (): void => {
+    if (quiet) return;
+    const some = () => world.between(0, places - 1);
+    leaders = new Set(world.pick([[], [some()], [some()], [some(), some()]]));
+    if (leaders.size === 0) world.count("throttle: nobody leads");
+    if (leaders.size === 2) world.count("throttle: two lead");
+    if (world.chance(0.3)) downstream.capacity = world.between(1, 40);
+    scheduler.after(world.between(2_000, 15_000), moves);
+  };
+  scheduler.after(world.between(2_000, 10_000), moves);
+  startFaults(world, {
+    network,
+    pods: () => pods.filter(Boolean),
+    untilMs: faultsMs,
+    deadAfterMs,
+  });
+  scheduler.after(faultsMs, () => {
+    quiet = true;
+    leaders = new Set([pods.findIndex((pod) => pod?.alive)]);
+  });
+
+  await scheduler.runUntil(
+    () => world.violations.length > 0 || scheduler.nowMs > faultsMs + quietMs,
+  );
+  if (world.violations.length === 0) judgeQuiet(world, sweep, pods);
+  if (world.violations.length === 0) await judgeCounts(world, downstream);
+  await world.store.database.close();
+  return {
+    seed,
+    violations: world.violations,
+    hash: scheduler.trace.hash(),
+    trace: scheduler.trace.lines,
+    counts: world.counts,
+    virtualMs: scheduler.nowMs,
+  };
+}
+
+// A statement is known by its template, which is the same object every time it is made.
+const change = changeShares(place, 0, "").strings;
+const isChange = ({ strings }: Statement) => strings === change;
+
+/** Looks at the row after every commit, in the same moment. */
+function watched(world: World, sweep: Sweep): { world: World; checker: Checker } {
+  const { store } = world;
+  let who = "";
+  const commit: typeof store.commit = async (statements) => {
+    const done = await store.commit(statements);
+    if (statements.some(isChange) && done.tables[0]!.length === 0) {
+      world.count("fence: share, revision");
+    }
+    const [row] = await store.database.read(getShares([place]));
+    sweep.committed(row && toSharedRow(row), who);
+    return done;
+  };
+  // There are no tasks here to be judged.
+  const checker = {
+    async before(committer: string) {
+      who = committer;
+    },
+    after() {},
+    redrives: { async afterwards() {} },
+  };
+  return {
+    world: Object.assign(world, { store: { ...store, commit } }),
+    checker: checker as unknown as Checker,
+  };
+}
+
+/** Permits that nobody uses are back, and everybody who wants to call does. */
+function judgeQuiet(world: World, sweep: Sweep, pods: readonly CallingPod[]): void {
+  const { row } = sweep;
+  const living = pods.filter((pod) => pod?.alive);
+  const wanting = living.filter((pod) => pod.wanting > 0);
+  if (!row || wanting.length === 0) return;
+  const ids = new Set(living.map(({ podId }) => podId));
+  const lost = Object.keys(row.shares).filter((podId) => !ids.has(podId));
+  if (lost.length > 0) world.violate("H1", `${lost.join()} is gone and holds a share for ever`);
+  const held = Object.values(row.shares).reduce((sum, { share }) => sum + share, 0);
+  const late = sweep.boundsWithin(settledMs);
+  const most = Math.max(...late);
+  if (held > most) world.violate("H1", `${held} are held of ${most}, for long`);
+  const least = Math.min(...late);
+  // Some are between two pods, since they go round.
+  if (held < least * 0.9 - 2) {
+    world.violate("H1", `${held} of ${least} are held, and ${wanting.length} pods wait`);
+  }
+}
+
+/** No call is counted twice, however often its report was sent and whoever led. */
+async function judgeCounts(world: World, downstream: Downstream): Promise<void> {
+  const [row] = await world.store.database.read(getThrottles([place]));
+  if (!row) return;
+  const { outcomes } = toStats(row["stats"] as string);
+  const counted = Object.values(outcomes).reduce((sum, count) => sum + count, 0);
+  if (counted > downstream.ended) {
+    world.violate("samples", `${counted} calls were counted, and ${downstream.ended} have ended`);
+  }
+}
