@@ -54,7 +54,9 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
     try {
       const beating = beat(podId, metadata, pulse.claimFloor(), ++beats);
       const [, pods] = await database.write([beating, seePods()]);
-      if (!stopped) options.onBeat({ atMs: clock.monotonic(), pods: pods!.map(toPodSeen) });
+      if (stopped) return;
+      const throttled = pods!.some((row) => Boolean(row["throttled"]));
+      options.onBeat({ atMs: clock.monotonic(), pods: pods!.map(toPodSeen), throttled });
     } catch (error) {
       options.onError(messageOf(error));
     }

@@ -20,6 +20,8 @@ export type Observation = {
   /** The observer's monotonic time at which its own beat was committed. */
   readonly atMs: number;
   readonly pods: readonly PodSeen[];
+  /** Whether pods have reported on throttles, from which the leader learns. */
+  readonly throttled?: boolean;
 };
 
 export type LivenessLimits = {

@@ -22,6 +22,7 @@ import type { Settings } from "./config.ts";
 import { workedOn } from "./handlers.ts";
 import { atMost, inTime } from "./in-time.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
+import { createPodThrottles } from "./throttles.ts";
 
 export { reasonCodes } from "../queue/reasons.ts";
 
@@ -88,6 +89,8 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     kept: () => letters.kept,
   });
 
+  const throttles = createPodThrottles({ ...parts, onEvent });
+
   // First of all, because whoever sees its pod silent gives such a task to somebody else.
   const outbox =
     parts.outboxDisk &&
@@ -125,6 +128,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     if (stopped) return;
     void firing.pass();
     letters.beat(leader === podId);
+    if (leader === podId && seen.throttled) throttles.learn();
     if (passing) return;
     passStartedMs = clock.monotonic();
     passing = lead.pass(liveness).finally(() => {
@@ -169,6 +173,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   } catch (error) {
     await firing.stop();
     await letters.stop();
+    await throttles.stop();
     await endHeartbeat();
     leaving.abort();
     await leftovers;
@@ -200,6 +205,8 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     log.info({ pod: podId, running: worker.running }, "the pod is stopping");
     const fired = firing.stop();
     await worker.stop({ waitMs: settings.shutdownMs });
+    // Handlers have ended, or were left to themselves with the permits that they have.
+    const given = throttles.stop();
     leaving.abort();
     await leftovers;
     await outbox?.close();
@@ -208,6 +215,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     closeLetters();
     await letters.stop();
     await fired;
+    await given;
     await passing;
     await endHeartbeat();
     await database.write([leave(podId)]).catch(() => {});
@@ -219,6 +227,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     podId,
     deadLetters,
     schedules: createSchedules(scheduleParts),
+    throttles: throttles.client,
     get leader() {
       return leader;
     },

@@ -11,9 +11,11 @@ import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { type Claimer, createClaimer, type ClaimerParts } from "../queue/claimer.ts";
 import { checkName, type TaskContract } from "../queue/task.ts";
 import { openStore } from "../store/open.ts";
+import { enlist } from "../throttle/throttles-here.ts";
 import { assemblePod } from "./assemble.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger } from "./log.ts";
+import { identifyProcess } from "./this-process.ts";
 
 const ofConfig = [
   "store",
@@ -79,6 +81,8 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
           pulse,
           metadata: { host: hostname(), pid: process.pid, names },
         }),
+      thisProcess: identifyProcess(),
+      enlist,
       breathe: pulse.breathe,
       raiseFloor: pulse.raiseFloor,
     });

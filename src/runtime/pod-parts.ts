@@ -15,6 +15,9 @@ import type { Schedules } from "../schedules/client.ts";
 import type { Fired } from "../schedules/fire.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreEvent } from "../store/events.ts";
+import type { Throttles } from "../throttle/throttles.ts";
+import type { ThisProcess } from "./this-process.ts";
+import type { PodThrottlesClient, ThrottleEvent } from "./throttles.ts";
 
 /** Everything a pod touches of the outside. Production and simulation bring their own. */
 export type PodParts = {
@@ -35,6 +38,10 @@ export type PodParts = {
   localProgress?: LocalProgress;
   /** Where the view of failed tasks is kept. Without it, in memory. */
   views?: Views;
+  /** Tells which processes of this machine are gone. Without it nobody is known to be. */
+  thisProcess?: ThisProcess | undefined;
+  /** Lets code of this process that is outside of handlers use the pod's permits, until it is undone. */
+  enlist?: (throttles: Throttles) => () => void;
   onEvent?: (event: PodEvent) => void;
 };
 
@@ -46,6 +53,7 @@ export type HeartbeatHooks = Pick<
 export type PodEvent =
   | WorkerEvent
   | StoreEvent
+  | ThrottleEvent
   | { readonly type: "beat"; readonly lagMs: number }
   | { readonly type: "beat_failed" }
   | ({ readonly type: "fired" } & Fired)
@@ -67,6 +75,7 @@ export type Pod = Tasks & {
   readonly podId: string;
   readonly deadLetters: DeadLetters;
   readonly schedules: Schedules;
+  readonly throttles: PodThrottlesClient;
   /** The pod that this one takes for the leader. */
   readonly leader: string | undefined;
   readonly running: number;

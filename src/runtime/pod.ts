@@ -6,6 +6,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { openStore } from "../store/open.ts";
+import { enlist } from "../throttle/throttles-here.ts";
 import { failedViews } from "./failed-views.ts";
 import { localProgressFor } from "./local-progress.ts";
 import { outboxDiskFor } from "./outbox-disk.ts";
@@ -13,6 +14,7 @@ import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger } from "./log.ts";
 import { createPressureGauge } from "./pressure.ts";
+import { identifyProcess } from "./this-process.ts";
 
 export type StartPodOptions = {
   /** Told of every claim, ending and recovery; metrics are made of it. */
@@ -49,6 +51,8 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       ...(await outboxDiskFor(settings, database, log)),
       ...(await localProgressFor(settings, database, { clock: systemClock, log })),
       views: failedViews(settings.dataDir, database, log),
+      thisProcess: identifyProcess(),
+      enlist,
       breathe: pulse.breathe,
       raiseFloor: pulse.raiseFloor,
       ...(gauge && { readPressure: gauge.read }),

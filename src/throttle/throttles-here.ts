@@ -3,15 +3,29 @@ import { systemRandom } from "../base/random.ts";
 import { type Scene, scenes } from "./context.ts";
 import { createThrottles, type Throttles } from "./throttles.ts";
 
-// Outside of handlers nothing says which pod is meant. These are the process's own two lists of that.
+// Outside of handlers nothing says which pod is meant. These are the process's own lists of that.
 const podsHere = new Set<Scene>();
+let only: Scene | undefined;
 let ofProcess: Scene | undefined;
 
 /** Lets code of this process outside of handlers use a pod's permits, as long as it is the only one. */
 export function enlist(throttles: Throttles): () => void {
   const scene = sceneOf(throttles);
   podsHere.add(scene);
-  return () => void podsHere.delete(scene);
+  only = theOnly();
+  return () => {
+    podsHere.delete(scene);
+    only = theOnly();
+  };
+}
+
+/** Whether code that isn't told whose permits to use would use these. */
+export function areUsedHere(throttles: Throttles): boolean {
+  return only?.throttles === throttles;
+}
+
+function theOnly(): Scene | undefined {
+  return podsHere.size === 1 ? [...podsHere][0] : undefined;
 }
 
 /**
@@ -21,7 +35,7 @@ export function enlist(throttles: Throttles): () => void {
 export function sceneHere(): Scene {
   const scene = scenes.getStore();
   if (scene) return scene;
-  if (podsHere.size === 1) for (const only of podsHere) return only;
+  if (only) return only;
   ofProcess ??= sceneOf(
     createThrottles({ clock: systemClock, random: systemRandom, background: afterUnlessOver }),
   );

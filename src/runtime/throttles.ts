@@ -1,0 +1,83 @@
+import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
+import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
+import { createLearning } from "../throttle/share/learning.ts";
+import { createShares, type ShareEvent } from "../throttle/share/shares.ts";
+import { createThrottles, type Throttles } from "../throttle/throttles.ts";
+import type { PodParts } from "./pod-parts.ts";
+
+/** What a pod tells of its throttles. */
+export type ThrottleEvent =
+  | ShareEvent
+  | {
+      /** This pod leads, and has learned that all pods together may make more or fewer calls at once. */
+      readonly type: "bound";
+      readonly name: string;
+      readonly key: string;
+      readonly bound: number;
+      readonly epoch: number;
+    };
+
+export type PodThrottlesClient = ThrottlesClient & {
+  /** What every throttle and key in use looks like on this pod. */
+  here(): LimiterSnapshot[];
+};
+
+export type PodThrottles = {
+  readonly registry: Throttles;
+  readonly client: PodThrottlesClient;
+  /** Learns from what pods have reported. For the pod that leads, with its beats. */
+  learn(): void;
+  /** Gives nothing out any more, and gives back what others may have instead. */
+  stop(): Promise<void>;
+};
+
+/**
+ * The throttles of one pod: its permits, its part of the fleet's, and what it learns while it leads.
+ * Nothing is sent to the store before somebody here asks for a permit that pods share.
+ */
+export function createPodThrottles(
+  parts: Pick<
+    PodParts,
+    "podId" | "database" | "clock" | "random" | "log" | "thisProcess" | "enlist"
+  > & { onEvent: (event: ThrottleEvent) => void },
+): PodThrottles {
+  const { clock, random, thisProcess, onEvent } = parts;
+  const shares = createShares({
+    ...parts,
+    ...(thisProcess && { host: thisProcess.host, isGone: thisProcess.isGone }),
+  });
+  const registry = createThrottles({
+    clock,
+    random,
+    shared: true,
+    onLimiter(limiter) {
+      if (limiter.settings.mode !== "local") shares.add(limiter);
+    },
+    onDropped: (limiter) => shares.drop(limiter),
+  });
+  const learning = createLearning({
+    ...parts,
+    onBound: (bound) => onEvent({ type: "bound", ...bound }),
+  });
+  const delist = parts.enlist?.(registry);
+  let passing: Promise<void> | undefined;
+
+  return {
+    registry,
+    client: {
+      ...createThrottlesClient(parts),
+      here: () => registry.all().map((limiter) => limiter.snapshot()),
+    },
+    learn() {
+      passing ??= learning.pass().finally(() => {
+        passing = undefined;
+      });
+    },
+    async stop() {
+      delist?.();
+      registry.close();
+      await shares.stop();
+      await passing;
+    },
+  };
+}
