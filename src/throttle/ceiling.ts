@@ -16,7 +16,13 @@ import { braked, type Evidence, isSlow, type Move } from "./move.ts";
  */
 export type CeilingMemory = { readonly algorithm: "ceiling" } & (
   | { readonly phase: "climbing"; readonly good: number; readonly step: number }
-  | { readonly phase: "holding"; readonly quietMs: number; readonly waitMs: number }
+  | {
+      readonly phase: "holding";
+      readonly quietMs: number;
+      readonly waitMs: number;
+      /** It came here by a strike, and hasn't been proven since. */
+      readonly shaken: boolean;
+    }
   | {
       readonly phase: "probing";
       readonly good: number;
@@ -29,7 +35,7 @@ export type CeilingMemory = { readonly algorithm: "ceiling" } & (
       readonly good: number;
       readonly ceiling: number;
       readonly strikes: number;
-      /** The lowest limit above that was refused not long ago. */
+      /** Coming from below, the limit that was refused: what lies between is searched. */
       readonly refused: number | null;
     }
 );
@@ -94,18 +100,27 @@ function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
   switch (memory.phase) {
     case "climbing": {
       const good = Math.min(Math.max(memory.good, braked(limit)), limit - 1);
-      return struckAbove(good, seen, 1);
+      return struckAbove(good, seen, { strikes: 1, fromBelow: true });
     }
     case "probing": {
-      if (memory.step > smallStep(memory.good)) return struckAbove(memory.good, seen, 1);
+      if (memory.step > smallStep(memory.good)) {
+        return struckAbove(memory.good, seen, { strikes: 1, fromBelow: true });
+      }
       return { limit: memory.good, memory: held(longer(memory.waitMs)), reacted: true };
     }
     case "trying":
-      if (limit > memory.good) return struckAbove(memory.good, seen, memory.strikes + 1);
+      if (limit > memory.good) {
+        const fromBelow = memory.refused !== null;
+        return struckAbove(memory.good, seen, { strikes: memory.strikes + 1, fromBelow });
+      }
       return brake(seen, limit, memory);
     case "holding":
       if (isMild(seen)) {
         return { limit: limit - smallStep(limit), memory: held(probeWaitMs), reacted: true };
+      }
+      // Pods that braked by themselves have done what the brake is for; what is next is just below.
+      if (seen.restrained && !memory.shaken && limit > 2) {
+        return tryBelow(braked(limit), limit);
       }
       return brake(seen, limit, memory);
     case "braked":
@@ -120,16 +135,24 @@ function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
 function struckAbove(
   good: number,
   { limit, accepted }: Evidence,
-  strikes: number,
+  { strikes, fromBelow }: { strikes: number; fromBelow: boolean },
 ): Move<CeilingMemory> {
   const measured = good + ((accepted ?? good) - good) / strikes;
   const next = Math.max(good, Math.min(limit - 1, Math.round(measured)));
   if (limit - good <= narrow(good)) {
-    return { limit: good, memory: held(probeWaitMs), reacted: true };
+    return { limit: good, memory: { ...held(probeWaitMs), shaken: true }, reacted: true };
   }
   return {
     limit: next,
-    memory: trying({ good, ceiling: next, strikes, refused: limit }),
+    memory: trying({ good, ceiling: next, strikes, refused: fromBelow ? limit : null }),
+    reacted: true,
+  };
+}
+
+function tryBelow(good: number, ceiling: number): Move<CeilingMemory> {
+  return {
+    limit: Math.max(good, ceiling - smallStep(ceiling)),
+    memory: trying({ good, ceiling, strikes: 0, refused: null }),
     reacted: true,
   };
 }
@@ -159,7 +182,7 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
     case "holding": {
       const quietMs = memory.quietMs + elapsedMs;
       if (!whole || quietMs < memory.waitMs || isSlow(seen)) {
-        return { limit, memory: { ...memory, quietMs } };
+        return { limit, memory: { ...memory, quietMs, shaken: memory.shaken && !whole } };
       }
       const step = smallStep(limit);
       const { waitMs } = memory;
@@ -182,12 +205,8 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
       // The way back isn't growth, so slowness doesn't bar it.
       if (!whole && !calm) return { limit, memory };
       const { ceiling, strikes } = memory;
-      const back = Math.max(limit, ceiling - smallStep(ceiling));
-      if (strikes > 1 && limit * stride < back) return { limit: limit * stride, memory };
-      return {
-        limit: back,
-        memory: trying({ good: limit, ceiling, strikes: 0, refused: null }),
-      };
+      if (strikes > 1 && limit * stride < ceiling) return { limit: limit * stride, memory };
+      return tryBelow(limit, ceiling);
     }
     case "trying": {
       if (!whole) return { limit, memory };
@@ -218,8 +237,8 @@ function longer(waitMs: number): number {
   return Math.min(maxProbeWaitMs, waitMs * 2);
 }
 
-export function held(waitMs: number): CeilingMemory {
-  return { algorithm: "ceiling", phase: "holding", quietMs: 0, waitMs };
+export function held(waitMs: number): Extract<CeilingMemory, { phase: "holding" }> {
+  return { algorithm: "ceiling", phase: "holding", quietMs: 0, waitMs, shaken: false };
 }
 
 function isStray(memory: CeilingMemory, { limit, recent }: Evidence): boolean {

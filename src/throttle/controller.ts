@@ -73,7 +73,12 @@ export function firstState(settings: Settings): ControllerState {
   };
 }
 
-export type Step = { readonly elapsedMs: number; readonly sample?: Sample };
+export type Step = {
+  readonly elapsedMs: number;
+  readonly sample?: Sample;
+  /** Pods have braked by themselves before this was heard of. */
+  readonly restrained?: boolean;
+};
 
 /** What is known after `elapsedMs` more, in which calls ended as the sample says. */
 export function step(settings: Settings, before: ControllerState, input: Step): ControllerState {
@@ -92,7 +97,8 @@ export function step(settings: Settings, before: ControllerState, input: Step): 
   if (breaker.state !== "closed") return { ...fitted, breaker };
 
   const refilled = withRefill(settings, { ...fitted, breaker }, { elapsedMs, sample, counts });
-  return moved(settings, refilled, { elapsedMs, sample, counts });
+  const { restrained = false } = input;
+  return moved(settings, refilled, { elapsedMs, sample, counts, restrained });
 }
 
 export function allowed(settings: Settings, state: ControllerState): Allowance {
@@ -181,8 +187,12 @@ function switched(settings: Settings, state: ControllerState): ControllerState {
   });
 }
 
-function moved(settings: Settings, state: ControllerState, news: News): ControllerState {
-  const evidence = evidenceOf(settings, state, news);
+function moved(
+  settings: Settings,
+  state: ControllerState,
+  news: News & { readonly restrained: boolean },
+): ControllerState {
+  const evidence = { ...evidenceOf(settings, state, news), restrained: news.restrained };
   const { limit: wanted, memory, reacted, coolMs = 0, rebase } = moveOf(state.memory, evidence);
   const limit = clamped(settings, wanted);
   const next: ControllerState = {
@@ -197,7 +207,11 @@ function moved(settings: Settings, state: ControllerState, news: News): Controll
   return evidence.whole ? { ...next, round: nextRound(state.round) } : next;
 }
 
-function evidenceOf(settings: Settings, state: ControllerState, news: News): Evidence {
+function evidenceOf(
+  settings: Settings,
+  state: ControllerState,
+  news: News,
+): Omit<Evidence, "restrained"> {
   const { limit, round, windows, baseline, accepted } = state;
   const { elapsedMs, sample, counts } = news;
   // With a bucket, calls that were refused for their rate are the bucket's business.

@@ -8,6 +8,8 @@ export type Evidence = {
   readonly struck: "throttled" | "errors" | null;
   /** Some call that began under it timed out. */
   readonly timedOut: boolean;
+  /** Pods have braked by themselves by now. */
+  readonly restrained: boolean;
   /** How the calls of the last seconds ended that began under the present limit. */
   readonly recent: Counts;
   /** A whole round of calls succeeded, at a limit that was really used. */

@@ -29,9 +29,6 @@ export const emptyRound: Round = {
 const recentHalfMs = 2_000;
 /** Long enough for twenty calls of a slow downstream, short enough to forget an outage soon. */
 const latelyHalfMs = 10_000;
-/** Pods' peaks needn't fall together, and a share may lie idle for a moment while it moves. */
-const usedShare = 0.9;
-
 export function agedRound(round: Round, elapsedMs: number): Round {
   return {
     ...round,
@@ -53,7 +50,7 @@ export function withSample(round: Round, sample: Sample): Round {
 }
 
 export function isUsed(round: Round, limit: number): boolean {
-  return round.peak >= Math.ceil(limit * usedShare);
+  return round.peak >= limit;
 }
 
 export function isWhole(round: Round, limit: number): boolean {

@@ -70,7 +70,11 @@ export function learn(
   }
   const last = stored?.controller ?? firstState(settings);
   const before = { ...last, epoch: Math.max(last.epoch, row.epoch) };
-  const controller = step(settings, before, { elapsedMs, ...(sample && { sample }) });
+  const controller = step(settings, before, {
+    elapsedMs,
+    restrained: true,
+    ...(sample && { sample }),
+  });
   const { limit, epoch, holdMs, breaker, refillPerS } = allowed(settings, controller);
   const gate: Gate = {
     holdMs: Math.ceil(holdMs),
