@@ -37,7 +37,7 @@ const leastRise = 0.02;
 /** By how much the error rate has risen, beyond what chance would do to so many calls. */
 export function errorRise(before: Counts, now: Counts, settings: ErrorSettings): number {
   const calls = tellingCalls(now);
-  if (calls < settings.minCalls) return 0;
+  if (calls < settings.minCalls || tellingCalls(before) < settings.minCalls) return 0;
   const usual = errorRate(before, settings);
   const chance = 3 * Math.sqrt((usual * (1 - usual)) / calls);
   const rise = errorRate(now, settings) - usual;
