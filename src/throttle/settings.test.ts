@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { type ControllerOptions, presets, settingsOf } from "./settings.ts";
+
+test.each(presets)("the preset %s is plain JSON, and starts within its bounds", (preset) => {
+  const settings = settingsOf({ preset });
+  expect(JSON.parse(JSON.stringify(settings))).toEqual(settings);
+  expect(settings.initial).toBe(2);
+});
+
+test("the seed's recommended stack is its preset", () => {
+  expect(settingsOf({ preset: "seed" })).toMatchObject({ algorithm: "seed", initial: 2, min: 1 });
+});
+
+test("bounds pull the first limit along", () => {
+  expect(settingsOf({ min: 5 }).initial).toBe(5);
+  expect(settingsOf({ max: 1 }).initial).toBe(1);
+  expect(settingsOf({ min: 5_000 }).max).toBe(5_000);
+});
+
+test.each<[unknown, string]>([
+  [{ min: 0 }, "throttle: min must be a whole number from 1"],
+  [{ min: 5, max: 4 }, "throttle: max must be a whole number from 5"],
+  [{ max: 4, initial: 5 }, "throttle: initial must be a whole number from 1 to 4"],
+  [{ presett: "seed" }, "did you mean `preset`?"],
+  [{ preset: "sead" }, "throttle: preset must be one of default, seed, gradient"],
+  [{ latency: { tolerence: 2 } }, "did you mean `tolerance`?"],
+  [{ breaker: { rate: 2 } }, "throttle: breaker.rate must be a number from 0 to 1"],
+  [{ errors: { minCalls: Number.NaN } }, "throttle: errors.minCalls must be a whole number"],
+  [{ bucket: { refillPerS: 0 } }, "throttle: bucket.refillPerS must be a number"],
+  [{ bucket: { unit: "words" } }, "throttle: bucket.unit must be one of requests, tokens"],
+  [{ bucket: { minPerS: 5, maxPerS: 4 } }, "throttle: bucket.maxPerS must be a number from 5"],
+])("%j is refused", (options, message) => {
+  expect(() => settingsOf(options as ControllerOptions)).toThrow(message);
+});
