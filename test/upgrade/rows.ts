@@ -40,6 +40,14 @@ export function rowsOf(version: number, dialect: Dialect): string {
       pod_id: "left-pod",
       detail: failure,
     });
+  const throttle = insert("throttle", {
+    name: "api",
+    bound: 5,
+    epoch: 3,
+    shares: '{"old-pod":{"share":2,"renewal":7,"longestMs":605000}}',
+    created_at: longAgoMs,
+    last_update: longAgoMs,
+  });
   const claim = { claimed_by: "old-pod", claim_token: 1, claim_call: 9 };
   return [
     pod("old-pod", "up", { beat: 41, claim_floor: 3 }),
@@ -70,6 +78,7 @@ export function rowsOf(version: number, dialect: Dialect): string {
     event(1, "retry"),
     event(2, "failed"),
     ...(version >= 2 ? [task("traced", "pending", { trace: traceparent })] : []),
+    ...(version >= 4 ? [throttle] : []),
   ].join("\n");
 }
 

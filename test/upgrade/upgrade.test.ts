@@ -117,8 +117,10 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
       progress: "half",
     });
     expect((await tasks.events("worked-1")).map(({ type }) => type)).toEqual(["noted"]);
-    // It was recovered, cancelled, retried, given back, finished, and then deleted.
-    expect(await tasks.get("worked-2")).toBeUndefined();
+    // It was recovered, cancelled, retried, given back, finished, and then deleted, unless it is so
+    // young that pods of this version leave it alone.
+    const last = await tasks.get("worked-2");
+    expect(last?.status).toBe(version < 3 ? undefined : "completed");
     await until("the rows", async () => (await tasks.stats()).byStatus.claimed === 3);
   });
 });

@@ -46,9 +46,11 @@ update flotilla_step_tracker
   order by priority desc, created_at, task_id limit cast(1 as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod_health where pod_id = 'pod-of-this-version' and claim_floor < 1
        )
-  returning task_id, name, payload, claim_token, wake, retry_count, snoozes,
-max_attempts, deaths, waits, awaited, gated, group_key, trace, scheduled_at, priority,
-created_at;
+  returning task_id, name, payload, claim_token, created_at, max_attempts, group_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(waits, 0) as waits, nullif(awaited, 0) as awaited,
+nullif(gated, 0) as gated;
 
 update flotilla_step_tracker set progress = newest.value, progress_token = newest.token
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as value from json_each('[["worked-1",1,"\"half\""]]')) newest
@@ -105,9 +107,11 @@ update flotilla_step_tracker
   order by created_at, task_id limit cast(1 as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod_health where pod_id = 'pod-of-this-version' and claim_floor < 2
        )
-  returning task_id, name, payload, claim_token, wake, retry_count, snoozes,
-max_attempts, deaths, waits, awaited, gated, group_key, trace, scheduled_at, priority,
-created_at;
+  returning task_id, name, payload, claim_token, created_at, max_attempts, group_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(waits, 0) as waits, nullif(awaited, 0) as awaited,
+nullif(gated, 0) as gated;
 
 select task_id, claim_token, claimed_by, deaths from (
   select task_id, claim_token, claimed_by, deaths from flotilla_step_tracker
@@ -156,8 +160,7 @@ where wait.awaited_id in (select task_id from (select value ->> 0 as task_id fro
 update flotilla_step_tracker
 set wake = wake + 1, last_update = cast(unixepoch('subsec') * 1000 as integer), (waits, parked) = (
   select case when verdict = 2 then 3 else flotilla_step_tracker.waits end,
-    case when verdict = 1 then 2 when flotilla_step_tracker.run_at > cast(unixepoch('subsec') * 1000 as integer) then 1
-      when flotilla_step_tracker.gated = 1 then 4 else 0 end
+    case when verdict = 1 then 2 when flotilla_step_tracker.run_at > cast(unixepoch('subsec') * 1000 as integer) then 1 else case when gated = 1 then 4 else 0 end end
   from (
     select coalesce(max(
       case (select awaited.status from flotilla_step_tracker awaited where awaited.task_id = wait.awaited_id)
@@ -198,8 +201,7 @@ error = null, progress = null, progress_token = claim_token + 1
 update flotilla_step_tracker
 set wake = wake + 1, last_update = cast(unixepoch('subsec') * 1000 as integer), (waits, parked) = (
   select case when verdict = 2 then 3 else flotilla_step_tracker.waits end,
-    case when verdict = 1 then 2 when flotilla_step_tracker.run_at > cast(unixepoch('subsec') * 1000 as integer) then 1
-      when flotilla_step_tracker.gated = 1 then 4 else 0 end
+    case when verdict = 1 then 2 when flotilla_step_tracker.run_at > cast(unixepoch('subsec') * 1000 as integer) then 1 else case when gated = 1 then 4 else 0 end end
   from (
     select coalesce(max(
       case (select awaited.status from flotilla_step_tracker awaited where awaited.task_id = wait.awaited_id)
@@ -229,9 +231,11 @@ update flotilla_step_tracker
   order by priority desc, created_at, task_id limit cast(1 as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod_health where pod_id = 'pod-of-this-version' and claim_floor < 3
        )
-  returning task_id, name, payload, claim_token, wake, retry_count, snoozes,
-max_attempts, deaths, waits, awaited, gated, group_key, trace, scheduled_at, priority,
-created_at;
+  returning task_id, name, payload, claim_token, created_at, max_attempts, group_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(waits, 0) as waits, nullif(awaited, 0) as awaited,
+nullif(gated, 0) as gated;
 
 select 1 from flotilla_pod_health where pod_id = 'pod-of-this-version';
 
@@ -252,8 +256,7 @@ and task.claim_call = 3 and task.status = 'claimed' and task.cancel_requested = 
 update flotilla_step_tracker
 set wake = wake + 1, last_update = cast(unixepoch('subsec') * 1000 as integer), (waits, parked) = (
   select case when verdict = 2 then 3 else flotilla_step_tracker.waits end,
-    case when verdict = 1 then 2 when flotilla_step_tracker.run_at > cast(unixepoch('subsec') * 1000 as integer) then 1
-      when flotilla_step_tracker.gated = 1 then 4 else 0 end
+    case when verdict = 1 then 2 when flotilla_step_tracker.run_at > cast(unixepoch('subsec') * 1000 as integer) then 1 else case when gated = 1 then 4 else 0 end end
   from (
     select coalesce(max(
       case (select case when awaited.claimed_by = 'pod-of-this-version'
@@ -290,11 +293,11 @@ update flotilla_step_tracker set claimed_by = 'pod-of-this-version'
   from flotilla_step_tracker task
   where name in ('worked') and status = 'pending' and parked = 4 and not exists (select 1 from flotilla_step_limit given
   where given.scope = task.group_key and given.max_running <= (select count(*) from flotilla_step_tracker held
-  where held.status = 'claimed' and held.group_key = given.scope))
+  where held.status = 'claimed' and held.group_key between given.scope and given.scope))
 and not exists (select 1 from flotilla_step_limit given
   where given.scope = 'tenant/' || task.tenant
     and given.max_running <= (select count(*) from flotilla_step_tracker held
-  where held.status = 'claimed' and held.gated = 1 and held.tenant = task.tenant)) and deaths >= 2
+  where held.status = 'claimed' and held.gated = 1 and held.tenant between task.tenant and task.tenant)) and deaths >= 2
     and (run_at <= cast(unixepoch('subsec') * 1000 as integer) or run_at <= last_update) and (claimed_by is null or claimed_by = 'pod-of-this-version'
   or claimed_by not in (select pod_id from flotilla_pod_health where status = 'up')
   or (select task_id from flotilla_step_tracker where status = 'claimed' and claimed_by = 'pod-of-this-version'
@@ -309,9 +312,11 @@ update flotilla_step_tracker
   where task_id = 'worked-2' and parked = 0 and name in ('worked') and (run_at <= cast(unixepoch('subsec') * 1000 as integer) or run_at <= last_update) and status = 'pending'
     and exists (select 1 from flotilla_pod_health where pod_id = 'pod-of-this-version' and claim_floor < 4
        )
-  returning task_id, name, payload, claim_token, wake, retry_count, snoozes,
-max_attempts, deaths, waits, awaited, gated, group_key, trace, scheduled_at, priority,
-created_at;
+  returning task_id, name, payload, claim_token, created_at, max_attempts, group_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(waits, 0) as waits, nullif(awaited, 0) as awaited,
+nullif(gated, 0) as gated;
 
 update flotilla_step_tracker
 set status = 'completed', result = done.result, claim_call = null, last_update = cast(unixepoch('subsec') * 1000 as integer)
