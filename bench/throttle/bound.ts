@@ -6,17 +6,20 @@ export const slackMs = 3_000;
 
 /** Compares what is in flight with the highest bound that pods may still go by. */
 export function watchBound() {
-  // The bounds of the last while that no later one exceeds, highest first.
-  let bounds: { readonly bound: number; untilMs: number }[] = [];
+  let present = 0;
+  let past: { readonly bound: number; readonly untilMs: number }[] = [];
   let worst = -Infinity;
   return {
     get worst() {
       return worst;
     },
     look(nowMs: number, bound: number, inFlight: number): void {
-      bounds = bounds.filter((each) => each.bound > bound && each.untilMs > nowMs);
-      bounds.push({ bound, untilMs: nowMs + slackMs });
-      worst = Math.max(worst, inFlight - bounds[0]!.bound);
+      if (bound < present) past.push({ bound: present, untilMs: nowMs + slackMs });
+      present = bound;
+      past = past.filter(({ untilMs }) => untilMs > nowMs);
+      let allowed = bound;
+      for (const each of past) allowed = Math.max(allowed, each.bound);
+      worst = Math.max(worst, inFlight - allowed);
     },
   };
 }

@@ -27,7 +27,7 @@ type PictureOptions = {
 export function pictureOfCurves({ title, curves, settledMs }: PictureOptions): string {
   const rows = Math.ceil(curves.length / columns);
   const width = 2 * margin + columns * panel.width + (columns - 1) * gap;
-  const height = titleHeight + rows * (panel.height + titleHeight + gap) + margin;
+  const height = titleHeight + rows * (panel.height + titleHeight + gap);
   const most = Math.max(...curves.flatMap(({ slices }) => slices.map((slice) => slice.capacity)));
   const parts = curves.map((curve, at) => {
     const x = margin + (at % columns) * (panel.width + gap);
@@ -45,6 +45,7 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 }
 .limit { fill: none; stroke: #0a7d5a; stroke-width: 1.6 }
 .capacity { fill: none; stroke: #1f2328; stroke-width: 1.2; stroke-dasharray: 5 3 }
 .refused { fill: #c9372c }
+.refusals { stroke: #c9372c; stroke-width: 2 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 }
   .note { fill: #9198a1 }
@@ -54,6 +55,7 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 }
   .limit { stroke: #2fbf8f }
   .capacity { stroke: #e6edf3 }
   .refused { fill: #f0645a }
+  .refusals { stroke: #f0645a }
 }
 </style>
 <rect class="paper" x="0.5" y="0.5" width="${width - 1}" height="${height - 1}" rx="6"/>
@@ -96,7 +98,7 @@ function panelOf({ contender, slices }: Curve, { x, y, most, settledMs }: Place)
 <polygon class="flight" points="${left} ${up(0)} ${line((point) => point.inFlight)} ${right} ${up(0)}"/>
 <polyline class="capacity" points="${line((point) => point.capacity)}"/>
 <polyline class="limit" points="${line((point) => point.limit)}"/>
-<path d="${refusals.join("")}" style="stroke-width:2" class="refused" stroke="#c9372c"/>
+<path class="refusals" d="${refusals.join("")}"/>
 <rect class="frame" x="${left}" y="${top}" width="${right - left}" height="${panel.height}"/>
 ${[0, most]
   .map(
@@ -133,10 +135,10 @@ function legend(width: number): string {
   ] as const;
   const lines = words.map(
     ([kind, path, word], at) =>
-      `<g transform="translate(${width - 470 + at * 80} 18)"><path class="${kind}" d="${path}"/><text class="note" x="24" y="4">${word}</text></g>`,
+      `<g transform="translate(${width - 500 + at * 70} 18)"><path class="${kind}" d="${path}"/><text class="note" x="24" y="4">${word}</text></g>`,
   );
-  return `${lines.join("")}<g transform="translate(${width - 285} 18)"><rect class="flight" y="-5" width="18" height="10"/><text class="note" x="24" y="4">in flight</text></g>
-<g transform="translate(${width - 200} 18)"><rect class="refused" y="-5" width="4" height="10"/><text class="note" x="10" y="4">share of refused or timed-out calls</text></g>`;
+  return `${lines.join("")}<g transform="translate(${width - 320} 18)"><rect class="flight" y="-5" width="18" height="10"/><text class="note" x="24" y="4">in flight</text></g>
+<g transform="translate(${width - 230} 18)"><rect class="refused" y="-5" width="4" height="10"/><text class="note" x="10" y="4">share of refused or timed-out calls</text></g>`;
 }
 
 function percent(share: number): string {

@@ -31,7 +31,7 @@ export function measuresOf(rows: readonly Row[]): Measure[] {
   const names = [...new Set(rows.map((row) => row.scenario))];
   const each = names.flatMap((scenario) => {
     const played = rows.filter((row) => row.scenario === scenario);
-    return figures.map((figure) =>
+    return figures.flatMap((figure) =>
       measureOf(`throttle.${scenario}.${figure.name}`, figure, played),
     );
   });
@@ -43,26 +43,27 @@ export function measuresOf(rows: readonly Row[]): Measure[] {
     of: (row) => row.fairness,
   };
   const over = rows.flatMap(({ overBound }) => overBound ?? []);
-  const peak: Measure = {
-    metric: "throttle.peak_over_bound",
-    unit: "calls",
-    ...spreadOf(over),
-    value: Math.max(...over),
-    versus: {},
-  };
-  return [...each, measureOf("throttle.fairness", fairness, even), peak];
+  const peak = { metric: "throttle.peak_over_bound", unit: "calls", versus: {} };
+  return [
+    ...each,
+    ...measureOf("throttle.fairness", fairness, even),
+    // Not the median: one run above the bound is one too many.
+    ...(over.length > 0 ? [{ ...peak, ...spreadOf(over), value: Math.max(...over) }] : []),
+  ];
 }
 
-function measureOf(metric: string, figure: Figure, rows: readonly Row[]): Measure {
+function measureOf(metric: string, figure: Figure, rows: readonly Row[]): Measure[] {
   const { unit, better, of, ratioOf = of } = figure;
   const mine = rows.filter((row) => row.contender === ours);
+  if (mine.length === 0) return [];
   const others = [...new Set(rows.map((row) => row.contender))].filter((name) => name !== ours);
-  const versus = others.map((name) => {
+  const versus = others.flatMap((name) => {
     // Some contenders don't take part in every round.
     const pairs = mine.flatMap((row) => {
       const theirs = rows.find((each) => each.contender === name && sameRound(each, row));
       return theirs ? [[row, theirs] as const] : [];
     });
+    if (pairs.length === 0) return [];
     const compared = measure({
       metric,
       unit,
@@ -70,9 +71,9 @@ function measureOf(metric: string, figure: Figure, rows: readonly Row[]): Measur
       ours: pairs.map(([row]) => ratioOf(row)),
       others: { [name]: pairs.map(([, theirs]) => ratioOf(theirs)) },
     });
-    return [name, compared.versus[name]!] as const;
+    return [[name, compared.versus[name]!] as const];
   });
-  return { metric, unit, ...spreadOf(mine.map(of)), versus: Object.fromEntries(versus) };
+  return [{ metric, unit, ...spreadOf(mine.map(of)), versus: Object.fromEntries(versus) }];
 }
 
 function sameRound(a: Row, b: Row): boolean {

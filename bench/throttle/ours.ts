@@ -88,7 +88,12 @@ async function openFleet(preset: Preset, surroundings: Surroundings): Promise<Fl
         limiter,
         leave() {
           limiter.close();
-          void shares.stop();
+          // A pod that stops lets its calls end first.
+          const stop = () => {
+            if (limiter.demand().inFlight === 0) void shares.stop();
+            else time.in(10, stop);
+          };
+          stop();
         },
       };
       pods.set(podId, pod);

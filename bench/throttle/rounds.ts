@@ -1,6 +1,15 @@
 import type { Wall } from "./downstream.ts";
 import type { Round } from "./rows.ts";
-import { churn, doubled, halved, type Scenario, scenarios, steady, uneven } from "./scenarios.ts";
+import {
+  allScenarios,
+  churn,
+  doubled,
+  halved,
+  type Scenario,
+  scenarios,
+  steady,
+  uneven,
+} from "./scenarios.ts";
 
 export type Plan = {
   readonly rounds: readonly Round[];
@@ -8,13 +17,17 @@ export type Plan = {
   readonly absent: (round: Round) => readonly string[];
 };
 
-const walls: readonly Wall[] = ["hard", "soft"];
-
-function each(played: readonly Scenario[], options: Omit<Round, "scenario" | "wall">): Round[] {
-  return walls.flatMap((wall) => played.map((scenario) => ({ ...options, wall, scenario })));
-}
-
 const changes = [steady, halved, doubled];
+const presets = ["flotilla_gradient", "seed"];
+
+function rounds(
+  capacity: number,
+  wall: Wall,
+  pods: number,
+  played: readonly Scenario[],
+): readonly Round[] {
+  return played.map((scenario) => ({ scenario, capacity, wall, pods }));
+}
 
 /** The rounds that pictures are drawn of. */
 export function isPictured({ capacity, wall, pods }: Round): boolean {
@@ -23,25 +36,26 @@ export function isPictured({ capacity, wall, pods }: Round): boolean {
 
 const full: Plan = {
   rounds: [
-    ...each([...scenarios, churn, uneven], { capacity: 20, pods: 8 }),
-    ...each(changes, { capacity: 20, pods: 1 }),
-    ...each(changes, { capacity: 20, pods: 2 }),
-    ...each([...changes, churn], { capacity: 20, pods: 32 }),
-    ...each(changes, { capacity: 200, pods: 8 }),
-    ...each([steady], { capacity: 200, pods: 32 }),
+    ...rounds(20, "hard", 8, allScenarios),
+    ...rounds(20, "soft", 8, allScenarios),
+    ...rounds(20, "hard", 1, changes),
+    ...rounds(20, "soft", 1, changes),
+    ...rounds(20, "hard", 2, changes),
+    ...rounds(20, "hard", 32, [...changes, churn]),
+    ...rounds(200, "hard", 8, changes),
+    ...rounds(200, "soft", 8, changes),
+    ...rounds(200, "hard", 32, [steady]),
   ],
-  // Above a hard wall of 200 these make ten thousands of calls a second that are all refused.
-  absent: ({ capacity, wall }) =>
-    capacity === 200 && wall === "hard" ? ["fixed_double", "gradient2", "envoy"] : [],
+  absent: ({ capacity, wall, pods }) => [
+    ...(capacity === 20 && pods === 8 ? [] : presets),
+    // Above a hard wall of 200 these make ten thousands of calls a second that are all refused.
+    ...(capacity === 200 && wall === "hard" ? ["fixed_double", "gradient2", "envoy"] : []),
+  ],
 };
 
 const quick: Plan = {
-  rounds: [
-    ...scenarios.map((scenario) => ({ scenario, capacity: 20, wall: "hard", pods: 8 }) as const),
-    { scenario: steady, capacity: 20, wall: "soft", pods: 8 },
-    { scenario: uneven, capacity: 20, wall: "hard", pods: 8 },
-  ],
-  absent: () => [],
+  rounds: [...rounds(20, "hard", 8, [...scenarios, uneven]), ...rounds(20, "soft", 8, [steady])],
+  absent: ({ scenario }) => (changes.includes(scenario) ? [] : presets),
 };
 
 export const plans = { full, quick };
