@@ -14,6 +14,7 @@ import { podsCommand } from "./commands/pods.ts";
 import { schedulesCommand } from "./commands/schedules.ts";
 import { statsCommand } from "./commands/stats.ts";
 import { tasksCommand } from "./commands/tasks.ts";
+import { throttlesCommand } from "./commands/throttles.ts";
 import { version } from "../runtime/version.ts";
 
 const after = `
@@ -61,6 +62,7 @@ export function createProgram(): Command {
     podsCommand,
     pauseCommands,
     limitsCommand,
+    throttlesCommand,
     migrateCommand,
     doctorCommand,
     openApiCommand,

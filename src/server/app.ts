@@ -17,6 +17,7 @@ import { fleetRoutes } from "./routes/fleet.ts";
 import { gateRoutes } from "./routes/gates.ts";
 import { scheduleRoutes } from "./routes/schedules.ts";
 import { taskRoutes } from "./routes/tasks.ts";
+import { throttleRoutes } from "./routes/throttles.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
@@ -67,6 +68,7 @@ export function createApp(parts: AppParts): Hono {
     ...scheduleRoutes({ flotilla, contracts, maxBytes }),
     ...deadLetterRoutes({ deadLetters: parts.deadLetters ?? (() => flotilla.deadLetters) }),
     ...gateRoutes({ flotilla }),
+    ...throttleRoutes({ flotilla }),
   ];
   for (const each of routes) mount(app, each);
   return app;

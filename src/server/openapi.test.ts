@@ -13,6 +13,9 @@ import { task } from "../queue/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import type { Pod } from "../runtime/assemble.ts";
 import { startPod } from "../runtime/pod.ts";
+import type { Database } from "../store/database.ts";
+import { openStore } from "../store/open.ts";
+import { storeThrottle } from "../throttle/share/stored.contract.ts";
 import { createApp } from "./app.ts";
 import { statusOf } from "./errors.ts";
 import { createMetrics } from "./metrics.ts";
@@ -39,6 +42,7 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
 let folder: string;
 let flotilla: Flotilla;
 let pod: Pod;
+let database: Database;
 let app: ReturnType<typeof createApp>;
 let mended = false;
 const release: (() => void)[] = [];
@@ -54,6 +58,7 @@ beforeAll(async () => {
   const slow = task("slow", {}, () => new Promise<void>((resolve) => release.push(resolve)));
   const use = [flaky, slow];
   pod = await startPod({ store, use, log: silentLogger, heartbeatMs: 50, deadAfterMs: 30_000 });
+  database = await openStore(store);
   app = createApp({
     flotilla,
     apiKeys: [],
@@ -66,6 +71,7 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const each of release) each();
   await pod.stop();
+  await database.close();
   await flotilla.close();
   rmSync(folder, { recursive: true, force: true });
 });
@@ -187,6 +193,18 @@ describe("what routes answer", () => {
     await ask("get", "/v1/limits?scope=tenant%2Fa");
     await ask("get", "/v1/tenants");
 
+    await storeThrottle(database, {
+      name: "openai",
+      key: "gpt",
+      bound: 20,
+      stats: { p95Ms: 812, firstTokenP95Ms: 90 },
+      pods: { a: { share: 3, inFlight: 2, waiting: 1 } },
+    });
+    await ask("get", "/v1/throttles");
+    await post("/v1/throttles/openai/pin", { limit: 3, key: "gpt" });
+    await ask("get", "/v1/throttles/openai?key=gpt");
+    await post("/v1/throttles/openai/unpin", { key: "gpt" });
+
     for (const each of release) each();
     await post("/v1/tasks", { name: "flaky" });
     await until("one that is done", async () => (await flotilla.stats()).byStatus.completed > 0);
@@ -223,6 +241,10 @@ describe("what routes answer", () => {
       ["put", "/v1/limits", { scope: "nonsense", limit: 1 }, "invalid_option"],
       ["put", "/v1/limits", { scope: "tenant/a", limit: 0 }, "invalid_option"],
       ["get", "/v1/limits?scope=nonsense", undefined, "invalid_option"],
+      ["get", "/v1/throttles?cursor=nonsense", undefined, "invalid_option"],
+      ["get", "/v1/throttles/none", undefined, "not_found"],
+      ["post", "/v1/throttles/none/pin", { limit: 1 }, "not_found"],
+      ["post", "/v1/throttles/none/unpin", { kee: "" }, "invalid_option"],
     ];
     for (const [method, path, body, code] of refusals) {
       expect((await ask(method, path, body)).error?.code, `${method} ${path}`).toBe(code);

@@ -4,6 +4,7 @@ import { gateSpecs } from "./gates.ts";
 import { scheduleSpecs } from "./schedules.ts";
 import type { RouteSpec } from "./spec.ts";
 import { taskSpecs } from "./tasks.ts";
+import { throttleSpecs } from "./throttles.ts";
 
 /** Every route that there is. */
 export const allSpecs: readonly RouteSpec[] = [
@@ -11,5 +12,6 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(scheduleSpecs),
   ...Object.values(deadLetterSpecs),
   ...Object.values(gateSpecs),
+  ...Object.values(throttleSpecs),
   ...Object.values(fleetSpecs),
 ];

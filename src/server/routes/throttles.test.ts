@@ -1,0 +1,110 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { openStore } from "../../store/open.ts";
+import type { Database } from "../../store/database.ts";
+import { noCounts } from "../../throttle/sample.ts";
+import { storeThrottle } from "../../throttle/share/stored.contract.ts";
+import { asking, openPlace } from "../asking.contract.ts";
+
+let place: ReturnType<typeof openPlace>;
+let database: Database;
+beforeEach(async () => {
+  place = openPlace();
+  await place.flotilla.stats();
+  database = await openStore(place.store);
+});
+afterEach(async () => {
+  await database.close();
+  await place.close();
+});
+
+const ask = (method: string, path: string, body?: unknown) =>
+  asking(place.flotilla).send(method, path, body);
+
+describe("throttles over HTTP", () => {
+  test("are shown with their limits, and what each pod has of them", async () => {
+    await storeThrottle(database, {
+      name: "openai",
+      key: "gpt",
+      bound: 20,
+      stats: { outcomes: { ...noCounts, success: 990, throttled: 10 }, p95Ms: 812 },
+      pods: {
+        a: { share: 12, inFlight: 11, waiting: 3 },
+        b: { share: 8, inFlight: 5, waiting: 0 },
+      },
+    });
+    const { status, body } = await ask("GET", "/v1/throttles/openai?key=gpt");
+    expect(status).toBe(200);
+    expect(body.throttle).toMatchObject({
+      name: "openai",
+      key: "gpt",
+      bound: 20,
+      breaker: "closed",
+      inFlight: 16,
+      waiting: 3,
+      outcomes: { success: 990, throttled: 10 },
+      p95Ms: 812,
+      settings: { algorithm: "ceiling", min: 1, max: 1_000 },
+      pods: [
+        { podId: "a", share: 12, inFlight: 11, waiting: 3 },
+        { podId: "b", share: 8, inFlight: 5, waiting: 0 },
+      ],
+    });
+    expect(await ask("GET", "/v1/throttles/openai")).toMatchObject({ status: 404 });
+  });
+
+  test("are listed page by page, whatever their names and keys hold", async () => {
+    const places = [
+      { name: "a", key: "" },
+      { name: "a", key: "x/y" },
+      { name: "a/b", key: "" },
+      { name: "ü?&", key: '"' },
+    ];
+    for (const each of places) await storeThrottle(database, { ...each, bound: 1 });
+    const seen: unknown[] = [];
+    let cursor: string | null = null;
+    do {
+      const from: string = cursor === null ? "" : `&cursor=${cursor}`;
+      const { body } = await ask("GET", `/v1/throttles?limit=1${from}`);
+      seen.push(...body.throttles.map(({ name, key }: (typeof places)[0]) => ({ name, key })));
+      cursor = body.next;
+    } while (cursor !== null);
+    expect(seen).toEqual(places);
+    const found = await ask(
+      "GET",
+      `/v1/throttles/${encodeURIComponent("ü?&")}?key=${encodeURIComponent('"')}`,
+    );
+    expect(found.status).toBe(200);
+    expect(await ask("GET", "/v1/throttles?cursor=nonsense")).toMatchObject({
+      status: 400,
+      body: { error: { code: "invalid_option" } },
+    });
+  });
+
+  test("are pinned and unpinned, each key by itself", async () => {
+    for (const key of ["", "gpt"]) {
+      await storeThrottle(database, { name: "openai", key, bound: 20 });
+    }
+    const pinned = await ask("POST", "/v1/throttles/openai/pin", { limit: 5, key: "gpt" });
+    expect(pinned).toMatchObject({ status: 200, body: { throttle: { bound: 5, pinned: 5 } } });
+    const other = await ask("GET", "/v1/throttles/openai");
+    expect(other.body.throttle.bound).toBe(20);
+    expect(other.body.throttle).not.toHaveProperty("pinned");
+    const unpinned = await ask("POST", "/v1/throttles/openai/unpin", { key: "gpt" });
+    expect(unpinned.body.throttle).not.toHaveProperty("pinned");
+    expect(unpinned.body.throttle.bound).toBe(5);
+  });
+
+  test.each<[string, string, unknown, number, string]>([
+    ["one that nobody has used", "nothing/pin", { limit: 5 }, 404, "not_found"],
+    ["a limit below none", "openai/pin", { limit: -1 }, 400, "invalid_option"],
+    ["half a call", "openai/pin", { limit: 1.5 }, 400, "invalid_input"],
+    ["no limit", "openai/pin", {}, 400, "invalid_input"],
+    ["another field", "openai/unpin", { limit: 5 }, 400, "invalid_option"],
+    ["what is no JSON", "openai/unpin", "{", 400, "invalid_input"],
+  ])("refuse %s", async (_, path, body, status, code) => {
+    await storeThrottle(database, { name: "openai", key: "", bound: 20 });
+    const refused = await ask("POST", `/v1/throttles/${path}`, body);
+    expect(refused).toMatchObject({ status, body: { error: { code } } });
+    expect((await place.flotilla.throttles.get("openai"))!.bound).toBe(20);
+  });
+});
