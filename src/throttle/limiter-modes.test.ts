@@ -102,6 +102,22 @@ describe("the bucket", () => {
   });
 });
 
+describe("the bucket, when a large call gives up waiting", () => {
+  test("serves those behind it at once", async () => {
+    const { limiter } = limiterUnderTest({ bucket: { refillPerS: 100, burstS: 10 } });
+    limiter.allow(allowing(50, { refillPerS: 100 }));
+    (await limiter.acquire({ estimate: 900 })).release("success");
+    const stop = new AbortController();
+    asking(limiter, { estimate: 800, signal: stop.signal });
+    const small = asking(limiter, { estimate: 10 });
+    await turns();
+    expect(small.permit).toBeUndefined();
+    stop.abort();
+    await turns();
+    expect(small.permit).toBeDefined();
+  });
+});
+
 describe("an allowance from outside", () => {
   test("is all there is: without one, nothing begins, and somebody is told that it is wanted", async () => {
     const { limiter } = limiterUnderTest();

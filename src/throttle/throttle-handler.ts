@@ -32,8 +32,5 @@ export async function runHandler<Result>(
       permit.release(limiter.endingOf(permit, error));
     }
     throw error;
-  } finally {
-    // What outlives its handler must not find a permit that is somebody else's by then.
-    for (const each of handed) each.taken = true;
   }
 }
