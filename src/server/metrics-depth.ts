@@ -1,14 +1,8 @@
-import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import type { Logger } from "../base/log.ts";
 import type { Depth } from "../queue/depth.ts";
-import type { Instruments } from "./metrics.ts";
+import { askedSeldom } from "./metrics-asking.ts";
+import type { Instruments, ScrapeParts } from "./metrics.ts";
 
-export type DepthParts = { depth: () => Promise<Depth>; clock: Clock; log: Logger };
-
-// However often somebody scrapes, the store is asked for no more than a twentieth of the time.
-const ageFactor = 20;
-const ageMinMs = 2_000;
 // Names come from callers too, and every name is a series that the scraper keeps for long.
 const otherNames = "other";
 const states = ["ready", "delayed", "waiting", "blocked", "alone", "running", "failed"] as const;
@@ -26,9 +20,6 @@ export function createDepthGauges(make: Instruments, names: readonly string[]) {
     ["name"],
   );
   const known = new Set(names);
-  let asking: Promise<void> | undefined;
-  let askAgainAtMs = -Infinity;
-
   const show = (found: Depth): void => {
     depth.reset();
     oldest.reset();
@@ -46,8 +37,7 @@ export function createDepthGauges(make: Instruments, names: readonly string[]) {
     if (oldestOtherMs > 0) oldest.set({ name: otherNames }, oldestOtherMs / 1_000);
   };
 
-  const ask = async ({ depth: look, clock, log }: DepthParts): Promise<void> => {
-    const startedMs = clock.monotonic();
+  return askedSeldom(async ({ depth: look, log }: ScrapeParts) => {
     try {
       show(await look());
     } catch (error) {
@@ -56,16 +46,5 @@ export function createDepthGauges(make: Instruments, names: readonly string[]) {
       oldest.reset();
       log.warn({ error: messageOf(error) }, "looking at the queue for /metrics failed");
     }
-    const nowMs = clock.monotonic();
-    askAgainAtMs = nowMs + Math.max(ageMinMs, (nowMs - startedMs) * ageFactor);
-  };
-
-  return {
-    async refresh(parts: DepthParts): Promise<void> {
-      if (parts.clock.monotonic() < askAgainAtMs) return;
-      await (asking ??= ask(parts).finally(() => {
-        asking = undefined;
-      }));
-    },
-  };
+  });
 }

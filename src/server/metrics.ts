@@ -1,7 +1,12 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { type Pod, type PodEvent, reasonCodes } from "../runtime/assemble.ts";
-import { createDepthGauges, type DepthParts } from "./metrics-depth.ts";
+import type { Logger } from "../base/log.ts";
+import type { Depth } from "../queue/depth.ts";
+import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
+import type { ThrottleView } from "../throttle/share/read.ts";
+import { createDepthGauges } from "./metrics-depth.ts";
+import { createThrottleMetrics } from "./metrics-throttles.ts";
 
 /** What `/metrics` says, gathered from what a pod and its store tell, and from a look at the queue. */
 export type Metrics = {
@@ -10,12 +15,25 @@ export type Metrics = {
   /** For the `onEvent` of `startPod` and of `connect`. */
   observe(event: PodEvent): void;
   /** The text of one scrape. */
-  collect(parts: DepthParts): Promise<string>;
+  collect(parts: ScrapeParts): Promise<string>;
+};
+
+/** Whom to ask when somebody scrapes. */
+export type ScrapeParts = {
+  depth: () => Promise<Depth>;
+  /** What the fleet knows of its throttles. */
+  throttles?: () => Promise<readonly ThrottleView[]>;
+  clock: Clock;
+  log: Logger;
+};
+
+type PodSeen = Pick<Pod, "podId" | "leader" | "running" | "capacity"> & {
+  readonly throttles?: { here(): readonly LimiterSnapshot[] };
 };
 
 export type MetricsOptions = {
   /** The pod of this process, once it has started. */
-  pod?: () => Pick<Pod, "podId" | "leader" | "running" | "capacity"> | undefined;
+  pod?: () => PodSeen | undefined;
   slots?: number;
   /** The tasks that this program knows: the only names that become labels. */
   names?: readonly string[];
@@ -123,6 +141,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   );
   const leads = make.gauge("flotilla_is_leader", "1 on the pod that takes itself for the leader");
   const depth = createDepthGauges(make, names);
+  const throttles = createThrottleMetrics(make, registry);
   let lastBeatMs: number | undefined;
 
   // A series that is missing until the first trouble can't be told from one that nobody scrapes.
@@ -178,6 +197,10 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           // Who leads is asked for at each scrape, since the first one comes before the pod is known.
           if (event.silentMs !== undefined) detection.observe(event.silentMs / 1_000);
           break;
+        case "share":
+        case "bound":
+          // As are limits of throttles.
+          break;
       }
     },
     async collect(parts) {
@@ -190,7 +213,8 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
       }
       leads.set(current !== undefined && current.leader === current.podId ? 1 : 0);
       beatAge.set(lastBeatMs === undefined ? 0 : (clock.monotonic() - lastBeatMs) / 1_000);
-      await depth.refresh(parts);
+      throttles.showPod(current?.throttles?.here() ?? []);
+      await Promise.all([depth.refresh(parts), throttles.refresh(parts)]);
       return registry.metrics();
     },
   };

@@ -1,5 +1,5 @@
 import type { BreakerState } from "./allowance.ts";
-import { bucketOf, percentile } from "./histogram.ts";
+import { bucketOf, type Histogram, percentile } from "./histogram.ts";
 import type { PerPriority } from "./limiter-reserve.ts";
 import type { ThrottleMode } from "./limiter-settings.ts";
 import type { TokensSnapshot } from "./limiter-tokens.ts";
@@ -27,6 +27,8 @@ export type LimiterSnapshot = {
   /** Of successful calls of the last minute or so. */
   readonly latencyMs: { readonly p50?: number; readonly p95?: number };
   readonly firstTokenMs: { readonly p50?: number; readonly p95?: number };
+  /** How long all successful calls took since the pod began. */
+  readonly durations: { readonly counts: Histogram; readonly sumMs: number };
   /** What the pod has learned by itself, in the mode `local`. */
   readonly learned?: unknown;
 };
@@ -44,6 +46,8 @@ export function createTallies(startMs: number) {
   };
   const latencies = createWindow();
   const firstTokens = createWindow();
+  const counts: number[] = [];
+  let sumMs = 0;
   let windowFromMs = startMs;
   let meanMs: number | undefined;
 
@@ -60,7 +64,10 @@ export function createTallies(startMs: number) {
       outcomes[outcome.kind]++;
       rotate(nowMs);
       if (outcome.kind !== "success") return;
-      latencies.add(outcome.latencyMs);
+      const bucket = latencies.add(outcome.latencyMs);
+      while (counts.length <= bucket) counts.push(0);
+      counts[bucket]!++;
+      sumMs += outcome.latencyMs;
       if (outcome.firstTokenMs !== undefined) firstTokens.add(outcome.firstTokenMs);
       meanMs = meanMs === undefined ? outcome.latencyMs : meanMs * 0.9 + outcome.latencyMs * 0.1;
     },
@@ -77,6 +84,7 @@ export function createTallies(startMs: number) {
         outcomes: { ...outcomes },
         latencyMs: latencies.percentiles(),
         firstTokenMs: firstTokens.percentiles(),
+        durations: { counts: counts.slice(), sumMs },
       };
     },
   };
@@ -86,10 +94,11 @@ function createWindow() {
   let present: number[] = [];
   let last: number[] = [];
   return {
-    add(durationMs: number): void {
+    add(durationMs: number): number {
       const bucket = bucketOf(durationMs);
       while (present.length <= bucket) present.push(0);
       present[bucket]!++;
+      return bucket;
     },
     rotate(gone: boolean): void {
       last = gone ? [] : present;

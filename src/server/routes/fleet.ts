@@ -29,7 +29,9 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
       return { status: 503, body, headers: { "Retry-After": "1" } };
     }),
     route(fleetSpecs.metrics).to(async () => {
-      const text = await metrics.collect({ depth: () => flotilla.depth(), clock, log });
+      const depth = () => flotilla.depth();
+      const throttles = async () => (await flotilla.throttles.list({ limit: 1_000 })).throttles;
+      const text = await metrics.collect({ depth, throttles, clock, log });
       return { status: 200, body: text, headers: { "Content-Type": metrics.contentType } };
     }),
     route(fleetSpecs.pods).to(async () => {
