@@ -147,7 +147,10 @@ export function createHolder(options: HolderOptions) {
     apply();
     const nowMs = clock.monotonic();
     const mine = row.shares[podId];
-    const due = mine !== undefined && nowMs - (lease.known?.sentMs ?? -Infinity) >= leaseMs / 3;
+    // Another write settles what is in doubt: either it is stored, or the row has changed.
+    const due =
+      lease.doubtful.length > 0 ||
+      (mine !== undefined && nowMs - (lease.known?.sentMs ?? -Infinity) >= leaseMs / 3);
     if (decision.share === (mine?.share ?? 0) && !due) return undefined;
     const { share } = decision;
     const renewal = nextRenewal();

@@ -144,6 +144,35 @@ export function sharesContract(kind: StoreKind): void {
       expect([a.held, b.held]).toEqual([4, 4]);
     });
 
+    test("that may have been given back or not can be used again soon", async () => {
+      await fleet.close();
+      fleet = await openFleet(kind, { leaseMs: 60_000 });
+      const a = fleet.join("a");
+      a.ask(1);
+      await fleet.pass(50);
+      a.rest();
+      a.state.way = "lost before";
+      await fleet.pass(7 * second);
+      expect(a.limiter.snapshot().limit).toBe(0);
+      a.state.way = "well";
+      a.limiter.behindGate(1);
+      await fleet.pass(2 * second);
+      expect(a.limiter.tryAcquire()).toBeDefined();
+    });
+
+    test("that calls which last still use cost no more looks than others", async () => {
+      const a = fleet.join("a");
+      const b = fleet.join("b");
+      a.ask(8);
+      await fleet.pass(100);
+      b.ask(8);
+      await fleet.pass(2 * second);
+      const { writes } = fleet;
+      await fleet.pass(5 * second);
+      // Two pods, a report a second each, and renewals.
+      expect(fleet.writes - writes).toBeLessThanOrEqual(2 * 6 + 8);
+    });
+
     test("aren't taken from anybody after the store was away for all", async () => {
       const a = fleet.join("a");
       const b = fleet.join("b");

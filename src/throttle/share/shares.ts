@@ -80,20 +80,19 @@ export function createShares(options: SharesOptions): Shares {
   const pause = (delayMs: number) =>
     new Promise<void>((resolve) => void clock.after(spread(delayMs), resolve));
 
-  const arm = (): void => {
-    if (stopped || busy) return;
-    const nextMs = Math.min(...[...held.values()].map(({ dueMs }) => dueMs));
-    if (nextMs === timerMs) return;
+  /** Lets a round begin then, unless one is to begin sooner or is under way. */
+  const arm = (dueMs: number): void => {
+    if (stopped || busy || dueMs >= timerMs) return;
     cancelTimer?.();
-    cancelTimer = undefined;
-    timerMs = nextMs;
-    if (nextMs === Infinity) return;
-    cancelTimer = clock.after(Math.max(0, nextMs - clock.monotonic()), () => {
+    timerMs = dueMs;
+    cancelTimer = clock.after(Math.max(0, dueMs - clock.monotonic()), () => {
       cancelTimer = undefined;
       timerMs = Infinity;
       busy = round().finally(() => {
         busy = undefined;
-        arm();
+        let nextMs = Infinity;
+        for (const each of held.values()) nextMs = Math.min(nextMs, each.dueMs);
+        arm(nextMs);
       });
     });
   };
@@ -103,7 +102,9 @@ export function createShares(options: SharesOptions): Shares {
     const due = [...held.values()].filter(({ dueMs }) => dueMs <= nowMs);
     for (const each of due) each.dueMs = Infinity;
     // Where only the end of calls was waited for, there is nothing new to say or to ask.
-    const soon = due.filter((each) => nowMs - each.syncedMs < owedMs && each.holder.lowering);
+    const soon = due.filter(
+      (each) => nowMs - each.syncedMs < syncMs - loweringMs && each.holder.lowering,
+    );
     const full = due.filter((each) => !soon.includes(each));
     try {
       if (full.length > 0) await sync(full);
@@ -193,7 +194,7 @@ export function createShares(options: SharesOptions): Shares {
     const each = held.get(limiter);
     if (!each || stopped) return;
     each.dueMs = Math.min(each.dueMs, Math.max(clock.monotonic(), each.syncedMs + syncMs));
-    arm();
+    arm(each.dueMs);
   };
 
   return {
@@ -227,7 +228,7 @@ export function createShares(options: SharesOptions): Shares {
       each.holder.leave();
       if (each.holder.atRest) held.delete(limiter);
       else each.dueMs = clock.monotonic();
-      arm();
+      arm(each.dueMs);
     },
     want,
     async stop() {

@@ -59,10 +59,15 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
     });
     pods[at] = pod;
     all.set(podId, pod);
+    // Some rest for just so long that they give their share back, and want it again at once.
+    const naps = world.chance(0.4);
     const wander = (): void => {
       if (!pod.alive) return;
-      demand = quiet ? hungry : world.pick([0, 0, 1, hungry, world.between(0, hungry)]);
-      scheduler.after(world.between(500, 15_000), wander);
+      if (quiet) demand = hungry;
+      else if (naps) demand = demand > 0 ? 0 : hungry;
+      else demand = world.pick([0, 0, 1, hungry, world.between(0, hungry)]);
+      const forMs = !naps ? [500, 15_000] : demand > 0 ? [200, 2_000] : [5_000, 8_000];
+      scheduler.after(world.between(forMs[0]!, forMs[1]!), wander);
     };
     scheduler.after(world.between(500, 15_000), wander);
   };
