@@ -17,6 +17,7 @@ import {
   type Level,
   levelsInUse,
   lookAhead,
+  type NamesTogether,
   releaseCall,
   reserveAlone,
   unparkDue,
@@ -30,6 +31,7 @@ export type Claiming = {
     held: readonly string[],
     /** Names of which no more than so many may be claimed. */
     most?: ReadonlyMap<string, number>,
+    together?: readonly NamesTogether[],
   ): Promise<Claimed>;
   /** Those of its names that are paused, as far as it knows. */
   readonly pausedNames: readonly string[];
@@ -123,7 +125,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
       const open = pauses ? unpaused(names, pauses) : names;
       return names.filter((name) => !open.includes(name));
     },
-    async claim(limit, reserved, held, most) {
+    async claim(limit, reserved, held, most, together) {
       pauses ??= await inTime(clock, readPauses(database, podId));
       const open = unpaused(names, pauses);
       if (open.length === 0) {
@@ -139,6 +141,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
         held,
         pauses: known,
         ...(most && { most }),
+        ...(together && { together }),
       };
       const levels =
         call.call % oldestEvery === 0 && reserved === undefined ? await levelsOf(open) : [];

@@ -2,6 +2,7 @@ import { encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
 import type { Database } from "../store/database.ts";
+import type { Throttles } from "../throttle/throttles.ts";
 import type { Middleware } from "./middleware.ts";
 import type { Progress } from "./progress.ts";
 import { type Running, stopError, taskFields } from "./run.ts";
@@ -16,6 +17,8 @@ export type RunParts = {
   podId: string;
   maxResultBytes: number;
   middleware: readonly Middleware[];
+  /** The pod's own, where it has some. */
+  throttles?: Throttles | undefined;
 };
 
 /** What a handler gets of an attempt. */

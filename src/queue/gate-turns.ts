@@ -70,6 +70,7 @@ export function createGateTurns(parts: GateTurnsParts) {
       const tries = await readTries(database, {
         names: call.names,
         most: call.most,
+        together: call.together,
         held: call.held ?? [],
         round,
         limit: most,

@@ -1,5 +1,6 @@
 import type { Database, Row } from "../store/database.ts";
 import { atMost } from "./name-slots.ts";
+import type { NamesTogether } from "./statements/claim.ts";
 import { type Candidate, candidatesOf, type Pair, pairsAtGate } from "./statements/gates.ts";
 
 /** How many of a key run at once where nothing says otherwise. */
@@ -26,6 +27,8 @@ export type TriesOptions = {
   round: Round;
   /** Names of which no more than so many are to be claimed. */
   most?: ReadonlyMap<string, number> | undefined;
+  /** Names of which no more than so many are to be claimed together. */
+  together?: readonly NamesTogether[] | undefined;
   /** How many are to be claimed at most. */
   limit: number;
   /** Only what has this priority or a lower one. */
@@ -57,7 +60,8 @@ export async function readTries(database: Database, options: TriesOptions): Prom
   const rows = await database.read(candidatesOf(pairs, { count, fromPriority }));
   const held = new Set(options.held);
   const free = rows.filter((row) => !held.has(row["task_id"] as string));
-  const inTurn = atMost(takeTurns(free, options.round.after), options.most).slice(0, triesMost);
+  const turns = takeTurns(free, options.round.after);
+  const inTurn = atMost(turns, options.most, options.together).slice(0, triesMost);
   return { candidates: inTurn.map((row) => toCandidate(row, options.limitOf)), round };
 }
 

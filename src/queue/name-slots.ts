@@ -1,4 +1,5 @@
 import type { Row } from "../store/database.ts";
+import type { NamesTogether } from "./statements/claim.ts";
 import type { TaskHandler } from "./task.ts";
 
 export type NameSlots = {
@@ -71,17 +72,33 @@ export function limitedTo(limit: number, { free }: NameSlots, names: number): nu
   return Math.min(limit, left);
 }
 
-/** The first rows of each name, as many as there is room for. */
+/** What may be claimed of each name where two have a say in it. */
+export function fewest(
+  one: ReadonlyMap<string, number> | undefined,
+  other: ReadonlyMap<string, number>,
+): ReadonlyMap<string, number> {
+  if (one === undefined) return other;
+  const both = new Map(one);
+  for (const [name, most] of other) both.set(name, Math.min(most, both.get(name) ?? Infinity));
+  return both;
+}
+
+/** The first rows of each name, as many as there is room for, also of several names together. */
 export function atMost<Each extends Row>(
   rows: readonly Each[],
   most: ReadonlyMap<string, number> | undefined,
+  together: readonly NamesTogether[] = [],
 ): readonly Each[] {
   if (most === undefined) return rows;
   const left = new Map(most);
+  const sets = together.map((set) => ({ ...set, left: set.most }));
   return rows.filter((row) => {
     const name = row["name"] as string;
+    const set = sets.find(({ names }) => names.includes(name));
     const room = left.get(name) ?? Infinity;
+    if (room <= 0 || (set && set.left <= 0)) return false;
     left.set(name, room - 1);
-    return room > 0;
+    if (set) set.left--;
+    return true;
   });
 }

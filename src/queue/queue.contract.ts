@@ -211,6 +211,8 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
     "step_limit",
     "step_pause",
     "step_wait",
+    "throttle",
+    "throttle_report",
   ] as const;
   await store.database.write(tables.map((name) => sql`delete from ${table(name)}`));
   return store;

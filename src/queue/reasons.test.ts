@@ -14,6 +14,7 @@ const nothing: WorkerFacts = {
   strain: undefined,
   limits: { eventLoopMs: 200, memory: 0.9 },
   fullNames: [],
+  shutLines: [],
 };
 const late = { lateMs: 240.4, memory: 0.3 };
 const short = { lateMs: 5, memory: 0.921 };

@@ -1,5 +1,6 @@
 import { type Capacity, capacityOf } from "./capacity.ts";
 import type { PressureLimits, Strain } from "./pressure.ts";
+import type { ShutLine } from "./throttle-gate.ts";
 
 /** Why a pod doesn't claim more than it does. */
 export const reasonCodes = [
@@ -14,6 +15,7 @@ export const reasonCodes = [
   "event_loop",
   "memory",
   "slots",
+  "throttled",
 ] as const;
 
 export type ReasonCode = (typeof reasonCodes)[number];
@@ -37,6 +39,8 @@ export type WorkerFacts = {
   readonly limits: PressureLimits | undefined;
   /** Names of which as many run as may. */
   readonly fullNames: readonly string[];
+  /** Names whose throttle has no permit for what waits. */
+  readonly shutLines: readonly ShutLine[];
 };
 
 const namesShown = 5;
@@ -60,6 +64,7 @@ export function reasonsOf(facts: WorkerFacts): Reason[] {
       code: "slots",
       text: `slots of ${listed(facts.fullNames)} used`,
     },
+    ...facts.shutLines.map(throttled),
   ];
   return reasons.filter((each): each is Reason => Boolean(each));
 }
@@ -74,6 +79,21 @@ function lowered({ seen, over }: Strain, limits: PressureLimits, holds: number):
     ...(seen.lateMs > limits.eventLoopMs ? [{ code: "event_loop", text: late } as const] : []),
     ...(seen.memory > limits.memory ? [{ code: "memory", text: short } as const] : []),
   ];
+}
+
+/** In steps, because a pod tells whenever it has something else to say. */
+function throttled({ names, throttle, key, limit, aboutMs }: ShutLine): Reason {
+  const of = key === "" ? `"${throttle}"` : `"${throttle}" with the key "${key}"`;
+  const about = aboutMs === undefined ? "" : `, for about ${roughly(aboutMs)}`;
+  const text = `${listed(names)} throttled: ${of} lets ${limit} of this pod's calls through at once${about}`;
+  return { code: "throttled", text };
+}
+
+function roughly(durationMs: number): string {
+  const steps = [100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+  const stepMs = steps.find((each) => durationMs <= each) ?? Infinity;
+  if (stepMs === Infinity) return "some minutes";
+  return stepMs < 1_000 ? `${stepMs} ms` : `${stepMs / 1_000} s`;
 }
 
 function listed(names: readonly string[]): string {

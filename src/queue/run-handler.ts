@@ -1,10 +1,12 @@
 import { FlotillaError } from "../base/errors.ts";
 import { check } from "../base/schema.ts";
+import { runHandler as runInScene } from "../throttle/throttle-handler.ts";
 import { createContext, type RunParts } from "./context.ts";
 import { runAround } from "./middleware.ts";
 import type { Claim } from "./row.ts";
 import { endingOf, type Running } from "./run.ts";
 import type { Ending } from "./settle.ts";
+import { sceneOf } from "./throttle-scene.ts";
 import { inSpan, startRunSpan } from "./trace.ts";
 import { endUnmet } from "./waits.ts";
 import { resultText } from "./within.ts";
@@ -61,12 +63,14 @@ function isThenable(value: unknown): boolean {
 
 function callHandler(running: Running, input: unknown, parts: RunParts): unknown {
   const { handler, span } = running;
-  const { middleware } = parts;
+  const { middleware, throttles } = parts;
   const context = createContext(running, input, parts);
-  if (middleware.length === 0 && !span) return handler.run(context);
+  const scene = throttles && sceneOf(running, throttles);
+  if (middleware.length === 0 && !span && !scene) return handler.run(context);
   const run = () =>
     middleware.length > 0 ? runAround(middleware, context, handler.run) : handler.run(context);
-  return span ? inSpan(span, run) : run();
+  const traced = span ? () => inSpan(span, run) : run;
+  return scene ? runInScene(scene, traced) : traced();
 }
 
 function parsePayload(claim: Claim): unknown {

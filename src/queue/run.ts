@@ -2,6 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Claim } from "./row.ts";
 import type { Ending } from "./settle.ts";
 import type { TaskHandler } from "./task.ts";
+import type { Throttled } from "./throttle-scene.ts";
 import { type RunSpan, traceIdOf } from "./trace.ts";
 
 /** Why a running attempt was told to stop. */
@@ -24,6 +25,8 @@ export type Running = {
   controller: AbortController | undefined;
   /** Only where the program traces. */
   span: RunSpan | undefined;
+  /** Only where its name is throttled. */
+  throttled: Throttled | undefined;
 };
 
 export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): Running {
@@ -38,6 +41,7 @@ export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): R
     completing: false,
     controller: undefined,
     span: undefined,
+    throttled: undefined,
   };
 }
 

@@ -11,7 +11,8 @@ export type Ending =
   | { readonly type: "threw"; readonly thrown: unknown }
   | { readonly type: "timed_out"; readonly timeoutMs: number }
   | { readonly type: "cancelled" }
-  | { readonly type: "interrupted" }
+  /** Nobody's fault: it is given back uncounted, for now or for a while. */
+  | { readonly type: "interrupted"; readonly delayMs?: number }
   /** The handler wasn't run, because what the task waits for didn't complete. */
   | { readonly type: "unmet"; readonly error: TaskError };
 
@@ -52,7 +53,14 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
       };
     case "interrupted":
       // A shutdown is no fault of the task, so the attempt is given back uncounted.
-      return { ...base, status: "pending", counted: 0, delayMs: 0, wake: claim.wake, event: null };
+      return {
+        ...base,
+        status: "pending",
+        counted: 0,
+        delayMs: ending.delayMs ?? 0,
+        wake: claim.wake,
+        event: null,
+      };
     case "unmet": {
       const text = JSON.stringify(ending.error);
       const event = { type: "failed", attempt, detail: text };

@@ -8,6 +8,7 @@ import type { Schema } from "../base/schema.ts";
 import { followUpName, type TaskFailure } from "./failure.ts";
 import type { Task } from "./row.ts";
 import { checkConcurrency, type Concurrency } from "./concurrency.ts";
+import { checkThrottle, type TaskThrottle, type ThrottleOfHandler } from "./throttle.ts";
 
 /** What a handler gets. */
 export type TaskContext<Input> = {
@@ -52,6 +53,11 @@ export type HandleOptions<Input = any> = {
    * tasks that save often and go on from there. Default `store`: a few times a second.
    */
   progress?: "store" | "local";
+  /**
+   * The throttle of the downstream that it calls: a task is claimed only when there is a permit, and its
+   * first call has it.
+   */
+  throttle?: ThrottleOfHandler<Input>;
   /** Runs after the task has failed for good, as a task of its own: `<name>:failed`. */
   onFailure?: (context: TaskContext<TaskFailure<Input>>) => unknown;
 };
@@ -85,6 +91,7 @@ export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
     readonly slots?: number;
     readonly progress?: "store" | "local";
   };
+  readonly throttle?: TaskThrottle;
   /** The handler of what follows where it fails for good. */
   readonly onFailure?: TaskHandler;
   readonly run: (context: TaskContext<Parsed>) => unknown;
@@ -142,12 +149,20 @@ export function checkName(name: unknown): asserts name is string {
 
 function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any>): TaskHandler {
   const what = `task "${contract.name}"`;
-  checkOptions(what, given, ["attempts", "timeoutMs", "backoff", "slots", "progress", "onFailure"]);
+  checkOptions(what, given, [
+    "attempts",
+    "timeoutMs",
+    "backoff",
+    "slots",
+    "progress",
+    "throttle",
+    "onFailure",
+  ]);
   if (typeof run !== "function") {
     throw new FlotillaError("invalid_option", `${what}: the handler must be a function`);
   }
   const { attempts = handleDefaults.attempts, timeoutMs = handleDefaults.timeoutMs } = given;
-  const { backoff = {}, slots, progress, onFailure } = given;
+  const { backoff = {}, slots, progress, throttle, onFailure } = given;
   if (progress !== undefined) checkChoice(`${what}: progress`, progress, ["store", "local"]);
   if (slots !== undefined) checkNumber(`${what}: slots`, slots, { min: 1, max: 100_000 });
   checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000 });
@@ -165,8 +180,14 @@ function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any
     ...(slots !== undefined && { slots }),
     ...(progress && { progress }),
   };
-  if (onFailure === undefined) return { ...contract, options, run };
-  return { ...contract, options, run, onFailure: followUpHandler(contract.name, onFailure) };
+  const handler: TaskHandler = {
+    ...contract,
+    options,
+    run,
+    ...(throttle !== undefined && { throttle: checkThrottle(what, throttle) }),
+  };
+  if (onFailure === undefined) return handler;
+  return { ...handler, onFailure: followUpHandler(contract.name, onFailure) };
 }
 
 /** What follows a failure is tried as often as any task that says nothing of it. */

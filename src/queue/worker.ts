@@ -4,6 +4,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
+import type { Throttles } from "../throttle/throttles.ts";
 import { createAnnouncing } from "./announce.ts";
 import { type Capacity, capacityOf, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
@@ -13,7 +14,7 @@ import { createEndings } from "./endings.ts";
 import { createFinishing } from "./finishing.ts";
 import { createElastic, type ElasticParts } from "./elastic.ts";
 import type { Middleware } from "./middleware.ts";
-import { createNameSlots, limitedTo } from "./name-slots.ts";
+import { createNameSlots, fewest, limitedTo } from "./name-slots.ts";
 import type { LocalProgress } from "./local-progress.ts";
 import { keepingIn } from "./outbox/keeping.ts";
 import type { Outbox } from "./outbox/outbox.ts";
@@ -29,6 +30,8 @@ import { endingOf, type Running, startedRun, type StopReason, stopRun } from "./
 import { aloneAfterDeaths, type Ending } from "./settle.ts";
 import type { TaskHandler } from "./task.ts";
 import { createTelling, type PodState } from "./telling.ts";
+import { createThrottleGate } from "./throttle-gate.ts";
+import { letGo } from "./throttle-scene.ts";
 import { stateOf, type WorkerState } from "./worker-state.ts";
 
 export type { WorkerEvent };
@@ -51,6 +54,8 @@ export type WorkerOptions = {
   maxResultBytes?: number;
   /** Runs around every handler, the first outermost. */
   middleware?: readonly Middleware[];
+  /** Whose permits handlers use. Without it none of them may have a throttle. */
+  throttles?: Throttles;
   /** Where endings are kept that the store can't take now. Default: in memory alone. */
   outbox?: Outbox;
   /** Where progress is kept of handlers that ask for that. Default: in the store alone. */
@@ -108,6 +113,7 @@ export function startWorker(options: WorkerOptions): Worker {
     podId,
     maxResultBytes,
     middleware,
+    throttles: options.throttles,
   };
 
   let stopping = false;
@@ -157,18 +163,31 @@ export function startWorker(options: WorkerOptions): Worker {
     if (!stopping) cancelWake = clock.after(delayMs, wake);
   };
 
+  const { throttles } = options;
+  const gate =
+    throttles && createThrottleGate({ handlers, throttles, database, clock, pollMs, onRoom: wake });
+
   const elastic = createElastic({ ...options, onChange: () => wake() });
   const room = (held: number) => limitedTo(claimLimit(elastic.capacity, held), slots, names.length);
 
   const claimSoon = () => {
     if (stopping || names.length === 0 || outbox?.full) return;
     if (underWay > 0) return claimBeside();
-    const limit = reserved === undefined ? room(running.size + asked) : 1;
+    let limit = reserved === undefined ? room(running.size + asked) : 1;
     announcing.set(!more && limit > 0 && !runsAlone);
     if (!more || runsAlone) return;
     const tooEarlyMs = pace.waitMs();
     if (tooEarlyMs > 0) return wakeIn(tooEarlyMs);
     if (reserved !== undefined && unsettled.size > 0) return;
+    if (gate !== undefined && reserved === undefined && limit > 0) {
+      gate.look(limit);
+      limit = gate.room(limit);
+      // Nothing comes of asking until there is a permit, and that is told.
+      if (limit === 0) {
+        more = false;
+        announcing.set(true);
+      }
+    }
     if (limit > 0) void claim(limit);
   };
 
@@ -176,7 +195,7 @@ export function startWorker(options: WorkerOptions): Worker {
   // few tasks wouldn't be worth its transaction, so this is for pods that are at least half empty.
   const claimBeside = () => {
     // What is limited by name is counted when it has come, so then one claim waits for the other.
-    if (!backlog || underWay > 1 || slots.any) return;
+    if (!backlog || underWay > 1 || slots.any || gate !== undefined) return;
     const half = claimLimit(elastic.capacity, 0);
     if (running.size + asked > capacityOf(elastic.capacity) - half) return;
     if (reserved !== undefined || pace.waitMs() > 0) return;
@@ -192,11 +211,14 @@ export function startWorker(options: WorkerOptions): Worker {
     // Nothing may come beside what must run alone.
     if (alone !== undefined) backlog = false;
     const startedMs = clock.monotonic();
+    const passes = gate?.ask(alone === undefined ? limit : 0);
     try {
       // A pod that is taken for dead can lose a task again as soon as it has claimed it.
       const held = [...unsettled].map((run) => run.claim.taskId).concat(outbox?.leftOver ?? []);
       const most = slots.free && new Map(slots.free);
-      const claimed = await claims.claim(limit, alone, held, most);
+      const claimed = await (passes === undefined
+        ? claims.claim(limit, alone, held, most)
+        : claims.claim(limit, alone, held, fewest(most, passes.most), passes.together));
       underWay--;
       pace.succeeded();
       const { length } = claimed.claims;
@@ -217,10 +239,16 @@ export function startWorker(options: WorkerOptions): Worker {
       for (const each of claimed.claims) if (isNewest(each)) begun.push(hold(each, nowMs));
       asked -= limit;
       if (most && alone === undefined && slots.answered(most, claimed.claims)) more = true;
+      if (passes !== undefined) {
+        for (const run of begun) passes.hand(run);
+        if (passes.over("answered")) more = true;
+      }
       claimSoon();
       for (const run of begun) {
         if (stopping) end(run, { type: "interrupted" });
-        else begin(run);
+        else if (run.throttled !== undefined && "refused" in run.throttled) {
+          end(run, run.throttled.refused);
+        } else begin(run);
       }
     } catch (error) {
       underWay--;
@@ -228,6 +256,7 @@ export function startWorker(options: WorkerOptions): Worker {
       backlog = false;
       more = true;
       report.claimFailed(error, pace.failed());
+      passes?.over("failed");
       claimSoon();
     }
     quiet.check();
@@ -265,6 +294,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const end = (run: Running, ending: Ending): void => {
     if (run.ended) return;
     run.ended = true;
+    if (run.throttled !== undefined) letGo(run.throttled);
     if (ending.type === "returned") progress.forget(run);
     // The task may have come back to this pod under a newer token, as a run of its own.
     if (running.get(run.claim.taskId) === run) running.delete(run.claim.taskId);
@@ -323,6 +353,7 @@ export function startWorker(options: WorkerOptions): Worker {
       strain: elastic.strain,
       limits: options.pressure?.limits,
       fullNames: slots.full,
+      shutLines: gate?.shut ?? [],
     });
   const telling = createTelling({
     ...options,
@@ -362,6 +393,7 @@ export function startWorker(options: WorkerOptions): Worker {
       unsubscribe();
       announcing.stop();
       elastic.stop();
+      gate?.stop();
       telling.look();
       telling.stop();
       polling.stop();

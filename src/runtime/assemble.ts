@@ -89,7 +89,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     kept: () => letters.kept,
   });
 
-  const throttles = createPodThrottles({ ...parts, onEvent });
+  const throttles = createPodThrottles({ ...parts, onEvent, handlers });
 
   // First of all, because whoever sees its pod silent gives such a task to somebody else.
   const outbox =
@@ -193,6 +193,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     graceMs: settings.graceMs,
     maxResultBytes: settings.maxResultBytes,
     middleware: settings.middleware,
+    throttles: throttles.registry,
     onFloor: parts.raiseFloor,
     onEvent,
   });

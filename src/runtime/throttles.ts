@@ -1,4 +1,5 @@
 import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
+import type { TaskHandler } from "../queue/task.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
 import { createLearning } from "../throttle/share/learning.ts";
 import { createShares, type ShareEvent } from "../throttle/share/shares.ts";
@@ -31,6 +32,9 @@ export type PodThrottles = {
   stop(): Promise<void>;
 };
 
+// A little less than the second after which pods report, since beats are a second apart too.
+const learnEveryMs = 900;
+
 /**
  * The throttles of one pod: its permits, its part of the fleet's, and what it learns while it leads.
  * Nothing is sent to the store before somebody here asks for a permit that pods share.
@@ -39,7 +43,7 @@ export function createPodThrottles(
   parts: Pick<
     PodParts,
     "podId" | "database" | "clock" | "random" | "log" | "thisProcess" | "enlist"
-  > & { onEvent: (event: ThrottleEvent) => void },
+  > & { onEvent: (event: ThrottleEvent) => void; handlers: ReadonlyMap<string, TaskHandler> },
 ): PodThrottles {
   const { clock, random, thisProcess, onEvent } = parts;
   const shares = createShares({
@@ -59,8 +63,12 @@ export function createPodThrottles(
     ...parts,
     onBound: (bound) => onEvent({ type: "bound", ...bound }),
   });
+  for (const { throttle } of parts.handlers.values()) {
+    if (throttle) registry.know(throttle.declared);
+  }
   const delist = parts.enlist?.(registry);
   let passing: Promise<void> | undefined;
+  let learnedMs = -Infinity;
 
   return {
     registry,
@@ -69,6 +77,9 @@ export function createPodThrottles(
       here: () => registry.all().map((limiter) => limiter.snapshot()),
     },
     learn() {
+      // Beats may come more often than reports, of which each pass should have one of every pod.
+      if (clock.monotonic() - learnedMs < learnEveryMs) return;
+      learnedMs = clock.monotonic();
       passing ??= learning.pass().finally(() => {
         passing = undefined;
       });

@@ -6,6 +6,7 @@ import { startHeartbeat } from "../pods/heartbeat.ts";
 import { assemblePod, type Pod } from "../runtime/assemble.ts";
 import type { Settings } from "../runtime/config.ts";
 import type { Database } from "../store/database.ts";
+import { enlist } from "../throttle/throttles-here.ts";
 import { type CrashPoint, type Life, mortalClock, mortalDatabase, mortalHandler } from "./crash.ts";
 
 /** A pod of a test. */
@@ -34,6 +35,7 @@ export type TestPodParts = {
 export async function startTestPod(settings: Settings, parts: TestPodParts): Promise<TestPod> {
   let alive = true;
   let pod: Pod | undefined;
+  let delist: (() => void) | undefined;
   let breath = 0;
   let floor = 0;
   const life: Life = {
@@ -58,6 +60,7 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
     },
     crash() {
       alive = false;
+      delist?.();
     },
     async stop() {
       if (!alive) return;
@@ -83,6 +86,7 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
           pulse: { breath: () => breath, claimFloor: () => floor },
           onStall: testPod.crash,
         }),
+      enlist: (throttles) => (delist = enlist(throttles)),
       breathe: () => void breath++,
       raiseFloor: (call) => {
         floor = call;

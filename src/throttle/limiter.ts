@@ -71,6 +71,7 @@ export function createLimiter(options: LimiterOptions) {
   const tallies = createTallies(startMs);
   const wanting = new Set<() => void>();
   const throttling = new Set<() => void>();
+  const gates = new Set<() => void>();
   // Deadlines and learning need not keep a process alive; those who wait do.
   const ticks = createTimer(clock, background, tick);
   const wakes = createTimer(clock, clock.after, wake);
@@ -78,12 +79,14 @@ export function createLimiter(options: LimiterOptions) {
   let outside: Allowance | undefined;
   let calls = 0;
   let behindGate = 0;
+  /** Permits that are kept for tasks which are being claimed: given, but to no call yet. */
+  let aside = 0;
   let learnedMs = startMs;
   let usedMs = startMs;
   let closed = false;
 
   const learnsAlone = () => mode === "local" && outside === undefined;
-  const admits = (priority: Priority) => room.admits(priority, inFlight.size, inFlightOf);
+  const admits = (priority: Priority) => room.admits(priority, inFlight.size + aside, inFlightOf);
 
   /** Goes by what is allowed now, from whoever decides that. */
   function apply(nowMs: number): void {
@@ -148,6 +151,26 @@ export function createLimiter(options: LimiterOptions) {
     return begin(asked, estimate, nowMs);
   }
 
+  /**
+   * Keeps permits for tasks that are about to be claimed, up to so many, and says how many. Each is for
+   * one call of `fromAside`, or is given back.
+   */
+  function setAside(most: number, asked: AcquireOptions = {}): number {
+    const nowMs = clock.monotonic();
+    usedMs = nowMs;
+    if (closed) return 0;
+    if (!ticks.isSet()) learnIfDue(nowMs);
+    const { priority = "batch", estimate = settings.estimate } = asked;
+    if (waiting.size > 0 && waiting.next(admits)) return 0;
+    let kept = 0;
+    while (kept < most && admits(priority) && !room.heldBy(estimate * (kept + 1), nowMs)) {
+      aside++;
+      kept++;
+    }
+    if (kept < most && behindGate > 0) gauge.limit();
+    return kept;
+  }
+
   function acquire(asked: AcquireOptions = {}): Promise<HeldPermit> {
     if (asked.signal?.aborted) return Promise.reject(asked.signal.reason);
     if (closed) return Promise.reject(errors.closed());
@@ -165,9 +188,14 @@ export function createLimiter(options: LimiterOptions) {
     return granted;
   }
 
-  /** Gives out what can be given, in turn. */
+  /** Gives out what can be given: to those who wait, in turn, and then to tasks that could be claimed. */
   function giveOut(): void {
-    if (waiting.size === 0 || closed) return;
+    if (closed) return;
+    if (waiting.size > 0) serve();
+    if (behindGate > 0) for (const callback of gates) callback();
+  }
+
+  function serve(): void {
     const nowMs = clock.monotonic();
     for (;;) {
       const place = waiting.next(admits);
@@ -281,10 +309,41 @@ export function createLimiter(options: LimiterOptions) {
       return { by: "limit", ...(waitMs !== undefined && { waitMs }) };
     },
 
-    /** Lets a call take over a permit that was given for it some time ago. */
-    begin(permit: HeldPermit, signal?: AbortSignal): void {
+    setAside,
+
+    /** How many would be kept now. */
+    roomFor(most: number, asked?: AcquireOptions): number {
+      const kept = setAside(most, asked);
+      aside -= kept;
+      return kept;
+    },
+
+    /** Makes one that was set aside the permit of a task; none where it can't be used any more. */
+    fromAside(asked: AcquireOptions = {}): HeldPermit | undefined {
+      aside--;
+      const nowMs = clock.monotonic();
+      const estimate = asked.estimate ?? settings.estimate;
+      if (closed || inFlight.size >= room.limit() || room.heldBy(estimate, nowMs)) return undefined;
+      return begin(asked, estimate, nowMs);
+    },
+
+    giveAsideBack(count: number): void {
+      aside -= count;
+      if (count > 0) giveOut();
+    },
+
+    /**
+     * Lets a call take over a permit that was given for it some time ago. None where the pod has lost
+     * its share since: others count on it that no call begins after that.
+     */
+    begin(permit: HeldPermit, signal?: AbortSignal): HeldPermit | undefined {
+      if (room.heldBy(0, clock.monotonic()) === "no_share") {
+        permit.release("ignored");
+        return undefined;
+      }
       permit.begin(room.epoch(), ++calls, signal);
       ticks.set(permit.deadlineMs);
+      return permit;
     },
 
     /** Counts the failure of a call that was made under a permit, when it happens. */
@@ -303,7 +362,7 @@ export function createLimiter(options: LimiterOptions) {
 
     takeSample: (): Sample => gauge.take(clock.monotonic(), inFlight.size),
 
-    demand: (): Demand => ({ inFlight: inFlight.size, waiting: waiting.size, behindGate }),
+    demand: (): Demand => ({ inFlight: inFlight.size + aside, waiting: waiting.size, behindGate }),
 
     /** How many tasks wait to be claimed for want of permits. */
     behindGate(count: number): void {
@@ -319,6 +378,12 @@ export function createLimiter(options: LimiterOptions) {
       return () => void wanting.delete(callback);
     },
 
+    /** Called back when there may be permits for tasks that wait to be claimed. */
+    onRoom(callback: () => void): () => void {
+      gates.add(callback);
+      return () => void gates.delete(callback);
+    },
+
     /** Called back when a call was throttled. */
     onThrottled(callback: () => void): () => void {
       throttling.add(callback);
@@ -327,7 +392,7 @@ export function createLimiter(options: LimiterOptions) {
 
     /** Whether nothing is lost to others by forgetting it. */
     isIdle: () =>
-      inFlight.size === 0 && waiting.size === 0 && behindGate === 0 && !outside?.limit && !closed,
+      inFlight.size + aside + waiting.size + behindGate === 0 && !outside?.limit && !closed,
 
     /** When it was last asked for a permit, by the clock's monotonic time. */
     lastUsedMs: () => usedMs,

@@ -36,9 +36,9 @@ export function runHere<Result>(
   const asked = withPriority(scene, options);
   const outer = heldHere(scene, limiter);
   if (outer) return runUnder(outer, scene, fn, asked, settle);
-  const handed = takeHanded(scene, limiter);
-  if (handed) limiter.begin(handed, options.signal);
-  const permit = handed ?? (options.signal?.aborted ? undefined : limiter.tryAcquire(asked));
+  const permit =
+    handedHere(scene, limiter, options.signal) ??
+    (options.signal?.aborted ? undefined : limiter.tryAcquire(asked));
   if (permit) return perform(limiter, scene, permit, fn, settle);
   return limiter.acquire(asked).then((given) => perform(limiter, scene, given, fn, settle));
 }
@@ -52,10 +52,18 @@ export function acquireHere(
   const scene = sceneHere();
   const limiter = limiterOf(scene, declared, key);
   if (limiter instanceof Error) return Promise.reject(limiter);
+  const handed = handedHere(scene, limiter, options.signal);
+  return handed ? Promise.resolve(handed) : limiter.acquire(withPriority(scene, options));
+}
+
+/** The permit that this code's task was claimed with, for its first call. */
+function handedHere(
+  scene: Scene,
+  limiter: Limiter,
+  signal: AbortSignal | undefined,
+): HeldPermit | undefined {
   const handed = takeHanded(scene, limiter);
-  if (!handed) return limiter.acquire(withPriority(scene, options));
-  limiter.begin(handed, options.signal);
-  return Promise.resolve(handed);
+  return handed && limiter.begin(handed, signal);
 }
 
 function perform<Result>(

@@ -108,9 +108,20 @@ export function createThrottles(options: ThrottlesOptions) {
       return make(declared, key);
     },
 
+    /** Refuses a throttle that is declared otherwise elsewhere, before anybody calls it. */
+    know: (declared: Declared): void => void groupOf(declared),
+
     find: (name: string, key = ""): Limiter | undefined => byName.get(name)?.byKey.get(key),
 
     all,
+
+    /** Those of one throttle, whatever their key. */
+    allOf: (name: string): Limiter[] => [...(byName.get(name)?.byKey.values() ?? [])],
+
+    /** Whether anything here has asked for a permit yet. */
+    get any() {
+      return count > 0;
+    },
 
     /** Forgets it, and what it has learned. */
     drop,

@@ -37,6 +37,8 @@ export type ClaimCall = {
   readonly limit: number;
   /** Names of which no more than so many may be claimed. */
   readonly most?: ReadonlyMap<string, number>;
+  /** Names of which no more than so many may be claimed together. No name is in two of them. */
+  readonly together?: readonly NamesTogether[];
   /** Where the last claim ended, if this one is to go on from there. */
   readonly from?: Frontier;
   /** Tasks that this pod still runs, though recovery may have given them back while it was silent. */
@@ -46,6 +48,8 @@ export type ClaimCall = {
   /** Whether the same call has claimed behind the gates before, of the same limit. */
   readonly shared?: boolean;
 };
+
+export type NamesTogether = { readonly names: readonly string[]; readonly most: number };
 
 /** A place in the order of claiming. */
 export type Frontier = { readonly priority: number; readonly createdAt: number };
@@ -95,17 +99,19 @@ export function lookAhead(names: readonly string[], podId = ""): Statement {
  */
 export function claimTasks(claim: ClaimCall): Statement {
   const perName = claim.names.flatMap((name) =>
-    partsFrom(claim.most?.has(name) ? undefined : claim.from).map(
-      (part) => sql`select * from (
+    partsFrom(claim.most?.has(name) ? undefined : claim.from).map((part) => ({
+      name,
+      statement: sql`select * from (
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}
         ${part} ${notHeld(claim)}
       order by priority desc, created_at, task_id ${limitOfName(claim, name)} ${takeRows}) of_name`,
-    ),
+    })),
   );
+  const order = sql`order by priority desc, created_at, task_id`;
   const first = sql`
-    select address from (${join(perName, " union all ")}) ready
-    order by priority desc, created_at, task_id ${limitOf(claim)}`;
+    select address from (${join(limitedTogether(claim, perName, order), " union all ")}) ready
+    ${order} ${limitOf(claim)}`;
   return take(claim, sql`${isAmong(first)}`);
 }
 
@@ -120,10 +126,38 @@ function limitOfName(claim: ClaimCall, name: string): Statement {
   const most = claim.most?.get(name);
   if (most === undefined) return limit(claim.limit);
   const ofName = limit(Math.max(0, Math.min(most, claim.limit)));
-  if (claim.shared !== true) return ofName;
-  return sql`${ofName} - (select count(*) from ${tasks}
+  return claim.shared === true ? sql`${ofName} - ${claimedBefore(claim, [name])}` : ofName;
+}
+
+/** How many of these names the same call has claimed behind the gates. */
+function claimedBefore(claim: ClaimCall, names: readonly string[]): Statement {
+  return sql`(select count(*) from ${tasks}
     where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'
-      and name = ${name})`;
+      and name in (${list(names)}))`;
+}
+
+type OfName = { readonly name: string; readonly statement: Statement };
+
+/** What the names may bring, where some of them have a limit together. */
+function limitedTogether(claim: ClaimCall, all: readonly OfName[], order: Statement): Statement[] {
+  const { together = [] } = claim;
+  const parts = all
+    .filter(({ name }) => !together.some(({ names }) => names.includes(name)))
+    .map(({ statement }) => statement);
+  for (const { names, most } of together) {
+    const own = all.filter(({ name }) => names.includes(name));
+    if (own.length === 0) continue;
+    const count = limit(Math.max(0, Math.min(most, claim.limit)));
+    const before = claim.shared === true ? sql`- ${claimedBefore(claim, names)}` : sql``;
+    const of = join(
+      own.map(({ statement }) => statement),
+      " union all ",
+    );
+    parts.push(
+      sql`select * from (select * from (${of}) of_names ${order} ${count} ${before}) of_set`,
+    );
+  }
+  return parts;
 }
 
 /**
@@ -187,17 +221,21 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
         and priority = ${priority} and ${isDue} ${notHeld(claim)}
       order by created_at, task_id ${limit(claim.limit)} ${takeRows}) of_level`;
   const isLimited = ({ name }: Level) => claim.most?.has(name) === true;
-  const parts = levels.filter((level) => !isLimited(level)).map(ofLevel);
+  const parts: OfName[] = levels
+    .filter((level) => !isLimited(level))
+    .map((level) => ({ name: level.name, statement: ofLevel(level) }));
   const limited = levels.filter(isLimited);
   for (const name of new Set(limited.map((level) => level.name))) {
     const own = limited.filter((level) => level.name === name);
-    parts.push(sql`select * from (
+    const statement = sql`select * from (
       select * from (${join(own.map(ofLevel), " union all ")}) of_levels
-      order by created_at, task_id ${limitOfName(claim, name)}) of_name`);
+      order by created_at, task_id ${limitOfName(claim, name)}) of_name`;
+    parts.push({ name, statement });
   }
+  const order = sql`order by created_at, task_id`;
   const first = sql`
-    select address from (${join(parts, " union all ")}) ready
-    order by created_at, task_id ${limitOf(claim)}`;
+    select address from (${join(limitedTogether(claim, parts, order), " union all ")}) ready
+    ${order} ${limitOf(claim)}`;
   return take(claim, sql`${isAmong(first)}`);
 }
 

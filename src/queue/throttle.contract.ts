@@ -1,0 +1,256 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { FlotillaError } from "../base/errors.ts";
+import type { Database } from "../store/database.ts";
+import type { StoreKind } from "../store/database.contract.ts";
+import { sql } from "../store/sql.ts";
+import { throttle } from "../throttle/throttle.ts";
+import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
+import { task } from "./task.ts";
+import { countedCalls, workThrottled } from "./throttled-pod.contract.ts";
+
+/** What tasks of throttled names promise on every store. */
+export function throttleContract(kind: StoreKind): void {
+  describe(`throttled tasks on ${kind.name}`, () => {
+    let queue: QueueUnderTest;
+    beforeEach(async () => {
+      queue = await openQueue(kind);
+    });
+    afterEach(() => queue.close());
+
+    const completed = sql`status = 'completed'`;
+    const allDone = (count: number) =>
+      queue.until(`${count} tasks done`, async () => (await queue.count(completed)) === count, {
+        stepMs: 20,
+      });
+    const attempted = sql`retry_count > 0 or deaths > 0 or snoozes > 0`;
+
+    test.each([
+      ["makes one call", 1],
+      ["makes no call", 0],
+      ["makes three calls, one after the other", 3],
+    ])("with a limit of one get through where the handler %s", async (_, count) => {
+      const api = throttle("api", { pinned: 1 });
+      const calls = countedCalls(queue);
+      const ask = task("ask", { throttle: api }, async () => {
+        for (let made = 0; made < count; made++) await api.run(() => calls.call());
+      });
+      await workThrottled(queue, "pod-1", [ask]);
+      await queue.enqueueMany("ask", [1, 2, 3, 4, 5]);
+      await allDone(5);
+      expect(calls).toMatchObject({ total: 5 * count, peak: Math.min(1, count) });
+      expect(await queue.count(attempted)).toBe(0);
+    });
+
+    test("wait unclaimed and uncounted while all permits are taken, and the pod says why", async () => {
+      const api = throttle("api", { pinned: 2 });
+      const calls = countedCalls(queue);
+      const ask = task("ask", { throttle: api }, () => api.run(() => calls.call(60_000)));
+      const { worker } = await workThrottled(queue, "pod-1", [ask]);
+      await queue.enqueueMany("ask", [1, 2, 3, 4, 5]);
+      await queue.until("two calls", () => calls.now === 2);
+      await queue.pass(5_000);
+      expect(await queue.count(sql`status = 'pending' and claim_token = 0`)).toBe(3);
+      expect(worker.running).toBe(2);
+      expect(worker.capacity.reasons).toMatchObject([
+        { code: "throttled", text: expect.stringMatching(/^"ask" throttled: "api" lets 2 /) },
+      ]);
+    });
+
+    test("of two names on one throttle take no more than there are permits together", async () => {
+      const api = throttle("api", { pinned: 3 });
+      const calls = countedCalls(queue);
+      const names = ["ask", "tell"];
+      const handlers = names.map((name) =>
+        task(name, { throttle: api }, () => api.run(() => calls.call(100))),
+      );
+      const { throttles } = await workThrottled(queue, "pod-1", handlers);
+      for (const name of names) await queue.enqueueMany(name, [1, 2, 3, 4, 5, 6]);
+      await allDone(12);
+      expect(calls.peak).toBe(3);
+      expect(throttles.find("api")?.demand()).toMatchObject({ inFlight: 0, waiting: 0 });
+      // None came that had to be given back for want of a permit.
+      expect(await queue.count(sql`claim_token > 1`)).toBe(0);
+    });
+
+    test("don't hold up others that aren't throttled", async () => {
+      const api = throttle("api", { pinned: 1 });
+      const calls = countedCalls(queue);
+      const ask = task("ask", { throttle: api }, () => api.run(() => calls.call(60_000)));
+      const plain = task("plain", {}, () => "done");
+      await workThrottled(queue, "pod-1", [ask, plain]);
+      await queue.enqueueMany("ask", [1, 2, 3]);
+      await queue.until("a call", () => calls.now === 1);
+      const { taskId } = await queue.enqueue(plain, 1);
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
+    });
+
+    test("need a permit for every attempt, and ask with the priority of a retry after the first", async () => {
+      const api = throttle("api", { pinned: 1 });
+      const seen: unknown[] = [];
+      const ask = task(
+        "ask",
+        { throttle: api, attempts: 3, backoff: { baseMs: 10, jitter: 0 } },
+        async ({ attempt }) => {
+          await api.run(() => void seen.push(api.snapshot().inFlightOf));
+          if (attempt < 3) throw new Error("not yet");
+        },
+      );
+      await workThrottled(queue, "pod-1", [ask]);
+      await queue.enqueue(ask, 1);
+      await allDone(1);
+      const inFlightOf = { control: 0, interactive: 0, retry: 0, batch: 0 };
+      expect(seen).toEqual([
+        { ...inFlightOf, batch: 1 },
+        { ...inFlightOf, retry: 1 },
+        { ...inFlightOf, retry: 1 },
+      ]);
+    });
+
+    test("use the limit of the key that their input says, and wait for it uncounted", async () => {
+      const api = throttle("api", { pinned: 1 });
+      const calls = { a: countedCalls(queue), b: countedCalls(queue) };
+      type Input = { readonly model: "a" | "b" };
+      const ask = task<Input, Input, void, void>(
+        "ask",
+        { throttle: { use: api, key: (input) => input.model } },
+        ({ input }) => api.key(input.model).run(() => calls[input.model].call(50)),
+      );
+      await workThrottled(queue, "pod-1", [ask]);
+      await queue.enqueueMany(ask, [
+        ...Array.from({ length: 4 }, () => ({ model: "a" as const })),
+        ...Array.from({ length: 4 }, () => ({ model: "b" as const })),
+      ]);
+      await allDone(8);
+      expect(calls.a).toMatchObject({ total: 4, peak: 1 });
+      expect(calls.b).toMatchObject({ total: 4, peak: 1 });
+      expect(await queue.count(attempted)).toBe(0);
+    });
+
+    test("of which the key can't be made have failed, and hold no permit", async () => {
+      const api = throttle("api", { pinned: 1 });
+      const ask = task(
+        "ask",
+        {
+          attempts: 1,
+          throttle: {
+            use: api,
+            key(): string {
+              throw new Error("no model");
+            },
+          },
+        },
+        () => {},
+      );
+      const { throttles } = await workThrottled(queue, "pod-1", [ask]);
+      const { taskId } = await queue.enqueue(ask, 1);
+      const failed = await queue.ended(taskId);
+      expect(failed).toMatchObject({ status: "failed", error: { code: "invalid_option" } });
+      expect(throttles.all()).toEqual([]);
+    });
+
+    test("with the more urgent handler go first, whatever else waits", async () => {
+      const api = throttle("api", { pinned: 1 });
+      const order: string[] = [];
+      const calls = countedCalls(queue);
+      const handlerOf = (name: string, priority: "interactive" | "batch") =>
+        task(name, { throttle: { use: api, priority } }, async () => {
+          order.push(name);
+          await api.run(() => calls.call(100));
+        });
+      await workThrottled(queue, "pod-1", [
+        handlerOf("slow", "batch"),
+        handlerOf("quick", "interactive"),
+      ]);
+      await queue.enqueueMany("slow", [1, 2, 3]);
+      await queue.until("a call", () => calls.now === 1);
+      await queue.enqueueMany("quick", [1, 2]);
+      await queue.pass(60);
+      await allDone(5);
+      expect(calls.peak).toBe(1);
+      expect(order).toEqual(["slow", "quick", "quick", "slow", "slow"]);
+    });
+
+    test("stay where they are while their name is paused, and ask for no share", async () => {
+      const api = throttle("api", { pinned: 2 });
+      const ask = task("ask", { throttle: api }, () => {});
+      await queue.pause("ask");
+      const { throttles } = await workThrottled(queue, "pod-1", [ask]);
+      await queue.enqueueMany("ask", [1, 2]);
+      await queue.pass(10_000);
+      expect(throttles.find("api")?.demand()).toEqual({ inFlight: 0, waiting: 0, behindGate: 0 });
+      expect(await queue.count(sql`status = 'pending'`)).toBe(2);
+      await queue.resume("ask");
+      await allDone(2);
+    });
+
+    test.each(["store_unavailable", "unknown_outcome"] as const)(
+      "leave their permits to others when a claim ends with %s",
+      async (code) => {
+        const api = throttle("api", { pinned: 2, mode: "local" });
+        const calls = countedCalls(queue);
+        const ask = task("ask", { throttle: api }, () => api.run(() => calls.call()));
+        let refuse = true;
+        const inFlightThen: number[] = [];
+        const database: Database = {
+          ...queue.database,
+          async write(statements, options) {
+            const isClaim = statements.some(({ strings }) =>
+              strings.join("").includes("claim_call ="),
+            );
+            if (!refuse || !isClaim) return queue.database.write(statements, options);
+            inFlightThen.push(throttles.find("api")!.demand().inFlight);
+            refuse = false;
+            throw new FlotillaError(code, "as ordered");
+          },
+        };
+        const { throttles } = await workThrottled(queue, "pod-1", [ask], { database });
+        await queue.until("a refused claim", () => inFlightThen.length > 0);
+        expect(inFlightThen).toEqual([2]);
+        expect(throttles.find("api")!.demand().inFlight).toBe(0);
+        await queue.enqueueMany("ask", [1, 2, 3, 4]);
+        await allDone(4);
+        expect(calls.peak).toBe(2);
+        expect(throttles.find("api")!.demand().inFlight).toBe(0);
+      },
+    );
+
+    test("that wait where a pod has no share get it one, and two pods share what there is", async () => {
+      const api = throttle("api", { pinned: 4 });
+      const calls = { "pod-1": countedCalls(queue), "pod-2": countedCalls(queue) };
+      let both = 0;
+      let peak = 0;
+      const handlerOn = (podId: keyof typeof calls) =>
+        task("ask", { throttle: api }, () =>
+          api.run(async () => {
+            peak = Math.max(peak, ++both);
+            await calls[podId].call(200);
+            both--;
+          }),
+        );
+      await workThrottled(queue, "pod-1", [handlerOn("pod-1")]);
+      await queue.enqueueMany(
+        "ask",
+        Array.from({ length: 60 }, (_, nth) => nth),
+      );
+      await queue.until("calls of the first", () => calls["pod-1"].now > 0);
+      await workThrottled(queue, "pod-2", [handlerOn("pod-2")]);
+      await allDone(60);
+      expect(peak).toBeLessThanOrEqual(4);
+      expect(calls["pod-2"].total).toBeGreaterThan(5);
+      expect(calls["pod-1"].total).toBeGreaterThan(5);
+    });
+
+    test("are given back by a pod that stops, and so are their permits", async () => {
+      const api = throttle("api", { pinned: 1, mode: "local" });
+      const calls = countedCalls(queue);
+      const ask = task("ask", { throttle: api }, ({ signal }) =>
+        api.run(() => calls.call(60_000), { signal }),
+      );
+      const { worker } = await workThrottled(queue, "pod-1", [ask], { graceMs: 100 });
+      const { taskId } = await queue.enqueue(ask, 1);
+      await queue.until("a call", () => calls.now === 1);
+      await queue.outcome(worker.stop({ waitMs: 0 }), { stepMs: 50 });
+      expect(await queue.get(taskId)).toMatchObject({ status: "pending", failures: 0, deaths: 0 });
+    });
+  });
+}
