@@ -70,6 +70,21 @@ describe("what a leader learns", () => {
     expect(next(one, [eighth], [seventh]).stats.outcomes.success).toBe(2);
   });
 
+  test("takes a limit for used that two pods use up together, though they never report at the same time", () => {
+    const told: Report[] = [];
+    const say = (podId: string): Report => {
+      const last = told.findLast((each) => each.podId === podId);
+      const totals = addToTotals(last?.totals ?? noTotals, sampleOf(20, { peak: 1 }));
+      const said = report(podId, (last?.seq ?? 0) + 1, totals);
+      told.push(said);
+      return said;
+    };
+    const [a, b] = [say("a"), say("b")];
+    const one = next(row, [a], told);
+    expect(one.bound).toBe(2);
+    expect(next(one, [a, b], told).bound).toBeGreaterThan(2);
+  });
+
   test("keeps the bound while the breaker is open, so that shares needn't move", () => {
     const failed = sampleOf(0, { counts: { ...noCounts, server_error: 50 } });
     const one = next(row, [report("a", 1, addToTotals(noTotals, failed))]);

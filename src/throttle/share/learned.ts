@@ -68,6 +68,9 @@ export function learn(
     const since = sampleBetween(before, totals);
     sample = addSamples(sample ?? emptySample(row.epoch), since);
   }
+  // Pods report at moments of their own, so some have said nothing since the last pass: what those had
+  // in flight when they did is a part of what all had.
+  if (sample) sample = { ...sample, peak: peakOf(reports, sample.epoch) };
   const last = stored?.controller ?? firstState(settings);
   const before = { ...last, epoch: Math.max(last.epoch, row.epoch) };
   const controller = step(settings, before, {
@@ -89,6 +92,11 @@ export function learn(
     state: JSON.stringify({ controller, seen } satisfies Stored),
     stats: JSON.stringify(nextStats(row.stats, controller, sample)),
   };
+}
+
+function peakOf(reports: readonly Report[], epoch: number): number {
+  const present = reports.filter(({ totals }) => totals.epoch === epoch);
+  return present.reduce((sum, { totals }) => sum + totals.peak, 0);
 }
 
 function nextStats(before: Stats, controller: ControllerState, sample: Sample | undefined): Stats {

@@ -48,6 +48,8 @@ export type PodView = {
 export type ReadOptions = { readonly after?: Place; readonly limit?: number };
 
 const pageMost = 1_000;
+// Pods that have work report every second.
+const heardWithinMs = 10_000;
 
 /** What is known of throttles, in the order of their names and keys. */
 export async function readThrottles(
@@ -83,7 +85,9 @@ async function withReports(database: Database, rows: readonly Row[]): Promise<Th
 function toView(row: Row, reports: readonly Row[]): ThrottleView {
   const { outcomes, ...latencies } = toStats(row["stats"] as string);
   const pods = podsOf(JSON.parse(row["shares"] as string) as Shares, reports);
-  const sum = (of: (pod: PodView) => number) => pods.reduce((all, pod) => all + of(pod), 0);
+  // What a pod said that is gone by now isn't in flight any more.
+  const heard = pods.filter(({ reportedMs = Infinity }) => reportedMs < heardWithinMs);
+  const sum = (of: (pod: PodView) => number) => heard.reduce((all, pod) => all + of(pod), 0);
   return {
     name: row["name"] as string,
     key: row["key"] as string,
