@@ -36,10 +36,6 @@ const waits = (find: string, put = ""): Edit => ({
   put,
 });
 
-const recoverToken = recover(
-  "orphan.task_id and ${from}.claim_token = orphan.token",
-  "orphan.task_id",
-);
 const recoverBeat = recover(
   `= orphan.pod_id
     and coalesce((select pod.beat from \${pods} pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat\`;
@@ -106,9 +102,6 @@ export const mutations: readonly Mutation[] = [
     edits: [recover("and ${from}.status = 'claimed' and", "and")],
   },
   { name: "recover: without the beat", edits: [recoverBeat] },
-  // The token alone isn't missed: status, holder and beat cover it. Without the beat it is what
-  // keeps a newer claim of the same pod, so only that finding counts here.
-  { name: "recover: without token and beat", edits: [recoverToken, recoverBeat], by: "T3" },
   {
     name: "recover: deaths without a limit",
     edits: [recover("const spent = sql`deaths + 1 >= ${deathLimit}`", "const spent = sql`false`")],
@@ -151,10 +144,6 @@ export const mutations: readonly Mutation[] = [
   {
     name: "claim: what must run alone, beside others",
     edits: [claim("parked = 0 and deaths < 2 and ${isDue}", "parked = 0 and ${isDue}")],
-  },
-  {
-    name: "claim: what this pod still runs",
-    edits: [claim("if (held.length === 0) return sql``;", "if (held.length >= 0) return sql``;")],
   },
   {
     name: "recover: cancelled tasks are given back",
