@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { pictureName } from "../throttle/pictures.ts";
 import { loadThrottle } from "../throttle/results.ts";
-import { scenarios } from "../throttle/scenarios.ts";
+import { pictured } from "../throttle/rounds.ts";
 import { tablesOfThrottle } from "../throttle/tables.ts";
 
 const page = fileURLToPath(new URL("../../docs/benchmarks.md", import.meta.url));
@@ -18,7 +18,7 @@ export function renderThrottle(): string[] {
   const to = text.indexOf(end);
   if (from === -1 || to < from) throw new Error(`${page} has no place for figures: ${begin}`);
   const before = text.slice(0, from + begin.length);
-  const pictures = scenarios.map(({ name, about }) => `![${name}: ${about}](${pictureName(name)})`);
+  const pictures = pictured.map(({ name, about }) => `![${name}: ${about}](${pictureName(name)})`);
   const tables = tablesOfThrottle(results);
   writeFileSync(page, `${before}\n\n${pictures.join("\n\n")}\n\n${tables}\n\n${text.slice(to)}`);
   return [page];

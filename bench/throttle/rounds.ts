@@ -29,9 +29,12 @@ function rounds(
   return played.map((scenario) => ({ scenario, capacity, wall, pods }));
 }
 
+/** Pods that want little look no different in a picture of all of them. */
+export const pictured: readonly Scenario[] = allScenarios.filter((each) => each !== uneven);
+
 /** The rounds that pictures are drawn of. */
-export function isPictured({ capacity, wall, pods }: Round): boolean {
-  return capacity === 20 && wall === "hard" && pods === 8;
+export function isPictured({ scenario, capacity, wall, pods }: Round): boolean {
+  return pictured.includes(scenario) && capacity === 20 && wall === "hard" && pods === 8;
 }
 
 const full: Plan = {

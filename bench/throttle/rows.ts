@@ -27,9 +27,9 @@ export type Row = Figures & {
 
 export type Played = { readonly row: Row; readonly slices: readonly Slice[] };
 
-const seed = 20_261_115;
+const usualSeed = 20_261_115;
 
-export async function play(round: Round, contender: Contender): Promise<Played> {
+export async function play(round: Round, contender: Contender, seed = usualSeed): Promise<Played> {
   const { scenario, capacity, wall, pods } = round;
   const { slices, overBound } = await simulate({ ...round, contender, seed });
   const row: Row = {
