@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
-import { connect, type Flotilla, type Pod, startPod, task } from "flotilla";
+import { connect, type Flotilla, type Pod, startPod, task, throttle } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -42,6 +42,10 @@ const broken = task("broken").handle({ attempts: 1 }, async () => {
   throw new Error("as ordered");
 });
 const endless = task("endless").handle(async () => {});
+const api = throttle("api");
+const call = task("call").handle({ throttle: api, attempts: 1 }, async ({ input }) => {
+  if (input === "refused") throw Object.assign(new Error("too many"), { status: 429 });
+});
 
 type Scraped = {
   readonly flotilla: Flotilla;
@@ -81,7 +85,12 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
   });
 
   const work = async () => {
-    const config = { store: place.url, slots: 7, use: [mail, broken, endless], log: silentLogger };
+    const config = {
+      store: place.url,
+      slots: 7,
+      use: [mail, broken, endless, call],
+      log: silentLogger,
+    };
     const pace = { heartbeatMs: 50, deadAfterMs: 1_500, pollMs: 50 };
     pod = await startPod({ ...config, ...pace }, { onEvent: metrics.observe });
   };
@@ -157,6 +166,23 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
     await other.run(`alter table ${place.prefix}away rename to ${back}`);
     await atLeast(late + 0.2, "flotilla_heartbeat_lag_seconds_sum");
     expect(await value("flotilla_heartbeat_failures_total")).toBeGreaterThanOrEqual(3);
+  });
+
+  test("shows what throttles let through and what became of it, on this pod and of all", async () => {
+    await work();
+    await flotilla.waitFor((await flotilla.enqueue(call, "well")).taskId);
+    await flotilla.settled((await flotilla.enqueue(call, "refused")).taskId);
+    const ofApi = `throttle="api"`;
+    await atLeast(1, "flotilla_throttle_calls_total", ofApi, `outcome="throttled"`);
+    const seen = await scrape();
+    expect(valueOf(seen, "flotilla_throttle_calls_total", ofApi, `outcome="success"`)).toBe(1);
+    expect(valueOf(seen, "flotilla_throttle_call_duration_seconds_count", ofApi)).toBe(1);
+    expect(valueOf(seen, "flotilla_throttle_in_flight", ofApi)).toBe(0);
+    await atLeast(1, "flotilla_fleet_throttle_calls_total", ofApi, `outcome="success"`);
+    await atLeast(1, "flotilla_fleet_throttle_limit", ofApi);
+    await flotilla.throttles.pin("api", 9);
+    await atLeast(9, "flotilla_fleet_throttle_limit", ofApi);
+    expect(await value("flotilla_fleet_throttle_pinned", ofApi)).toBe(1);
   });
 
   test("shows how soon a dead leader was replaced, and its task given back", async () => {
