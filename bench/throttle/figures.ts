@@ -21,7 +21,7 @@ export type Figures = {
 };
 
 /** A contender has adapted when the five seconds that follow are as good as this. */
-const adapted = { slices: 5_000 / sliceMs, use: 0.945, throttled: 0.0105 };
+const adapted = { slices: 5_000 / sliceMs, use: 0.95, throttled: 0.01 };
 
 export function figuresOf(slices: readonly Slice[], { changedMs, settledMs }: Scenario): Figures {
   const settled = slices.slice(settledMs / sliceMs);

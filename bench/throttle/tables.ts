@@ -2,6 +2,9 @@ import { markdownTable } from "../render/shown.ts";
 import { ours } from "./measures.ts";
 import type { Results } from "./results.ts";
 import type { Row } from "./rows.ts";
+import { churn, uneven } from "./scenarios.ts";
+
+const unlike: readonly string[] = [churn.name, uneven.name];
 
 /** For each scenario all contenders with 8 pods, then ours with all numbers of pods, then the conditions. */
 export function tablesOfThrottle({ rows, contenders, day, commit, costUs }: Results): string {
@@ -54,7 +57,8 @@ export function tablesOfThrottle({ rows, contenders, day, commit, costUs }: Resu
         row.score.toFixed(3),
         row.adaptS === undefined ? `> ${row.restS}` : row.adaptS.toFixed(1),
         `× ${row.slowdown.toFixed(2)}`,
-        row.fairness.toFixed(3),
+        // Where pods don't want the same, or aren't there for the same time, it says nothing.
+        unlike.includes(row.scenario) ? "" : row.fairness.toFixed(3),
         row.peak.toFixed(2),
         String(row.overBound ?? ""),
         percent(row.overall.use),
