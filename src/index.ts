@@ -51,6 +51,8 @@ export {
   type TaskContract,
   type TaskHandler,
 } from "./queue/task.ts";
+export type { ThrottleOfHandler } from "./queue/throttle.ts";
+export type { HeldByThrottle } from "./queue/throttle-held.ts";
 export type { WaitOptions } from "./queue/wait.ts";
 export type { Pod, PodEvent } from "./runtime/assemble.ts";
 export { type Config, defineConfig, type ServerConfig } from "./runtime/config.ts";

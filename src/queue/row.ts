@@ -2,6 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Row } from "../store/database.ts";
 import { parked } from "./statements/parked.ts";
+import type { HeldByThrottle } from "./throttle-held.ts";
 
 /** Why a task failed, as it is stored. */
 export type TaskError = {
@@ -50,6 +51,8 @@ export type Task = {
       readonly paused: boolean;
       /** The limit whose room it waits for; null where none was found to hold it up. */
       readonly blockedBy: string | null;
+      /** The throttle whose permits it waits for; null where none is known to hold it up. */
+      readonly throttledBy: HeldByThrottle | null;
     }
   | { readonly status: "claimed"; readonly claimedBy: string; readonly error: TaskError | null }
   | { readonly status: "completed"; readonly result: Json }
@@ -113,7 +116,7 @@ function heldBy(row: Row) {
   // What it is blocked by stays noted when it goes on.
   const blockedBy: string | null =
     Number(row["parked"]) === parked.forRoom ? row["blocked_by"] : null;
-  return { noWorker: false, paused: false, blockedBy };
+  return { noWorker: false, paused: false, blockedBy, throttledBy: null };
 }
 
 /** A row inserted by hand may hold anything; looking at it must still work. */

@@ -1,11 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
+import { beat } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { throttle } from "../throttle/throttle.ts";
-import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
+import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
 import { task } from "./task.ts";
+import { throttlesOf } from "./throttle-held.ts";
 import { countedCalls, workThrottled } from "./throttled-pod.contract.ts";
 
 /** What tasks of throttled names promise on every store. */
@@ -56,6 +58,52 @@ export function throttleContract(kind: StoreKind): void {
       ]);
     });
 
+    test("are shown with what holds them up, and others without", async () => {
+      const api = throttle("api", { pinned: 1 });
+      const calls = countedCalls(queue);
+      const ask = task("ask", { throttle: api }, () => api.run(() => calls.call(60_000)));
+      await workThrottled(queue, "pod-1", [ask]);
+      const metadata = { names: ["ask", "plain"], throttles: throttlesOf([ask]) };
+      await queue.database.write([beat("pod-2", JSON.stringify(metadata), 0)]);
+      const plain = await queue.enqueue("plain", 1);
+      const [first] = await queue.enqueueMany("ask", [1]);
+      await queue.until("a call", () => calls.now === 1);
+      const [held] = await queue.enqueueMany("ask", [2]);
+      expect(await queue.get(first!.taskId)).not.toHaveProperty("throttledBy");
+      const seen = await queue.until(
+        "what holds it up",
+        async () => {
+          const found = await queue.get(held!.taskId);
+          // Pods say once a second how things are.
+          const by = found?.status === "pending" ? found.throttledBy : undefined;
+          return by?.inFlight === 1 && by;
+        },
+        { stepMs: 100 },
+      );
+      expect(seen).toEqual({
+        name: "api",
+        key: "",
+        limit: 1,
+        inFlight: 1,
+        waiting: 1,
+        aboutMs: null,
+      });
+      expect(await queue.get(plain.taskId)).toMatchObject({ throttledBy: null });
+      const { tasks } = await queue.list({ name: "ask", status: "pending" });
+      expect(tasks).toMatchObject([{ throttledBy: { name: "api" } }]);
+    });
+
+    test("whose pods have died run alone, with a permit of their own", async () => {
+      const api = throttle("api", { pinned: 1 });
+      const calls = countedCalls(queue);
+      const ask = task("ask", { throttle: api }, () => api.run(() => calls.call()));
+      await queue.enqueueMany("ask", [1, 2]);
+      await queue.database.write([sql`update ${rowsOf} set deaths = 2`]);
+      await workThrottled(queue, "pod-1", [ask]);
+      await allDone(2);
+      expect(calls).toMatchObject({ total: 2, peak: 1 });
+    });
+
     test("of two names on one throttle take no more than there are permits together", async () => {
       const api = throttle("api", { pinned: 3 });
       const calls = countedCalls(queue);
@@ -67,7 +115,7 @@ export function throttleContract(kind: StoreKind): void {
       for (const name of names) await queue.enqueueMany(name, [1, 2, 3, 4, 5, 6]);
       await allDone(12);
       expect(calls.peak).toBe(3);
-      expect(throttles.find("api")?.demand()).toMatchObject({ inFlight: 0, waiting: 0 });
+      await queue.until("no permit out", () => throttles.find("api")?.demand().inFlight === 0);
       // None came that had to be given back for want of a permit.
       expect(await queue.count(sql`claim_token > 1`)).toBe(0);
     });
@@ -152,19 +200,23 @@ export function throttleContract(kind: StoreKind): void {
       const api = throttle("api", { pinned: 1 });
       const order: string[] = [];
       const calls = countedCalls(queue);
+      let goOn = () => {};
+      const first = new Promise<void>((resolve) => (goOn = resolve));
       const handlerOf = (name: string, priority: "interactive" | "batch") =>
         task(name, { throttle: { use: api, priority } }, async () => {
           order.push(name);
-          await api.run(() => calls.call(100));
+          await api.run(() => (order.length === 1 ? first : calls.call()));
         });
-      await workThrottled(queue, "pod-1", [
+      const { throttles } = await workThrottled(queue, "pod-1", [
         handlerOf("slow", "batch"),
         handlerOf("quick", "interactive"),
       ]);
       await queue.enqueueMany("slow", [1, 2, 3]);
-      await queue.until("a call", () => calls.now === 1);
+      await queue.until("a call", () => order.length === 1);
       await queue.enqueueMany("quick", [1, 2]);
-      await queue.pass(60);
+      const behindGate = () => throttles.find("api")!.demand().behindGate;
+      await queue.until("both kinds at the gate", () => behindGate() >= 3);
+      goOn();
       await allDone(5);
       expect(calls.peak).toBe(1);
       expect(order).toEqual(["slow", "quick", "quick", "slow", "slow"]);
@@ -206,11 +258,11 @@ export function throttleContract(kind: StoreKind): void {
         const { throttles } = await workThrottled(queue, "pod-1", [ask], { database });
         await queue.until("a refused claim", () => inFlightThen.length > 0);
         expect(inFlightThen).toEqual([2]);
-        expect(throttles.find("api")!.demand().inFlight).toBe(0);
+        await queue.until("no permit out", () => throttles.find("api")!.demand().inFlight === 0);
         await queue.enqueueMany("ask", [1, 2, 3, 4]);
         await allDone(4);
         expect(calls.peak).toBe(2);
-        expect(throttles.find("api")!.demand().inFlight).toBe(0);
+        await queue.until("no permit out", () => throttles.find("api")!.demand().inFlight === 0);
       },
     );
 
@@ -246,10 +298,10 @@ export function throttleContract(kind: StoreKind): void {
       const ask = task("ask", { throttle: api }, ({ signal }) =>
         api.run(() => calls.call(60_000), { signal }),
       );
-      const { worker } = await workThrottled(queue, "pod-1", [ask], { graceMs: 100 });
+      const { worker } = await workThrottled(queue, "pod-1", [ask]);
       const { taskId } = await queue.enqueue(ask, 1);
       await queue.until("a call", () => calls.now === 1);
-      await queue.outcome(worker.stop({ waitMs: 0 }), { stepMs: 50 });
+      await queue.outcome(worker.stop({ waitMs: 0 }), { stepMs: 10 });
       expect(await queue.get(taskId)).toMatchObject({ status: "pending", failures: 0, deaths: 0 });
     });
   });

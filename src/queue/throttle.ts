@@ -1,4 +1,5 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
+import type { Jsonify } from "../base/jsonify.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { checkKey, type Declared } from "../throttle/declare.ts";
 import { declarationOf, type Throttle } from "../throttle/throttle.ts";
@@ -9,12 +10,12 @@ export type ThrottleOfHandler<Input = any> =
   | (Throttle & { readonly use?: undefined })
   | {
       readonly use: Throttle;
-      /** Which of its limits a task counts against, made of the input as it was enqueued. */
-      readonly key?: (input: Input) => string;
+      /** Which of its limits a task counts against, made of the input as it was stored. */
+      readonly key?: (input: Jsonify<Input>) => string;
       /** Of all its calls. `batch` by default, and `retry` after an attempt has failed. */
       readonly priority?: Priority;
       /** What its first call will probably cost in the bucket's unit. Default: what the throttle says. */
-      readonly estimate?: number | ((input: Input) => number);
+      readonly estimate?: number | ((input: Jsonify<Input>) => number);
     };
 
 /** The same, checked. */
@@ -50,7 +51,9 @@ export function checkThrottle(what: string, given: ThrottleOfHandler): TaskThrot
     checkNumber(`${what}: throttle.estimate`, estimate, estimateRange);
   }
   const found = declarationOf(use);
-  return { declared: found.declared, key: key ?? found.key, priority, estimate };
+  // What is stored came from whoever could enqueue such an input.
+  const ofInput = { key: key ?? found.key, estimate } as Pick<TaskThrottle, "key" | "estimate">;
+  return { declared: found.declared, ...ofInput, priority };
 }
 
 function isThrottle(given: unknown): given is Throttle {

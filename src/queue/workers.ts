@@ -2,24 +2,34 @@ import type { Database } from "../store/database.ts";
 import { livePods } from "../pods/statements.ts";
 import type { Task } from "./row.ts";
 import { everything, listPauses } from "./statements/pause.ts";
+import { readHeld, type ThrottleOfName } from "./throttle-held.ts";
 
-/** The names that pods which are up work on; undefined where one doesn't say which. */
-async function workedOn(database: Database): Promise<ReadonlySet<string> | undefined> {
+type WorkedOn = {
+  /** The names that pods which are up work on; undefined where one doesn't say which. */
+  readonly names: ReadonlySet<string> | undefined;
+  /** The throttles that tasks of some of them wait for. */
+  readonly throttles: ReadonlyMap<string, ThrottleOfName>;
+};
+
+async function workedOn(database: Database): Promise<WorkedOn> {
   const names = new Set<string>();
+  const throttles = new Map<string, ThrottleOfName>();
+  let allSay = true;
   for (const row of await database.read(livePods())) {
-    const known = namesOf(row["metadata"]);
-    if (known === undefined) return undefined;
-    for (const name of known) names.add(name);
+    const said = parse(row["metadata"]);
+    if (Array.isArray(said["names"])) for (const name of said["names"]) names.add(String(name));
+    else allSay = false;
+    const of = (said["throttles"] ?? {}) as Readonly<Record<string, ThrottleOfName>>;
+    for (const [name, throttle] of Object.entries(of)) throttles.set(name, throttle);
   }
-  return names;
+  return { names: allSay ? names : undefined, throttles };
 }
 
-function namesOf(metadata: string): string[] | undefined {
+function parse(metadata: string): Readonly<Record<string, unknown>> {
   try {
-    const { names } = JSON.parse(metadata) as { names?: unknown };
-    return Array.isArray(names) ? names.map(String) : undefined;
+    return JSON.parse(metadata) as Record<string, unknown>;
   } catch {
-    return undefined;
+    return {};
   }
 }
 
@@ -29,7 +39,10 @@ export async function withoutWorker(
   names: readonly string[],
 ): Promise<ReadonlySet<string>> {
   if (names.length === 0) return new Set();
-  const known = await workedOn(database);
+  return unknownAmong(names, await workedOn(database));
+}
+
+function unknownAmong(names: readonly string[], { names: known }: WorkedOn): ReadonlySet<string> {
   return new Set(known === undefined ? [] : names.filter((name) => !known.has(name)));
 }
 
@@ -37,15 +50,20 @@ export async function withoutWorker(
 export async function markWaiting(database: Database, tasks: readonly Task[]): Promise<Task[]> {
   const names = tasks.filter(({ status }) => status === "pending").map(({ name }) => name);
   if (names.length === 0) return [...tasks];
-  const [idle, pauses] = await Promise.all([
-    withoutWorker(database, names),
-    database.read(listPauses()),
-  ]);
+  const [works, pauses] = await Promise.all([workedOn(database), database.read(listPauses())]);
+  const idle = unknownAmong(names, works);
+  const throttled = new Map([...works.throttles].filter(([name]) => names.includes(name)));
+  const held = throttled.size === 0 ? undefined : await readHeld(database, throttled);
   const paused = new Set(pauses.map((row) => row["name"] as string));
   const isPaused = (name: string) => paused.has(name) || paused.has(everything);
   return tasks.map((task) =>
     task.status === "pending"
-      ? { ...task, noWorker: idle.has(task.name), paused: isPaused(task.name) }
+      ? {
+          ...task,
+          noWorker: idle.has(task.name),
+          paused: isPaused(task.name),
+          throttledBy: held?.get(task.name) ?? null,
+        }
       : task,
   );
 }

@@ -17,6 +17,7 @@ import { createOutbox } from "../queue/outbox/outbox.ts";
 import { createLeader } from "../queue/recover.ts";
 import { createSchedules, putAll } from "../schedules/client.ts";
 import { createFiring } from "../schedules/fire.ts";
+import { throttlesOf } from "../queue/throttle-held.ts";
 import { startWorker, type Worker } from "../queue/worker.ts";
 import type { Settings } from "./config.ts";
 import { workedOn } from "./handlers.ts";
@@ -148,6 +149,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     stallBeats,
     metadata: {
       names: [...handlers.keys()],
+      throttles: throttlesOf(handlers.values()),
       followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
     },
     onBeat,

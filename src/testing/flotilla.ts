@@ -13,6 +13,7 @@ import type { InputOf, ResultOf, TaskContract, TaskHandler } from "../queue/task
 import { type Config, resolveConfig } from "../runtime/config.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
+import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
 import { movableClock, watchedClock } from "./clock.ts";
 import { type CrashPoint, crashPoints } from "./crash.ts";
 import { createMoving } from "./moving.ts";
@@ -43,6 +44,7 @@ export type PlannedCrash = {
 export type TestFlotilla = Omit<Tasks, "settled"> & {
   readonly schedules: Schedules;
   readonly deadLetters: DeadLetters;
+  readonly throttles: ThrottlesClient;
   /** Enqueues, lets a pod run it, and gives the result. The clock is moved over waits and retries. */
   run<T extends TaskContract>(
     task: T,
@@ -228,6 +230,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     waitFor: result,
     schedules: createSchedules(parts),
     deadLetters,
+    throttles: createThrottlesClient(parts),
     run: async (task, input, enqueueOptions) =>
       result(await tasks.enqueue(task, input, enqueueOptions)),
     result,

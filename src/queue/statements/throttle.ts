@@ -19,7 +19,9 @@ export function countReady(names: readonly string[], most: number): Statement {
       + ${first(
         sql`status = 'pending' and parked = 4 and deaths < 2`,
         sql`tenant, priority desc, ${byAge}`,
-      )} as ready`;
+      )}
+      + ${first(sql`status = 'pending' and parked = 0 and deaths >= 2`, byAge)}
+      + ${first(sql`status = 'pending' and parked = 4 and deaths >= 2`, byAge)} as ready`;
   });
   return sql`
     select name, ready from (${join(counts, " union all ")}) counted

@@ -51,6 +51,19 @@ export const task = named(
       noWorker: said(z.boolean(), "No pod that is up works on tasks of this name."),
       paused: said(z.boolean(), "Its name, or everything, is paused."),
       blockedBy: said(z.string().nullable(), "The limit whose room it waits for."),
+      throttledBy: said(
+        z
+          .object({
+            name: z.string(),
+            key: said(z.string().nullable(), "Null where the task's input says which."),
+            limit: said(z.int(), "How many calls all pods may have in flight at once."),
+            inFlight: z.int(),
+            waiting: said(z.int(), "Calls and tasks that wait for a permit."),
+            aboutMs: said(z.int().nullable(), "About how long they will wait, where it is known."),
+          })
+          .nullable(),
+        "The throttle whose permits it waits for.",
+      ),
     }),
     z.object({
       ...taskBase,
