@@ -2,9 +2,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beat } from "../src/pods/statements.ts";
 import type { Database } from "../src/store/database.ts";
 import { migrate } from "../src/store/migrate.ts";
 import { openStore } from "../src/store/open.ts";
+import { sql, table } from "../src/store/sql.ts";
 import { noCounts } from "../src/throttle/sample.ts";
 import { storeThrottle } from "../src/throttle/share/stored.contract.ts";
 import { run as runIn, start } from "./command.ts";
@@ -63,6 +65,28 @@ describe("throttles on the command line", () => {
     expect((await run("pin", "mail", "many")).code).toBe(2);
     expect((await run("pin", "mail", "-1")).code).toBe(2);
     expect((await run("pin", "nothing", "5")).code).toBe(4);
+  });
+
+  test("are named by the tasks that they hold up", async () => {
+    const name = "summaries";
+    await storeThrottle(database, {
+      name,
+      key: "",
+      bound: 4,
+      stats: { p95Ms: 1_000 },
+      pods: { a: { share: 4, inFlight: 4, waiting: 11 } },
+    });
+    const metadata = JSON.stringify({ names: ["sum"], throttles: { sum: { name, key: "" } } });
+    await database.write([
+      beat("pod", metadata, 0, 1),
+      sql`insert into ${table("step_tracker")} (task_id, name) values ('waits', 'sum')`,
+    ]);
+    const shown = await runIn(["tasks", "show", "waits"], { cwd: folder });
+    expect(shown.stdout).toMatch(
+      /held up +throttled: 4 of 4 calls of summaries are in flight, 11 wait, about 3 s\n/,
+    );
+    const listed = await runIn(["tasks", "list"], { cwd: folder });
+    expect(listed.stdout).toMatch(/^waits .* throttled by summaries$/m);
   });
 
   test("are watched, look after look, until that is interrupted", async () => {

@@ -1,4 +1,5 @@
 import type { Task } from "../queue/row.ts";
+import type { HeldByThrottle } from "../queue/throttle-held.ts";
 import { everything } from "../queue/statements/pause.ts";
 import { tenantScope } from "../queue/statements/rooms.ts";
 import type { Flotilla } from "../runtime/connect.ts";
@@ -6,7 +7,7 @@ import { oneLine } from "./output.ts";
 
 type Asked = Pick<Flotilla, "limits" | "paused">;
 
-/** Why a pending task isn't claimed, as far as pauses and limits are the reason, in sentences. */
+/** Why a pending task isn't claimed, as far as pauses, limits and throttles are the reason, in sentences. */
 export async function whatHoldsUp(flotilla: Asked, task: Task): Promise<string[]> {
   if (task.status !== "pending") return [];
   const scopes = [
@@ -27,7 +28,14 @@ export async function whatHoldsUp(flotilla: Asked, task: Task): Promise<string[]
       ({ scope, limit, running }) =>
         `${running} of ${limit} with ${oneLine(scope, 200)} are running`,
     ),
+    ...(task.throttledBy === null ? [] : [throttled(task.throttledBy)]),
   ];
+}
+
+function throttled({ name, key, limit, inFlight, waiting, aboutMs }: HeldByThrottle): string {
+  const of = oneLine(key === null || key === "" ? name : `${name} (${key})`, 200);
+  const about = aboutMs === null ? "" : `, about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
+  return `throttled: ${inFlight} of ${limit} calls of ${of} are in flight, ${waiting} wait${about}`;
 }
 
 function because({ reason }: { reason: string | null }): string {

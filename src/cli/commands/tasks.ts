@@ -70,6 +70,9 @@ const noWorker = "no worker: no pod that is up has a handler for it";
 /** What a list says of a task: what keeps it waiting before what last went wrong with it. */
 function remarkOn(task: Task): string {
   if (task.status === "pending" && task.paused) return "paused";
+  if (task.status === "pending" && task.throttledBy !== null) {
+    return `throttled by ${oneLine(task.throttledBy.name, 40)}`;
+  }
   if ("error" in task && task.error) return task.error.message;
   return task.status === "pending" && task.noWorker ? noWorker : "";
 }
