@@ -23,7 +23,7 @@ export const leaseMs = 3_000;
 export const callTimeoutMs = 10_000;
 
 /** What may happen to a pod's way to the store. */
-export type Way = "well" | "cut off" | "lost before" | "lost after";
+export type Way = "well" | "cut off" | "lost before" | "lost after" | "late";
 
 export type FleetPod = ReturnType<Fleet["join"]>;
 export type Fleet = Awaited<ReturnType<typeof openFleet>>;
@@ -68,6 +68,7 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
     ...options,
   });
   const pods = new Set<{ leave(): Promise<void> }>();
+  const late: (() => Promise<unknown>)[] = [];
   let underWay = 0;
   let writes = 0;
 
@@ -89,7 +90,9 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
           writes++;
           // Of a change alone, since what is asked with a report isn't in doubt.
           const way = statements.length === changeStatements ? state.way : "well";
-          if (way === "lost before") throw new FlotillaError("unknown_outcome", "lost");
+          if (way === "late") late.push(() => database.write(statements));
+          if (way === "lost before" || way === "late")
+            throw new FlotillaError("unknown_outcome", "lost");
           const tables = await database.write(statements);
           if (way === "lost after") throw new FlotillaError("unknown_outcome", "lost");
           return tables;
@@ -128,6 +131,14 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
     },
     get writes() {
       return writes;
+    },
+    /** How many writes are late. */
+    get late() {
+      return late.length;
+    },
+    /** Lets them arrive. */
+    async land(): Promise<void> {
+      for (const arrive of late.splice(0)) await arrive();
     },
     async close(): Promise<void> {
       for (const pod of pods) await pod.leave();

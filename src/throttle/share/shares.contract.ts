@@ -160,6 +160,36 @@ export function sharesContract(kind: StoreKind): void {
       expect(a.limiter.tryAcquire()).toBeDefined();
     });
 
+    test("that were given back by a write that comes late aren't in use when it does", async () => {
+      await fleet.close();
+      fleet = await openFleet(kind, { leaseMs: 60_000 });
+      const a = fleet.join("a");
+      a.ask(1);
+      await fleet.pass(50);
+      a.rest();
+      a.state.way = "late";
+      while (fleet.late === 0) await fleet.pass(50);
+      // It wants to call again, and can't know whether it may.
+      const use = () => {
+        for (let nth = 0; nth < 2; nth++) {
+          const permit = a.limiter.tryAcquire();
+          if (permit) a.permits.push(permit);
+        }
+      };
+      a.limiter.behindGate(2);
+      for (let tick = 0; tick < 30; tick++) {
+        await fleet.pass(50);
+        use();
+      }
+      await fleet.land();
+      expect((await fleet.shares())["a"] ?? 0).toBeGreaterThanOrEqual(a.held);
+      a.state.way = "well";
+      await fleet.pass(2 * second);
+      use();
+      expect(a.held).toBeGreaterThan(0);
+      expect((await fleet.shares())["a"]).toBeGreaterThanOrEqual(a.held);
+    });
+
     test("that calls which last still use cost no more looks than others", async () => {
       const a = fleet.join("a");
       const b = fleet.join("b");

@@ -38,7 +38,9 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
   const places = world.pick([1, 2, 3, 4, 6, 8, 12, 32]);
   const hungry = world.between(1, 30);
   let podsMade = 0;
-  let leaders = new Set<number>([0]);
+  // Where nobody leads, the row stays at a revision for seconds, and what comes late may still land.
+  const leaderless = world.chance(0.2);
+  let leaders = new Set<number>(leaderless ? [] : [0]);
   let quiet = false;
 
   const fill = (at: number): void => {
@@ -77,7 +79,7 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
   const moves = (): void => {
     if (quiet) return;
     const some = () => world.between(0, places - 1);
-    leaders = new Set(world.pick([[], [some()], [some()], [some(), some()]]));
+    leaders = new Set(leaderless ? [] : world.pick([[], [some()], [some()], [some(), some()]]));
     if (leaders.size === 0) world.count("throttle: nobody leads");
     if (leaders.size === 2) world.count("throttle: two lead");
     if (world.chance(0.3)) downstream.capacity = world.between(1, 40);
@@ -90,6 +92,7 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
     untilMs: faultsMs,
     deadAfterMs,
   });
+  if (world.chance(0.2)) world.troubles = { ...world.troubles, late: 0.3 };
   scheduler.after(faultsMs, () => {
     quiet = true;
     leaders = new Set([pods.findIndex((pod) => pod?.alive)]);
