@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
 import { beat } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
@@ -111,7 +112,8 @@ export function throttleContract(kind: StoreKind): void {
       const handlers = names.map((name) =>
         task(name, { throttle: api }, () => api.run(() => calls.call(100))),
       );
-      const { throttles } = await workThrottled(queue, "pod-1", handlers);
+      const plain = task("plain", {}, () => {});
+      const { throttles } = await workThrottled(queue, "pod-1", [...handlers, plain]);
       for (const name of names) await queue.enqueueMany(name, [1, 2, 3, 4, 5, 6]);
       await allDone(12);
       expect(calls.peak).toBe(3);
@@ -130,6 +132,7 @@ export function throttleContract(kind: StoreKind): void {
       await queue.until("a call", () => calls.now === 1);
       const { taskId } = await queue.enqueue(plain, 1);
       expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
+      expect(await queue.count(sql`status = 'pending' and claim_token = 0`)).toBe(2);
     });
 
     test("need a permit for every attempt, and ask with the priority of a retry after the first", async () => {
@@ -194,6 +197,18 @@ export function throttleContract(kind: StoreKind): void {
       const failed = await queue.ended(taskId);
       expect(failed).toMatchObject({ status: "failed", error: { code: "invalid_option" } });
       expect(throttles.all()).toEqual([]);
+    });
+
+    test("that end before their handler is called leave their permit to the next", async () => {
+      const api = throttle("api", { pinned: 1, mode: "local" });
+      const calls = countedCalls(queue);
+      const input = z.object({ model: z.string() });
+      const ask = task("ask", { input, throttle: api }, () => api.run(() => calls.call()));
+      await workThrottled(queue, "pod-1", [ask]);
+      const [wrong] = await queue.enqueueMany("ask", [7]);
+      expect(await queue.ended(wrong!.taskId)).toMatchObject({ status: "failed" });
+      await queue.enqueue(ask, { model: "a" });
+      await allDone(1);
     });
 
     test("with the more urgent handler go first, whatever else waits", async () => {

@@ -39,6 +39,12 @@ export function createTokens(settings: BucketSettings | null, startMs: number) {
       return taken.taken ? 0 : taken.waitMs;
     },
 
+    /** For how many such calls there is enough, one after the other; at least one where it waits for none. */
+    countOf(units: number, nowMs: number): number {
+      fill(nowMs);
+      return !rate || units <= 0 ? Infinity : Math.max(1, Math.floor(bucket.units / units));
+    },
+
     take(units: number, nowMs: number): void {
       fill(nowMs);
       bucket = { units: bucket.units - units };

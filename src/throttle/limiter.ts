@@ -163,9 +163,9 @@ export function createLimiter(options: LimiterOptions) {
     const { priority = "batch", estimate = settings.estimate } = asked;
     if (waiting.size > 0 && waiting.next(admits)) return 0;
     let kept = 0;
-    while (kept < most && admits(priority) && !room.heldBy(estimate * (kept + 1), nowMs)) {
-      aside++;
-      kept++;
+    if (!room.heldBy(estimate, nowMs)) {
+      const paid = room.tokens?.countOf(estimate, nowMs) ?? Infinity;
+      for (; kept < most && kept < paid && admits(priority); kept++) aside++;
     }
     if (kept < most && behindGate > 0) gauge.limit();
     return kept;
