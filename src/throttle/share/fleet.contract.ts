@@ -141,7 +141,16 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
       for (const arrive of late.splice(0)) await arrive();
     },
     async close(): Promise<void> {
-      for (const pod of pods) await pod.leave();
+      let over = false;
+      const leaving = Promise.all([...pods].map((pod) => pod.leave())).finally(() => {
+        over = true;
+      });
+      // Whoever met others at the row pauses before it tries again, and only then sees that it is over.
+      while (!over) {
+        await clock.advance(50);
+        await turns();
+      }
+      await leaving;
     },
     lead(): Learning {
       return createLearning({ database: wayOf({ way: "well" }), clock, log });
