@@ -84,8 +84,15 @@ function panelOf({ contender, slices }: Curve, { x, y, most, settledMs }: Place)
     const share = Math.min(1, count / (most * shownCapacities));
     return Math.round((top + plotHeight * (1 - share)) * 2) / 2;
   };
-  const line = (of: (point: Point) => number) =>
-    points.map((point, at) => `${across(at)} ${up(of(point))}`).join(" ");
+  const line = (of: (point: Point) => number) => {
+    const heights = points.map((point) => up(of(point)));
+    // In the middle of a level stretch a point adds nothing but length.
+    const bends = (height: number, at: number) =>
+      height !== heights[at - 1] || height !== heights[at + 1];
+    return heights
+      .flatMap((height, at) => (bends(height, at) ? [`${across(at)} ${height}`] : []))
+      .join(" ");
+  };
   const floor = top + panel.height;
   const refusals = points.flatMap(({ throttled }, at) => {
     const long = Math.round(throttled * (strip - 4) * 2) / 2;

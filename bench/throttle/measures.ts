@@ -1,5 +1,5 @@
 import { type Measure, measure, spreadOf } from "../report.ts";
-import { adaptedS, type Row } from "./rows.ts";
+import { adaptedS, type Row, sameRound } from "./rows.ts";
 
 export const ours = "flotilla";
 
@@ -74,10 +74,4 @@ function measureOf(metric: string, figure: Figure, rows: readonly Row[]): Measur
     return [[name, compared.versus[name]!] as const];
   });
   return [{ metric, unit, ...spreadOf(mine.map(of)), versus: Object.fromEntries(versus) }];
-}
-
-function sameRound(a: Row, b: Row): boolean {
-  return (
-    a.scenario === b.scenario && a.capacity === b.capacity && a.wall === b.wall && a.pods === b.pods
-  );
 }

@@ -49,3 +49,9 @@ export async function play(round: Round, contender: Contender, seed = usualSeed)
 export function adaptedS({ adaptS, restS }: Row): number {
   return Math.max(0.5, adaptS ?? restS);
 }
+
+export function sameRound(a: Row, b: Row): boolean {
+  return (
+    a.scenario === b.scenario && a.capacity === b.capacity && a.wall === b.wall && a.pods === b.pods
+  );
+}
