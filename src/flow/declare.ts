@@ -1,0 +1,125 @@
+import { FlotillaError } from "../base/errors.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import type { Schema } from "../base/schema.ts";
+import type { TriesOptions } from "./builder.ts";
+import type { Call, Interceptor, Machine } from "./machine.ts";
+import { checkFunction, invalid, triesDefaults, triesNames, triesOf } from "./parts.ts";
+import { findCursor, removedAtEnd } from "./versions.ts";
+
+export type FlowOptions<Input, Parsed, Accepts, Output> = TriesOptions & {
+  /** Raised when the flow changes. A run that a version has advanced is left alone by lower ones. */
+  version: number;
+  input?: Schema<Input, Parsed>;
+  /** Checks what the run ends with; its output form is the result. Default: the result is the state. */
+  output?: Schema<Accepts, Output>;
+  /** The named queue whose limit its runs count against. */
+  queue?: string;
+  /** Run around every transition and finalizer, the first outermost. */
+  interceptors?: readonly Interceptor[];
+  /** Transitions of earlier versions that are no more, each with the one to go on with, or `end`. */
+  removed?: Readonly<Record<string, string>>;
+  /** Transitions that had another name in earlier versions: the old name, and the new. */
+  renamed?: Readonly<Record<string, string>>;
+};
+
+const flowPattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
+const namePattern = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
+const reserved: readonly string[] = ["start", "end", "finally"];
+const versionMost = 1_000_000_000;
+/** A machine that nobody can read any more is a mistake. */
+const partsMost = 1_000;
+
+/** The beginning of a machine. */
+export function checkFlow(name: string, options: FlowOptions<any, any, any, any>): Machine {
+  const what = `flow ${JSON.stringify(name)?.slice(0, 80)}`;
+  if (typeof name !== "string" || !flowPattern.test(name)) {
+    throw invalid(
+      `${what}: a flow's name is 1 to 200 letters, digits and _ . : / -, and begins with a letter, a digit or _`,
+    );
+  }
+  const { version, input, output, queue, interceptors = [], ...rest } = options ?? {};
+  const { removed = {}, renamed = {}, ...tries } = rest;
+  checkOptions(what, options, [
+    "version",
+    "input",
+    "output",
+    "queue",
+    "interceptors",
+    "removed",
+    "renamed",
+    ...triesNames,
+  ]);
+  checkNumber(`${what}: version`, version, { min: 1, max: versionMost });
+  if (queue !== undefined && (typeof queue !== "string" || !flowPattern.test(queue))) {
+    throw invalid(`${what}: queue must be the name of a queue`);
+  }
+  interceptors.forEach((each: unknown) => checkFunction(`${what}: an interceptor`, each));
+  return {
+    name,
+    version,
+    input,
+    output,
+    queue,
+    removed: checkNames(`${what}: removed`, removed),
+    renamed: checkNames(`${what}: renamed`, renamed),
+    tries: triesOf(what, tries, triesDefaults),
+    initializers: [],
+    interceptors: [...(interceptors as readonly Call[])],
+    parts: [],
+    finalizers: [],
+  };
+}
+
+/** A name that no other part of the machine has. */
+export function nameOf(machine: Machine, name: unknown): string {
+  const what = `flow "${machine.name}"`;
+  if (typeof name !== "string" || !namePattern.test(name)) {
+    throw invalid(
+      `${what}: a transition's name is 1 to 100 letters, digits and _ . : -, and begins with a letter, not ${JSON.stringify(name)?.slice(0, 80)}`,
+    );
+  }
+  if (reserved.includes(name) || /^finally-\d+$/.test(name)) {
+    throw invalid(`${what}: "${name}" is a reserved name`);
+  }
+  if ([...machine.parts, ...machine.finalizers].some((part) => part.name === name)) {
+    throw invalid(`${what} has a "${name}" already`);
+  }
+  return name;
+}
+
+/** What can be told only of the whole: something to run, and a place for every earlier name. */
+export function checkMachine(machine: Machine): Machine {
+  const what = `flow "${machine.name}"`;
+  const parts = [...machine.parts, ...machine.finalizers];
+  if (machine.parts.length === 0) throw invalid(`${what} has no transitions`);
+  if (parts.length > partsMost) throw invalid(`${what} has more than ${partsMost} parts`);
+  const names = parts.map(({ name }) => name);
+  for (const option of ["removed", "renamed"] as const) {
+    for (const [old, target] of Object.entries(machine[option])) {
+      if (names.includes(old)) {
+        throw invalid(`${what}: "${old}" is declared, so it can't be in \`${option}\``);
+      }
+      // One or the other, since which of both a run stood in is known only when there is one.
+      const found = findCursor(machine, old, false) ?? findCursor(machine, old, true);
+      const isEnd = option === "removed" && target === removedAtEnd;
+      if (!found && !isEnd) {
+        throw invalid(`${what}: \`${option}\` leads "${old}" to "${target}", which isn't there`);
+      }
+    }
+  }
+  const both = Object.keys(machine.removed).find((old) => Object.hasOwn(machine.renamed, old));
+  if (both !== undefined)
+    throw invalid(`${what}: "${both}" is in both \`removed\` and \`renamed\``);
+  return machine;
+}
+
+function checkNames(what: string, given: unknown): Readonly<Record<string, string>> {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw new FlotillaError("invalid_option", `${what} must be an object: { old: "new" }`);
+  }
+  for (const [old, target] of Object.entries(given as Record<string, unknown>)) {
+    if (typeof target === "string") continue;
+    throw invalid(`${what}: "${old}" must lead to the name of a transition`);
+  }
+  return { ...(given as Record<string, string>) };
+}

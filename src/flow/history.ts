@@ -1,0 +1,114 @@
+import type { Intent, Run, RunError, State, Waiting } from "./run.ts";
+
+type Attempt = {
+  readonly transition: string;
+  readonly attempt: number;
+  readonly startedAtMs: number;
+};
+
+/**
+ * What is noted of a run. Each event says what it changed, so that all of them together give the run
+ * back; when it was noted, and by which pod, stands beside it in the store.
+ */
+export type HistoryEvent =
+  | { readonly type: "start"; readonly version: number; readonly next: string }
+  /** A later version has another name for where the run stood, or has it no more. */
+  | {
+      readonly type: "move";
+      readonly version: number;
+      readonly why: "renamed" | "removed";
+      readonly from: string;
+      readonly next: string;
+    }
+  | ({
+      readonly type: "complete";
+      readonly version: number;
+      /** What it added to the state; null where it added nothing. */
+      readonly set: State | null;
+      readonly next: string;
+      readonly intent?: Intent;
+    } & Attempt)
+  | ({
+      readonly type: "error";
+      readonly version: number;
+      readonly error: RunError;
+      /** When it is tried again; null where it won't be. */
+      readonly retryAtMs: number | null;
+      readonly next: string;
+      readonly intent?: Intent;
+    } & Attempt)
+  | {
+      readonly type: "park";
+      readonly version: number;
+      readonly transition: string;
+      readonly waiting: Waiting | null;
+      readonly untilMs: number | null;
+      /** Why, where somebody has said so: a snooze, or a signal that was refused. */
+      readonly message?: string;
+    }
+  | {
+      readonly type: "cancel";
+      readonly version: number;
+      readonly transition: string;
+      readonly next: string;
+      readonly intent: Intent;
+    }
+  | { readonly type: "finish"; readonly version: number; readonly status: Intent["type"] }
+  /** Noted by whoever recovers, and not by a decision. */
+  | { readonly type: "pod_died" };
+
+/** A run that nobody has advanced yet. */
+export const untouched: Run = {
+  version: 0,
+  cursor: null,
+  state: {},
+  failures: 0,
+  deaths: 0,
+  intent: null,
+  waiting: null,
+  unnoted: [],
+};
+
+/** The run that a history tells of. */
+export function fold(events: readonly HistoryEvent[]): Run {
+  return events.reduce(applied, untouched);
+}
+
+/**
+ * The run after one more event. Decisions are made by the same function, so that a run can't change
+ * without its history saying so.
+ */
+export function applied(run: Run, event: HistoryEvent): Run {
+  if (event.type === "pod_died") return { ...run, deaths: run.deaths + 1 };
+  const { version } = event;
+  switch (event.type) {
+    case "start":
+      // Pods may have died under it before one got as far as this.
+      return { ...run, version, cursor: event.next };
+    case "move": {
+      const { next } = event;
+      return event.why === "renamed"
+        ? { ...run, version, cursor: next }
+        : movedTo({ ...run, version }, next);
+    }
+    case "complete": {
+      const state = event.set === null ? run.state : { ...run.state, ...event.set };
+      return movedTo({ ...run, version, state, intent: event.intent ?? run.intent }, event.next);
+    }
+    case "error":
+      return event.retryAtMs === null
+        ? movedTo({ ...run, version, intent: event.intent ?? run.intent }, event.next)
+        : { ...run, version, failures: event.attempt, waiting: null };
+    case "park":
+      return { ...run, version, waiting: event.waiting };
+    case "cancel":
+      return movedTo({ ...run, version, intent: event.intent }, event.next);
+    case "finish":
+      return { ...movedTo(run, null), version };
+  }
+}
+
+/** Attempts, deaths and waits belong to what was at the cursor. */
+function movedTo(run: Run, cursor: string | null): Run {
+  return { ...run, cursor, failures: 0, deaths: 0, waiting: null };
+}
