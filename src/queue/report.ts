@@ -5,6 +5,7 @@ import type { Conclusion } from "./conclude.ts";
 import type { TaskError } from "./row.ts";
 import { type Running, taskFields } from "./run.ts";
 import type { Finish } from "./statements/finish.ts";
+import { isRefused } from "./throttle-scene.ts";
 import { endRunSpan } from "./trace.ts";
 
 /** What a worker tells those who count. */
@@ -45,6 +46,11 @@ export function createReporting(parts: {
       if (span) endRunSpan(span, outcome, finish.error);
       if (outcome === "completed") return;
       const fields = { ...taskFields(run, podId), outcome };
+      if (outcome === "released" && isRefused(run)) {
+        // Nothing was attempted, and under a full throttle there may be many of these.
+        log.debug(fields, "no permit for it yet");
+        return;
+      }
       if (outcome === "lost") log.warn(fields, "another pod has the task now; its result counts");
       else if (finish.error === null) log.info(fields, "an attempt ended");
       else {

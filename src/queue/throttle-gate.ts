@@ -84,8 +84,11 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
       return limiterOf(line).roomFor(wanted(line, limit), line.asked);
     }
     let open = returned.mayTry(line) ? 1 : 0;
-    for (const limiter of limiters.allOf(line.throttle)) open += limiter.roomFor(limit, line.asked);
-    return Math.min(open, limit);
+    for (const limiter of limiters.allOf(line.throttle)) {
+      if (open >= limit) break;
+      open += limiter.roomFor(limit - open, line.asked);
+    }
+    return open;
   };
 
   const probing = createProbing({
@@ -123,6 +126,8 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
       const asked = { priority, estimate: estimateOf(own, claim.name, claim.payload) };
       const permit = isKept ? limiter.fromAside(asked) : limiter.tryAcquire(asked);
       if (permit) {
+        // Until its handler makes a call, nobody but the handler is to blame for how long it takes.
+        permit.late = "ignored";
         run.throttled = { limiter, permit, priority, entered: false };
         returned.came(line);
         return;

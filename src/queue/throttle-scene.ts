@@ -43,6 +43,11 @@ export function sceneOf(running: Running, throttles: Throttles): HandlerScene | 
   return { throttles, priority: priorityOf(handler.throttle, claim) };
 }
 
+/** Whether it was claimed in vain, because there was no permit for it. */
+export function isRefused({ throttled }: Running): boolean {
+  return throttled !== undefined && "refused" in throttled;
+}
+
 /** Gives back the permit of a task that has ended without its handler having been called. */
 export function letGo(throttled: Throttled): void {
   if ("permit" in throttled && !throttled.entered) throttled.permit.release("ignored");

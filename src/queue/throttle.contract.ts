@@ -4,7 +4,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { beat } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { sql } from "../store/sql.ts";
+import { sql, table } from "../store/sql.ts";
 import { throttle } from "../throttle/throttle.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
 import { task } from "./task.ts";
@@ -164,9 +164,13 @@ export function throttleContract(kind: StoreKind): void {
       const ask = task<Input, Input, void, void>(
         "ask",
         { throttle: { use: api, key: (input) => input.model } },
-        ({ input }) => api.key(input.model).run(() => calls[input.model].call(50)),
+        ({ input }) => {
+          running = Math.max(running, worker.running);
+          return api.key(input.model).run(() => calls[input.model].call(50));
+        },
       );
-      await workThrottled(queue, "pod-1", [ask]);
+      let running = 0;
+      const { worker } = await workThrottled(queue, "pod-1", [ask]);
       await queue.enqueueMany(ask, [
         ...Array.from({ length: 4 }, () => ({ model: "a" as const })),
         ...Array.from({ length: 4 }, () => ({ model: "b" as const })),
@@ -174,6 +178,8 @@ export function throttleContract(kind: StoreKind): void {
       await allDone(8);
       expect(calls.a).toMatchObject({ total: 4, peak: 1 });
       expect(calls.b).toMatchObject({ total: 4, peak: 1 });
+      // One of each, and one that was tried.
+      expect(running).toBeLessThanOrEqual(3);
       expect(await queue.count(attempted)).toBe(0);
     });
 
@@ -246,6 +252,7 @@ export function throttleContract(kind: StoreKind): void {
       await queue.pass(10_000);
       expect(throttles.find("api")?.demand()).toEqual({ inFlight: 0, waiting: 0, behindGate: 0 });
       expect(await queue.count(sql`status = 'pending'`)).toBe(2);
+      expect(await queue.database.read(sql`select name from ${table("throttle")}`)).toEqual([]);
       await queue.resume("ask");
       await allDone(2);
     });

@@ -151,23 +151,30 @@ export function createLimiter(options: LimiterOptions) {
     return begin(asked, estimate, nowMs);
   }
 
+  /** How many tasks, up to so many, could be given a permit now. Those who wait come before them. */
+  function roomFor(most: number, asked: AcquireOptions = {}): number {
+    if (closed) return 0;
+    const nowMs = clock.monotonic();
+    if (!ticks.isSet()) learnIfDue(nowMs);
+    const { priority = "batch", estimate = settings.estimate } = asked;
+    if (waiting.size > 0 && waiting.next(admits)) return 0;
+    if (room.heldBy(estimate, nowMs)) return 0;
+    const paid = Math.min(most, room.tokens?.countOf(estimate, nowMs) ?? most);
+    let found = 0;
+    for (; found < paid && admits(priority); found++) aside++;
+    if (found < paid && behindGate > 0) gauge.limit();
+    aside -= found;
+    return found;
+  }
+
   /**
    * Keeps permits for tasks that are about to be claimed, up to so many, and says how many. Each is for
    * one call of `fromAside`, or is given back.
    */
-  function setAside(most: number, asked: AcquireOptions = {}): number {
-    const nowMs = clock.monotonic();
-    usedMs = nowMs;
-    if (closed) return 0;
-    if (!ticks.isSet()) learnIfDue(nowMs);
-    const { priority = "batch", estimate = settings.estimate } = asked;
-    if (waiting.size > 0 && waiting.next(admits)) return 0;
-    let kept = 0;
-    if (!room.heldBy(estimate, nowMs)) {
-      const paid = room.tokens?.countOf(estimate, nowMs) ?? Infinity;
-      for (; kept < most && kept < paid && admits(priority); kept++) aside++;
-    }
-    if (kept < most && behindGate > 0) gauge.limit();
+  function setAside(most: number, asked?: AcquireOptions): number {
+    usedMs = clock.monotonic();
+    const kept = roomFor(most, asked);
+    aside += kept;
     return kept;
   }
 
@@ -309,14 +316,8 @@ export function createLimiter(options: LimiterOptions) {
       return { by: "limit", ...(waitMs !== undefined && { waitMs }) };
     },
 
+    roomFor,
     setAside,
-
-    /** How many would be kept now. */
-    roomFor(most: number, asked?: AcquireOptions): number {
-      const kept = setAside(most, asked);
-      aside -= kept;
-      return kept;
-    },
 
     /** Makes one that was set aside the permit of a task; none where it can't be used any more. */
     fromAside(asked: AcquireOptions = {}): HeldPermit | undefined {
@@ -333,11 +334,11 @@ export function createLimiter(options: LimiterOptions) {
     },
 
     /**
-     * Lets a call take over a permit that was given for it some time ago. None where the pod has lost
-     * its share since: others count on it that no call begins after that.
+     * Lets a call take over a permit that was given for it some time ago. None where that was too long
+     * ago, or where the pod has lost its share since: others count on it that no call begins after that.
      */
     begin(permit: HeldPermit, signal?: AbortSignal): HeldPermit | undefined {
-      if (room.heldBy(0, clock.monotonic()) === "no_share") {
+      if (permit.timedOut || room.heldBy(0, clock.monotonic()) === "no_share") {
         permit.release("ignored");
         return undefined;
       }

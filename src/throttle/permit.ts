@@ -1,5 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { OutcomeKind } from "./sample.ts";
+import { isAmount, toEnding } from "./ending.ts";
+import { outcomeKinds, type OutcomeKind } from "./sample.ts";
 import type { Priority } from "./waiting.ts";
 
 /** How a call ended, as whoever made it can tell. */
@@ -50,13 +51,8 @@ export type PermitStart = {
   readonly graceMs: number;
 };
 
-const plain: Record<OutcomeKind, Ending> = {
-  success: { kind: "success" },
-  throttled: { kind: "throttled" },
-  timeout: { kind: "timeout" },
-  server_error: { kind: "server_error" },
-  ignored: { kind: "ignored" },
-};
+const succeeded: Ending = { kind: "success" };
+const tooLate: Ending = { kind: "timeout" };
 
 /** A class, since there is one per call, and what they can do needn't be made anew each time. */
 export class HeldPermit implements Permit {
@@ -113,7 +109,7 @@ export class HeldPermit implements Permit {
 
   // Bound, since calls like to take what they are given apart.
   readonly used = (amount: number): void => {
-    this.usedAmount = amount;
+    if (isAmount(amount)) this.usedAmount = amount;
   };
 
   readonly firstToken = (): void => {
@@ -124,12 +120,18 @@ export class HeldPermit implements Permit {
     if (this.released) return;
     this.released = true;
     if (this.#outer) this.#outer.removeEventListener("abort", this.#onOuterAbort!);
-    this.#host.ended(this, typeof ending === "string" ? plain[ending] : ending);
+    const told = toEnding(ending);
+    this.#host.ended(this, told ?? { kind: "ignored" });
+    if (told) return;
+    throw new FlotillaError(
+      "invalid_option",
+      `a permit is released with one of ${outcomeKinds.join(", ")}`,
+    );
   }
 
   /** How it ends where all went well: an answer that came after its time was up is too late. */
   success(): Ending {
-    return this.timedOut ? plain.timeout : plain.success;
+    return this.timedOut ? tooLate : succeeded;
   }
 
   /** Begins anew, for a call that takes over a permit which was given some time ago. */
@@ -138,6 +140,7 @@ export class HeldPermit implements Permit {
     this.number = number;
     this.beganMs = this.#host.nowMs();
     this.deadlineMs = this.beganMs + this.#timeoutMs;
+    this.late = "timeout";
     if (signal) this.follow(signal);
   }
 
