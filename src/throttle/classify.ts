@@ -1,4 +1,5 @@
 import { messageOf } from "../base/errors.ts";
+import { toEnding } from "./ending.ts";
 import { type HeadersLike, readLimitHeaders } from "./headers.ts";
 import type { Ending } from "./permit.ts";
 import type { OutcomeKind } from "./sample.ts";
@@ -14,9 +15,24 @@ const deepest = 5;
  * capacity is `ignored`: a mistake in the request, an abort, an error of the caller's own.
  */
 export function classify(thing: unknown, nowMs: number, own?: Classify): Ending {
-  const said = own?.(thing);
-  if (said !== undefined) return typeof said === "string" ? { kind: said } : said;
-  return find(thing, nowMs, 0) ?? { kind: "ignored" };
+  const said = own && askOwn(own, thing);
+  if (said) return said;
+  try {
+    return find(thing, nowMs, 0) ?? { kind: "ignored" };
+  } catch {
+    // What was thrown may be anything, also something that doesn't like to be asked.
+    return { kind: "ignored" };
+  }
+}
+
+/** It says how a call is counted; whether its permit comes back must not depend on it. */
+function askOwn(own: Classify, thing: unknown): Ending | undefined {
+  try {
+    const said = own(thing);
+    return said === undefined ? undefined : toEnding(said);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Whether a call's result is a response, which says by itself how it went. */

@@ -1,3 +1,4 @@
+import { checkOptions } from "../base/options.ts";
 import type { Declared } from "./declare.ts";
 import type { Limiter } from "./limiter.ts";
 import { network } from "./network.ts";
@@ -21,6 +22,8 @@ export type FetchOptions = {
   readonly fetch?: Fetch;
 };
 
+const optionNames = ["key", "priority", "estimate", "timeoutMs", "maxWaitMs", "fetch"];
+
 /**
  * A `fetch` under a throttle. A request waits for a permit, and holds it until its body has come to an
  * end, whether it was read, cancelled, dropped or cut off. What it gives back is what `fetch` gives.
@@ -30,8 +33,10 @@ export function throttledFetch(
   ownKey: string,
   options: FetchOptions = {},
 ): Fetch {
+  checkOptions(`throttle "${declared.name}": fetchWith`, options, optionNames);
   const { fetch: send = network } = options;
-  return (input, init) => {
+  // Asynchronous, so that whatever goes wrong in here rejects, as it does with `fetch`.
+  return async (input, init) => {
     const key = typeof options.key === "function" ? options.key(input, init) : options.key;
     const { estimate } = options;
     const signal = signalOf(input, init);

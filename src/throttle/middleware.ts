@@ -1,3 +1,4 @@
+import { checkOptions } from "../base/options.ts";
 import type { Declared } from "./declare.ts";
 import type { AcquireOptions } from "./limiter-line.ts";
 import type { Limiter } from "./limiter.ts";
@@ -43,12 +44,15 @@ export type ThrottleMiddleware = {
   }): Promise<Result>;
 };
 
+const optionNames = ["key", "priority", "estimate", "timeoutMs", "maxWaitMs"];
+
 /** Holds a permit for each call to a model; the SDK's own retries ask for one each. */
 export function throttleMiddleware(
   declared: Declared,
   ownKey: string,
   options: MiddlewareOptions = {},
 ): ThrottleMiddleware {
+  checkOptions(`throttle "${declared.name}": middleware`, options, optionNames);
   const keyOf = (model: ModelLike): string =>
     (typeof options.key === "function" ? options.key(model) : options.key) ?? ownKey;
 

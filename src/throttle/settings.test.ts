@@ -11,10 +11,12 @@ test("the seed's recommended stack is its preset", () => {
   expect(settingsOf({ preset: "seed" })).toMatchObject({ algorithm: "seed", initial: 2, min: 1 });
 });
 
-test("bounds pull the first limit along", () => {
+test("what is set pulls along what it bounds", () => {
   expect(settingsOf({ min: 5 }).initial).toBe(5);
   expect(settingsOf({ max: 1 }).initial).toBe(1);
   expect(settingsOf({ min: 5_000 }).max).toBe(5_000);
+  expect(settingsOf({ breaker: { coolMs: 60_000 } }).breaker?.maxCoolMs).toBe(60_000);
+  expect(settingsOf({ bucket: { refillPerS: 0.05 } }).bucket?.minPerS).toBe(0.05);
 });
 
 test.each<[unknown, string]>([
@@ -28,6 +30,11 @@ test.each<[unknown, string]>([
   [{ errors: { minCalls: Number.NaN } }, "throttle: errors.minCalls must be a whole number"],
   [{ bucket: { refillPerS: 0 } }, "throttle: bucket.refillPerS must be a number"],
   [{ bucket: { unit: "words" } }, "throttle: bucket.unit must be one of requests, tokens"],
+  [{ bucket: null }, "throttle: bucket: its options must be an object, not null"],
+  [{ bucket: true }, "throttle: bucket: its options must be an object, not true"],
+  [{ bucket: { refill: 5 } }, "unknown option `refill`, did you mean `refillPerS`?"],
+  [{ bucket: { refillPerS: 5, maxPerS: 4 } }, "bucket.refillPerS must be a number from 0.1 to 4"],
+  [{ breaker: { coolMs: 5, maxCoolMs: 4 } }, "breaker.maxCoolMs must be a whole number from 5"],
   [{ bucket: { minPerS: 5, maxPerS: 4 } }, "throttle: bucket.maxPerS must be a number from 5"],
 ])("%j is refused", (options, message) => {
   expect(() => settingsOf(options as ControllerOptions)).toThrow(message);

@@ -159,10 +159,7 @@ export function settingsOf(options: ControllerOptions = {}, what = "throttle"): 
         ? null
         : filled(`${what}: latency`, options.latency, base.latency, latencyRanges),
     errors: filled(`${what}: errors`, options.errors, base.errors, errorRanges),
-    breaker:
-      options.breaker === false
-        ? null
-        : filled(`${what}: breaker`, options.breaker, base.breaker, breakerRanges),
+    breaker: options.breaker === false ? null : breakerOf(what, options.breaker, base.breaker),
     bucket: options.bucket === undefined ? base.bucket : bucketOf(what, options.bucket),
     maxHoldMs: whole("maxHoldMs", options.maxHoldMs ?? base.maxHoldMs, 0, 24 * hourMs),
   };
@@ -193,7 +190,6 @@ const breakerRanges = {
   probes: calls,
 };
 const bucketRanges = {
-  refillPerS: perS,
   minPerS: perS,
   maxPerS: perS,
   burstS: { min: 0.001, max: 3_600, whole: false },
@@ -213,13 +209,30 @@ function filled<T extends object>(
   return all;
 }
 
+function breakerOf(
+  what: string,
+  given: Partial<BreakerSettings> | undefined,
+  base: BreakerSettings | null,
+): BreakerSettings {
+  const breaker = filled(`${what}: breaker`, given, base, breakerRanges);
+  const { coolMs } = breaker;
+  const maxCoolMs = given?.maxCoolMs ?? Math.max(breaker.maxCoolMs, coolMs);
+  checkNumber(`${what}: breaker.maxCoolMs`, maxCoolMs, { ...durationMs, min: coolMs });
+  return { ...breaker, maxCoolMs };
+}
+
 function bucketOf(what: string, given: NonNullable<ControllerOptions["bucket"]>): BucketSettings {
+  checkOptions(`${what}: bucket`, given, ["unit", "refillPerS", ...Object.keys(bucketRanges)]);
   const { unit = defaultBucket.unit, refillPerS, ...rest } = given;
   checkChoice(`${what}: bucket.unit`, unit, ["requests", "tokens"]);
-  const { unit: _unit, refillPerS: _refill, ...base } = defaultBucket;
-  const { refillPerS: range, ...ranges } = bucketRanges;
-  const numbers = filled(`${what}: bucket`, rest, base, ranges);
+  const { minPerS, maxPerS, burstS } = defaultBucket;
+  // Whoever begins below the usual least means it.
+  const base = { minPerS: Math.min(minPerS, refillPerS ?? minPerS), maxPerS, burstS };
+  const numbers = filled(`${what}: bucket`, rest, base, bucketRanges);
   checkNumber(`${what}: bucket.maxPerS`, numbers.maxPerS, { ...perS, min: numbers.minPerS });
-  if (refillPerS !== undefined) checkNumber(`${what}: bucket.refillPerS`, refillPerS, range);
+  if (refillPerS !== undefined) {
+    const within = { min: numbers.minPerS, max: numbers.maxPerS, whole: false };
+    checkNumber(`${what}: bucket.refillPerS`, refillPerS, within);
+  }
   return { unit, refillPerS: refillPerS ?? null, ...numbers };
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import type { Declared } from "./declare.ts";
+import { checkKey, type Declared } from "./declare.ts";
 import { createLearner } from "./limiter-learn.ts";
 import { createLimiter, type Limiter } from "./limiter.ts";
 
@@ -78,6 +78,7 @@ export function createThrottles(options: ThrottlesOptions) {
 
   const make = (declared: Declared, key: string): Limiter => {
     const { name, settings } = declared;
+    checkKey(name, key);
     const group = groupOf(declared);
     const found = group.byKey.get(key);
     if (found) return found;
