@@ -225,6 +225,7 @@ function bucketOf(what: string, given: NonNullable<ControllerOptions["bucket"]>)
   checkOptions(`${what}: bucket`, given, ["unit", "refillPerS", ...Object.keys(bucketRanges)]);
   const { unit = defaultBucket.unit, refillPerS, ...rest } = given;
   checkChoice(`${what}: bucket.unit`, unit, ["requests", "tokens"]);
+  if (refillPerS !== undefined) checkNumber(`${what}: bucket.refillPerS`, refillPerS, perS);
   const { minPerS, maxPerS, burstS } = defaultBucket;
   // Whoever begins below the usual least means it.
   const base = { minPerS: Math.min(minPerS, refillPerS ?? minPerS), maxPerS, burstS };
