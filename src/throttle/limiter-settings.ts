@@ -24,7 +24,17 @@ export type LimiterSettings = {
   readonly leaseMs: number;
 };
 
-/** The longest that a call can hold its permit. */
-export function longestCallMs({ callTimeoutMs, graceMs }: LimiterSettings): number {
-  return callTimeoutMs + graceMs;
+// Calls that last longer than any before them are twice as long at most, as a rule.
+const longerBy = 2;
+const atLeastMs = 10_000;
+
+/**
+ * How long calls of a pod that has fallen silent may still last, by the longest that it has made. No
+ * call can hold its permit for longer than its timeout and its grace.
+ */
+export function callsLastMs(
+  { callTimeoutMs, graceMs }: LimiterSettings,
+  longestMs: number,
+): number {
+  return Math.min(callTimeoutMs + graceMs, Math.max(atLeastMs, longerBy * longestMs));
 }

@@ -83,6 +83,7 @@ export function createLimiter(options: LimiterOptions) {
   let aside = 0;
   let learnedMs = startMs;
   let usedMs = startMs;
+  let longestMs = 0;
   let closed = false;
 
   const learnsAlone = () => mode === "local" && outside === undefined;
@@ -232,6 +233,7 @@ export function createLimiter(options: LimiterOptions) {
     const nowMs = clock.monotonic();
     inFlight.delete(permit);
     inFlightOf[permit.priority]--;
+    longestMs = Math.max(longestMs, nowMs - permit.beganMs);
     const used = ending.used ?? permit.usedAmount;
     room.tokens?.settle(permit.estimate, used, nowMs);
     // Calls made under this permit have told of their failure when it happened.
@@ -336,9 +338,11 @@ export function createLimiter(options: LimiterOptions) {
     /**
      * Lets a call take over a permit that was given for it some time ago. None where that was too long
      * ago, or where the pod has lost its share since: others count on it that no call begins after that.
+     * Nor while nobody may call; what it costs was taken from the bucket when it was given.
      */
     begin(permit: HeldPermit, signal?: AbortSignal): HeldPermit | undefined {
-      if (permit.timedOut || room.heldBy(0, clock.monotonic()) === "no_share") {
+      const by = room.heldBy(0, clock.monotonic());
+      if (permit.timedOut || (by && by !== "bucket")) {
         permit.release("ignored");
         return undefined;
       }
@@ -394,6 +398,12 @@ export function createLimiter(options: LimiterOptions) {
     /** Whether nothing is lost to others by forgetting it. */
     isIdle: () =>
       inFlight.size + aside + waiting.size + behindGate === 0 && !outside?.limit && !closed,
+
+    /** How long the longest call has lasted, of those that ended and of those that haven't. */
+    longestMs(): number {
+      for (const { beganMs } of inFlight) return Math.max(longestMs, clock.monotonic() - beganMs);
+      return longestMs;
+    },
 
     /** When it was last asked for a permit, by the clock's monotonic time. */
     lastUsedMs: () => usedMs,

@@ -44,7 +44,7 @@ export function rowsOf(version: number, dialect: Dialect): string {
     name: "api",
     bound: 5,
     epoch: 3,
-    shares: '{"old-pod":{"share":2,"renewal":7,"longestMs":605000}}',
+    shares: '{"old-pod":{"share":2,"renewal":7,"leaseMs":60000,"longestMs":605000}}',
     created_at: longAgoMs,
     last_update: longAgoMs,
   });

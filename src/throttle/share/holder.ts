@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { longestCallMs } from "../limiter-settings.ts";
+import { callsLastMs } from "../limiter-settings.ts";
 import type { Limiter } from "../limiter.ts";
 import { type Decision, decide } from "./decide.ts";
 import {
@@ -20,7 +20,15 @@ import { hasExpired, type Look, nothingSeen, type Watch, watch } from "./watch.t
 /** What a limiter is to those who give it its share. */
 export type SharedLimiter = Pick<
   Limiter,
-  "name" | "key" | "settings" | "allow" | "takeSample" | "demand" | "onWant" | "onThrottled"
+  | "name"
+  | "key"
+  | "settings"
+  | "allow"
+  | "takeSample"
+  | "demand"
+  | "longestMs"
+  | "onWant"
+  | "onThrottled"
 >;
 
 export type HolderOptions = {
@@ -53,7 +61,6 @@ export function createHolder(options: HolderOptions) {
   const { podId, limiter, clock, nextRenewal, host, isGone } = options;
   const place: Place = { name: limiter.name, key: limiter.key };
   const { leaseMs } = limiter.settings;
-  const longestMs = longestCallMs(limiter.settings);
   let lease: Lease = noLease;
   let row: SharedRow | undefined;
   let renewals: Watch<number> = nothingSeen;
@@ -96,7 +103,7 @@ export function createHolder(options: HolderOptions) {
 
   const hasGone = ({ host: of }: Entry) => of !== undefined && isGone?.(of) === true;
   const isExpired = (id: string, entry: Entry): boolean =>
-    hasExpired(entry, renewals.seen.get(id), leaseMs) || hasGone(entry);
+    hasExpired(entry, renewals.seen.get(id)) || hasGone(entry);
 
   /** The row was read by this pod, or written by it. */
   const seeRow = (next: SharedRow, seen: Look): void => {
@@ -154,7 +161,14 @@ export function createHolder(options: HolderOptions) {
     if (decision.share === (mine?.share ?? 0) && !due) return undefined;
     const { share } = decision;
     const renewal = nextRenewal();
-    const entry = { share, renewal, longestMs, ...(host !== undefined && { host }) };
+    const longestMs = callsLastMs(limiter.settings, limiter.longestMs());
+    const entry: Entry = {
+      share,
+      renewal,
+      leaseMs,
+      longestMs,
+      ...(host !== undefined && { host }),
+    };
     const sent = { share, renewal, rev: row.rev, sentMs: nowMs };
     lease = send(lease, sent);
     const shares = Object.fromEntries([...standing, ...(share > 0 ? [[podId, entry]] : [])]);

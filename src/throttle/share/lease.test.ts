@@ -11,7 +11,12 @@ import {
 } from "./lease.ts";
 
 const leaseMs = 60_000;
-const entry = (share: number, renewal: number): Entry => ({ share, renewal, longestMs: 1_000 });
+const entry = (share: number, renewal: number): Entry => ({
+  share,
+  renewal,
+  leaseMs: 10_000,
+  longestMs: 1_000,
+});
 const sent = (share: number, renewal: number, rev: number, sentMs: number): Sent => ({
   share,
   renewal,

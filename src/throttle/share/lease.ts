@@ -11,6 +11,8 @@ export type Entry = {
   readonly share: number;
   /** Another with every write of this pod. */
   readonly renewal: number;
+  /** How long the pod goes by it without another renewal. */
+  readonly leaseMs: number;
   /** How long a call of this pod may last, so that others know when what it granted last is over. */
   readonly longestMs: number;
   /** Which process it is, where others on its machine could tell that it is gone. */

@@ -69,6 +69,21 @@ export function sharesContract(kind: StoreKind): void {
       expect(b.held).toBe(8);
     });
 
+    test("of a pod that is gone are kept for twice its longest call so far, whatever its timeout is", async () => {
+      await fleet.close();
+      fleet = await openFleet(kind, { callTimeoutMs: 600_000 });
+      const a = fleet.join("a");
+      const b = fleet.join("b");
+      a.ask(8);
+      await fleet.pass(8 * second);
+      a.state.way = "cut off";
+      b.ask(8);
+      await fleet.pass(leaseMs + 12 * second);
+      expect(await fleet.shares()).toEqual({ a: 8 });
+      await fleet.pass(6 * second);
+      expect(await fleet.shares()).toEqual({ b: 8 });
+    });
+
     test("of a process that is known to be gone go to others at once", async () => {
       const a = fleet.join("a");
       a.ask(8);

@@ -39,7 +39,7 @@ export async function storeThrottle(database: Database, given: StoredThrottle): 
   ]);
   const shares = Object.entries(pods).map(([podId, { share }]) => [
     podId,
-    { share, renewal: 1, longestMs: 1_000 },
+    { share, renewal: 1, leaseMs: 3_000, longestMs: 1_000 },
   ]);
   const reports = Object.entries(pods).map(([podId, { inFlight, waiting }]) => ({
     ...place,

@@ -14,7 +14,7 @@ const looks = (marks: readonly (number | undefined)[], everyMs: number): Watch<n
   }
   return seen;
 };
-const expired = (seen: Watch<number>) => hasExpired({ longestMs }, seen.seen.get("a"), leaseMs);
+const expired = (seen: Watch<number>) => hasExpired({ leaseMs, longestMs }, seen.seen.get("a"));
 const same = (count: number) => Array.from({ length: count }, () => 1);
 
 describe("a share", () => {

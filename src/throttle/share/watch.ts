@@ -53,9 +53,8 @@ export function watch<Mark>(
 const drift = 1.02;
 
 export function hasExpired(
-  { longestMs }: Pick<Entry, "longestMs">,
+  { leaseMs, longestMs }: Pick<Entry, "leaseMs" | "longestMs">,
   seen: Seen<number> | undefined,
-  leaseMs: number,
 ): boolean {
   return seen !== undefined && seen.forMs >= (leaseMs + longestMs) * drift;
 }
