@@ -30,7 +30,7 @@ export const scenes = new AsyncLocalStorage<Scene>();
 /** The permit of that limiter under which this code runs already. */
 export function heldHere(scene: Scene, limiter: Limiter): Held | undefined {
   for (let held = scene.held; held; held = held.outer) {
-    if (held.limiter === limiter && !held.permit.released) return held;
+    if (held.limiter === limiter && !held.permit.over) return held;
   }
   return undefined;
 }

@@ -66,6 +66,8 @@ export class HeldPermit implements Permit {
   beganMs: number;
   deadlineMs: number;
   released = false;
+  /** Whoever it was given to has ended with it; calls made under it may go on. */
+  over = false;
   /** Its call's time was up before it ended. */
   timedOut = false;
   /** The caller's own signal has fired. */
@@ -80,6 +82,9 @@ export class HeldPermit implements Permit {
   late: OutcomeKind = "timeout";
   /** Told when it is given back because its time was up while its call still ran. */
   onTakenBack: ((why: unknown) => void) | undefined;
+  /** How many calls are made under it. */
+  #under = 0;
+  #ending: OutcomeKind | Ending | undefined;
   #abort: AbortController | undefined;
   #reason: unknown;
   #outer: AbortSignal | undefined;
@@ -117,8 +122,28 @@ export class HeldPermit implements Permit {
   };
 
   release(ending: OutcomeKind | Ending): void {
+    if (this.over) return;
+    this.over = true;
+    // Whoever ended didn't wait for calls that it had begun, and those still reach the downstream.
+    if (this.#under > 0) this.#ending = ending;
+    else this.#free(ending);
+  }
+
+  /** A call begins under it. */
+  enter(): void {
+    this.#under++;
+  }
+
+  /** A call that was made under it has ended. */
+  leave(): void {
+    this.#under--;
+    if (this.#under === 0 && this.#ending !== undefined) this.#free(this.#ending);
+  }
+
+  #free(ending: OutcomeKind | Ending): void {
     if (this.released) return;
     this.released = true;
+    this.over = true;
     if (this.#outer) this.#outer.removeEventListener("abort", this.#onOuterAbort!);
     const told = toEnding(ending);
     this.#host.ended(this, told ?? { kind: "ignored" });
@@ -161,7 +186,7 @@ export class HeldPermit implements Permit {
   /** Its deadline has come: first the call is asked to end, then the permit is taken back. */
   expire(): void {
     if (this.timedOut || this.givenUp) {
-      this.release(this.timedOut ? this.late : this.gaveUpAs);
+      this.#free(this.#ending ?? (this.timedOut ? this.late : this.gaveUpAs));
       this.onTakenBack?.(this.#reason);
       return;
     }

@@ -1,3 +1,4 @@
+import { checkAsked } from "./asked.ts";
 import { isResponse } from "./classify.ts";
 import {
   endTurn,
@@ -31,7 +32,7 @@ export function runHere<Result>(
   settle: Settle<Result> = giveBack,
 ): Promise<Result> {
   const scene = sceneHere();
-  const limiter = limiterOf(scene, declared, key);
+  const limiter = limiterFor(scene, declared, key, options);
   if (limiter instanceof Error) return Promise.reject(limiter);
   const asked = withPriority(scene, options);
   const outer = heldHere(scene, limiter);
@@ -50,7 +51,7 @@ export function acquireHere(
   options: AcquireOptions,
 ): Promise<HeldPermit> {
   const scene = sceneHere();
-  const limiter = limiterOf(scene, declared, key);
+  const limiter = limiterFor(scene, declared, key, options);
   if (limiter instanceof Error) return Promise.reject(limiter);
   const handed = handedHere(scene, limiter, options.signal);
   return handed ? Promise.resolve(handed) : limiter.acquire(withPriority(scene, options));
@@ -62,6 +63,8 @@ function handedHere(
   limiter: Limiter,
   signal: AbortSignal | undefined,
 ): HeldPermit | undefined {
+  // Whoever has given up makes no call, and leaves it to the next.
+  if (signal?.aborted) return undefined;
   const handed = takeHanded(scene, limiter);
   return handed && limiter.begin(handed, signal);
 }
@@ -123,6 +126,12 @@ async function runUnder<Result>(
     if (own) return perform(limiter, scene, own, fn, settle);
   }
   await turnUnder(outer, asked.signal);
+  if (permit.over) {
+    // It was given back while this one waited for its turn.
+    endTurn(outer);
+    return limiter.acquire(asked).then((own) => perform(limiter, scene, own, fn, settle));
+  }
+  permit.enter();
   const beganMs = limiter.nowMs();
   const inside: Scene = { ...scene, held: { limiter, permit, outer, turns: undefined } };
   try {
@@ -134,6 +143,7 @@ async function runUnder<Result>(
     limiter.tellUnder(permit, limiter.endingOf(permit, error), limiter.nowMs() - beganMs);
     throw error;
   } finally {
+    permit.leave();
     endTurn(outer);
   }
 }
@@ -148,8 +158,14 @@ function callUnder(permit: HeldPermit, signal: AbortSignal | undefined): Call {
 }
 
 /** Whoever waits for a promise shouldn't have to catch what is thrown beside it. */
-function limiterOf(scene: Scene, declared: Declared, key: string): Limiter | Error {
+function limiterFor(
+  scene: Scene,
+  declared: Declared,
+  key: string,
+  options: AcquireOptions,
+): Limiter | Error {
   try {
+    checkAsked(declared.name, options);
     return scene.throttles.of(declared, key);
   } catch (error) {
     return error as Error;
