@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { runThrottleSeed } from "./run.ts";
 
-const seeds = 100;
+const seeds = 40;
 const twiceEvery = 20;
 
 /** Every trouble that must have been met, and everything that must have come of it. */
