@@ -22,6 +22,9 @@ export type Passes = {
   over(how: "answered" | "failed"): boolean;
 };
 
+// As among calls that wait: a steady stream of urgent tasks slows the others down and never stops them.
+const othersEvery = 16;
+
 /** Why tasks of some names aren't claimed. */
 export type ShutLine = {
   readonly names: readonly string[];
@@ -66,11 +69,17 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
   const limiters = createLimiters(throttles, onRoom);
   const returned = createReturned(clock);
   let cancelWake: (() => void) | undefined;
+  let stopped = false;
+  /** How many urgent tasks have passed since one that isn't had its turn, and how many such turns there were. */
+  let passed = 0;
+  let turns = 0;
 
   const limiterOf = ({ throttle }: Line): Limiter => limiters.of(throttle, throttle.key as string);
 
   /** Says how many wait for permits, of all lines that wait for the same. */
   const tell = (limiter: Limiter): void => {
+    // A claim may end after that, and nobody here will claim what waits.
+    if (stopped) return;
     const own = fixed.filter((line) => limiterOf(line) === limiter);
     const waiting = own.reduce((sum, line) => sum + line.waiting, 0);
     limiter.behindGate(waiting + returned.of(limiter));
@@ -79,6 +88,14 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
   // Whoever is before others takes only what is known to wait, or they would never have a turn.
   const wanted = (line: Line, limit: number) =>
     line.before ? Math.min(line.waiting, limit) : limit;
+
+  /** Who goes first this once, though others are more urgent. */
+  const inTurn = (limit: number): Line | undefined => {
+    if (limit === 0 || passed < othersEvery - 1) return undefined;
+    const others = fixed.filter((line) => line.after && line.waiting > 0);
+    return others[turns % others.length];
+  };
+
   const openFor = (line: Line, limit: number): number => {
     if (typeof line.throttle.key === "string") {
       return limiterOf(line).roomFor(wanted(line, limit), line.asked);
@@ -102,11 +119,14 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
     },
   });
 
-  /** A hold ends, and a bucket fills, without anybody saying so. */
+  /** A hold ends, a bucket fills, and a task that was put off is due, without anybody saying so. */
   const wakeInTime = (): void => {
     cancelWake?.();
     cancelWake = undefined;
-    let soonestMs = Infinity;
+    let soonestMs = Math.min(
+      Infinity,
+      ...byInput.map((line) => returned.tryInMs(line) ?? Infinity),
+    );
     for (const line of fixed) {
       const why = line.waiting > 0 ? limiterOf(line).whyNot(line.asked) : undefined;
       if (why?.by === "hold" || why?.by === "bucket") {
@@ -154,10 +174,17 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
       const together: NamesTogether[] = [];
       const kept = new Map<Line, number>();
       const came = new Map<Line, number>();
+      const first = inTurn(limit);
+      const early = first ? limiterOf(first).setAside(1, first.asked) : 0;
+      if (early > 0) {
+        passed = 0;
+        turns++;
+      }
       for (const line of lines) {
         const isFixed = typeof line.throttle.key === "string";
+        const given = line === first ? early : 0;
         const open = isFixed
-          ? limiterOf(line).setAside(wanted(line, limit), line.asked)
+          ? given + limiterOf(line).setAside(wanted(line, limit) - given, line.asked)
           : openFor(line, limit);
         if (isFixed) kept.set(line, open);
         for (const name of line.names) most.set(name, open);
@@ -186,6 +213,7 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
             const count = asked.get(line)!;
             const got = came.get(line) ?? 0;
             const limiter = limiterOf(line);
+            if (line.before) passed += got;
             if (how === "answered" && count > 0) {
               const isFull = got >= count;
               line.waiting = isFull ? Math.max(1, line.waiting - got) : 0;
@@ -224,6 +252,7 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
     },
 
     stop() {
+      stopped = true;
       cancelWake?.();
       probing.stop();
       limiters.stop();

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Database } from "../store/database.ts";
 import { unparkDue } from "./statements/claim.ts";
-import { countReady } from "./statements/throttle.ts";
+import { countReady, nextDue } from "./statements/throttle.ts";
 import type { Line } from "./throttle-lines.ts";
 
 // Hints come as fast as tasks do.
@@ -24,6 +24,7 @@ export function createProbing(parts: {
   const { database, clock, pollMs, lines, isOpen } = parts;
   let probedMs = -Infinity;
   let busy = false;
+  let hinted = false;
   let stopped = false;
   let cancelLater: (() => void) | undefined;
 
@@ -33,9 +34,12 @@ export function createProbing(parts: {
     try {
       // What has become due is found by claims, and there may be none.
       const names = which.flatMap((line) => line.names);
-      const [, counted] = await database.write([unparkDue(), countReady(names, most)]);
+      const statements = [unparkDue(), countReady(names, most), nextDue()];
+      const [, counted, due] = await database.write(statements);
       const ready = new Map(counted!.map((row) => [row["name"] as string, Number(row["ready"])]));
       if (stopped) return;
+      const dueInMs = Number(due![0]?.["wait_ms"] ?? Infinity);
+      if (dueInMs < pollMs) lookIn(Math.max(leastMs, dueInMs), most);
       for (const line of which) {
         line.waiting = line.names.reduce((sum, name) => sum + (ready.get(name) ?? 0), 0);
         parts.onCounted(line);
@@ -44,11 +48,20 @@ export function createProbing(parts: {
       // The next poll looks again.
     } finally {
       busy = false;
+      if (hinted && !stopped) lookIn(leastMs, most);
+      hinted = false;
     }
+  };
+
+  const lookIn = (delayMs: number, most: number): void => {
+    cancelLater?.();
+    cancelLater = clock.after(delayMs, () => look(most));
   };
 
   /** Some are looked at whenever something may have come, others to know how many wait by now. */
   const look = (most: number): void => {
+    // What comes while it is counted may have come too late to be counted.
+    if (busy) hinted = true;
     if (stopped || busy) return;
     cancelLater?.();
     cancelLater = undefined;
@@ -56,8 +69,7 @@ export function createProbing(parts: {
     const unknown = lines.filter((line) => line.waiting === 0 && (line.before || !isOpen(line)));
     const known = sinceMs >= pollMs / 2 ? lines.filter((line) => line.waiting > 0) : [];
     if (unknown.length > 0 && sinceMs < leastMs) {
-      cancelLater = clock.after(leastMs - sinceMs, () => look(most));
-      return;
+      return lookIn(leastMs - sinceMs, most);
     }
     const which = [...unknown, ...known];
     if (which.length > 0) void probe(which, Math.max(1, Math.min(most, countMost)));

@@ -43,6 +43,12 @@ export function createReturned(clock: Clock) {
     /** Whether one may be claimed to see whose permit it needs. */
     mayTry: (line: Line): boolean => clock.monotonic() >= (tryFromMs.get(line) ?? 0),
 
+    /** How long it is until one may; undefined where it may now. */
+    tryInMs(line: Line): number | undefined {
+      const inMs = (tryFromMs.get(line) ?? 0) - clock.monotonic();
+      return inMs > 0 ? inMs : undefined;
+    },
+
     /** One has found its permit, so another may, too. */
     came: (line: Line): void => void tryFromMs.delete(line),
 

@@ -5,7 +5,7 @@ import { beat } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
-import { throttle } from "../throttle/throttle.ts";
+import { throttle, type Throttle } from "../throttle/throttle.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
 import { task } from "./task.ts";
 import { throttlesOf } from "./throttle-held.ts";
@@ -133,6 +133,33 @@ export function throttleContract(kind: StoreKind): void {
       const { taskId } = await queue.enqueue(plain, 1);
       expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
       expect(await queue.count(sql`status = 'pending' and claim_token = 0`)).toBe(2);
+    });
+
+    test.each([
+      ["as soon as there is a permit", (api: Throttle) => api, 20],
+      [
+        "as soon as there may be one of their key",
+        (use: Throttle) => ({ use, key: () => "a" }),
+        20,
+      ],
+      ["when the downstream lets them", (api: Throttle) => api, 0],
+    ])("are claimed %s, and not with the next poll", async (_, of, callMs) => {
+      const api = throttle("api", { pinned: 1 });
+      const calls = countedCalls(queue);
+      let throttled = false;
+      const ask = task("ask", { throttle: of(api), attempts: 2 }, () =>
+        api.key(of(api) === api ? "" : "a").run(async () => {
+          if (callMs > 0 || throttled) return calls.call(callMs);
+          throttled = true;
+          throw Object.assign(new Error("later"), { status: 429, headers: { "retry-after": "1" } });
+        }),
+      );
+      await workThrottled(queue, "pod-1", [ask], { pollMs: 600_000 });
+      await queue.enqueueMany("ask", [1, 2, 3, 4, 5]);
+      const fromMs = queue.clock.monotonic();
+      await allDone(5);
+      expect(queue.clock.monotonic() - fromMs).toBeLessThan(60_000);
+      expect(calls.peak).toBe(1);
     });
 
     test("need a permit for every attempt, and ask with the priority of a retry after the first", async () => {

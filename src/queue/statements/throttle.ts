@@ -1,9 +1,16 @@
-import { join, limit, sql, type Statement, table } from "../../store/sql.ts";
+import { join, limit, now, sql, type Statement, table } from "../../store/sql.ts";
 import { isDue, isReady } from "./claim.ts";
 import { everything } from "./pause.ts";
 
 const tasks = table("step_tracker");
 const pauses = table("step_pause");
+
+/** How long until something that waits for its time is due. */
+export function nextDue(): Statement {
+  return sql`
+    select run_at - ${now} as wait_ms from ${tasks}
+    where status = 'pending' and parked = 1 order by run_at ${limit(1)}`;
+}
 
 /**
  * How many tasks of each name could be claimed, counted no further than to `most`. Each kind is looked
