@@ -13,6 +13,8 @@ export type Line = {
   readonly asked: AcquireOptions;
   /** Whether others wait for the same permits who are less urgent. */
   readonly before: boolean;
+  /** Whether others wait for the same permits who are more urgent. */
+  readonly after: boolean;
   /** How many of its tasks are believed to wait. */
   waiting: number;
 };
@@ -36,11 +38,13 @@ export function linesOf(handlers: Iterable<TaskHandler>): { fixed: Line[]; byInp
       continue;
     }
     const later = throttled.slice(nth + 1).some((other) => isBefore(throttle, other.throttle));
+    const earlier = throttled.slice(0, nth).some((other) => isBefore(other.throttle, throttle));
     lines.set(at, {
       throttle,
       names: [name],
       asked: { priority, ...(typeof estimate === "number" && { estimate }) },
       before: isFixed && later,
+      after: isFixed && earlier,
       waiting: 0,
     });
   }
