@@ -60,8 +60,11 @@ describe("throttles on the command line", () => {
     expect((await run()).stdout).toMatch(/mail +5 .* pinned\n/);
     expect(await run("unpin", "mail")).toMatchObject({
       code: 0,
-      stdout: "mail is learned again, from 5 calls at once on\n",
+      stdout: "mail is learned again\n",
     });
+    await storeThrottle(database, { name: "sms", key: "", bound: 3, options: { pinned: 3 } });
+    expect((await run()).stdout).toMatch(/sms +3 .* pinned\n/);
+    expect((await run("unpin", "sms")).stdout).toBe("sms is held at 3 by its options\n");
     expect((await run("pin", "mail", "many")).code).toBe(2);
     expect((await run("pin", "mail", "-1")).code).toBe(2);
     expect((await run("pin", "nothing", "5")).code).toBe(4);

@@ -92,7 +92,11 @@ describe("metrics of throttles", () => {
   test("show what all pods have and do together, as the store knows it", async () => {
     const { scrape } = scene();
     const text = await scrape({
-      throttles: async () => [{ ...viewOf("api", ""), pinned: 20 }, viewOf("mail", "")],
+      throttles: async () => [
+        { ...viewOf("api", ""), pinned: 20 },
+        viewOf("mail", ""),
+        { ...viewOf("sms", ""), settings: settingsOf({ pinned: 20 }) },
+      ],
     });
     for (const line of [
       `flotilla_fleet_throttle_limit{throttle="api",key=""} 20`,
@@ -102,6 +106,7 @@ describe("metrics of throttles", () => {
       `flotilla_fleet_throttle_breaker{throttle="api",key="",state="half_open"} 1`,
       `flotilla_fleet_throttle_pinned{throttle="api",key=""} 1`,
       `flotilla_fleet_throttle_pinned{throttle="mail",key=""} 0`,
+      `flotilla_fleet_throttle_pinned{throttle="sms",key=""} 1`,
     ]) {
       expect(text.split("\n")).toContain(line);
     }

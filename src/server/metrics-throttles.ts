@@ -25,7 +25,7 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
   );
   const pinned = make.gauge(
     "flotilla_fleet_throttle_pinned",
-    "1 where somebody has set the limit by hand, so that nothing is learned",
+    "1 where the limit was set by hand or by its options, so that nothing is learned",
     labelNames,
   );
   const durations = registerDurations(registry);
@@ -38,7 +38,7 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
     for (const view of views) {
       const labels = labelsInFleet(view);
       fleet.add(labels, { ...view, limit: view.bound });
-      pinned.inc(labels, view.pinned === undefined ? 0 : 1);
+      pinned.inc(labels, (view.pinned ?? view.settings.pinned) === null ? 0 : 1);
     }
   };
 

@@ -57,7 +57,7 @@ export function throttleFacts(throttle: ThrottleView, nowMs: number): string[] {
     ["throttle", oneLine(name, 200)],
     ...(key === "" ? [] : [["key", oneLine(key, 200)] as [string, string]]),
     ["limit", `${count(bound)}${stateOf(throttle) === "" ? "" : `  ${stateOf(throttle)}`}`],
-    ["learned", `${learned}  (${settings.algorithm})`],
+    ["learned", `${learned}  (${presetOf(settings)})`],
     ["in flight", count(throttle.inFlight)],
     ["waiting", count(throttle.waiting)],
     ...(throttle.refillPerS === undefined
@@ -118,13 +118,18 @@ function endedOf({ outcomes }: ThrottleView): Ended {
   return { all: success + throttled + timeout + failed + ignored, throttled };
 }
 
-function stateOf({ pinned, breaker, holdMs }: ThrottleView): string {
+function stateOf({ pinned, settings, breaker, holdMs }: ThrottleView): string {
   return [
-    ...(pinned === undefined ? [] : [paint("yellow", "pinned")]),
+    ...((pinned ?? settings.pinned) === null ? [] : [paint("yellow", "pinned")]),
     ...(breaker === "open" ? [paint("red", "open: no calls")] : []),
     ...(breaker === "half_open" ? [paint("yellow", "half open: trying a few")] : []),
     ...(holdMs > 0 ? [paint("yellow", `asked to stay away ${msText(holdMs)}`)] : []),
   ].join(", ");
+}
+
+/** As it is called where it is chosen. */
+function presetOf({ algorithm }: ThrottleView["settings"]): string {
+  return algorithm === "ceiling" ? "default" : algorithm;
 }
 
 function shareOf(part: number, all: number): string {

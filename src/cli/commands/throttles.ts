@@ -54,7 +54,7 @@ Examples:
     .argument("<limit>", "0 to 100,000", number("<limit>", pinRange))
     .addOption(key())
     .action(pin);
-  command("unpin <name>", "let a limit be learned again, from where it is")
+  command("unpin <name>", "let a limit be learned again, from what was known before")
     .addOption(key())
     .action(unpin);
 }
@@ -114,7 +114,9 @@ async function pin(name: string, limit: number, { key, json, ...flags }: KeyFlag
 async function unpin(name: string, { key, json, ...flags }: KeyFlags): Promise<void> {
   const throttle = await onStore(flags, ({ throttles }) => throttles.unpin(name, keyOf(key)));
   if (json) return printJson({ throttle });
-  print(`${labelOf(name, key)} is learned again, from ${throttle.bound} calls at once on`);
+  const { pinned } = throttle.settings;
+  const now = pinned === null ? "is learned again" : `is held at ${pinned} by its options`;
+  print(`${labelOf(name, key)} ${now}`);
 }
 
 function keyOf(key: string | undefined): { key?: string } {

@@ -97,7 +97,7 @@ export const throttleSpecs = {
     path: "/v1/throttles/{name}/unpin",
     operationId: "unpinThrottle",
     tag,
-    summary: "Let its limit be learned again, from where it is.",
+    summary: "Let its limit be learned again, from what was known before.",
     body: named("UnpinBody", z.strictObject({ key: key.optional() })),
     answers: { 200: shown },
     errors: [...refusals, "payload_too_large"],

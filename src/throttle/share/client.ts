@@ -25,7 +25,7 @@ export type ThrottlesClient = {
   get(name: string, options?: ThrottleKey): Promise<ThrottleView | undefined>;
   /** Holds the limit of all pods where somebody says. Nothing is learned until it is unpinned. */
   pin(name: string, limit: number, options?: ThrottleKey): Promise<ThrottleView>;
-  /** Lets the limit be learned again, from where it is. */
+  /** Lets the limit be learned again, from what was known before it was pinned. */
   unpin(name: string, options?: ThrottleKey): Promise<ThrottleView>;
 };
 

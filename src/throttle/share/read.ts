@@ -133,7 +133,7 @@ export async function pin(
   });
 }
 
-/** Lets the bound be learned again, from where it is. */
+/** Lets the bound be learned again, from what was known before it was pinned. */
 export async function unpin(database: Database, place: Place): Promise<ThrottleView | undefined> {
   return changeByHand(database, place, {
     isDone: (row) => row["pinned"] === null,
