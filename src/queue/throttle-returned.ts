@@ -5,6 +5,9 @@ import type { Line } from "./throttle-lines.ts";
 
 // A share comes within a second, and nobody knows how long calls take before the first has ended.
 const unknownMs = 500;
+// Then each waits a little longer than the one before: they would come back all at once else, ahead of
+// others whose permits are free.
+const apartMs = 20;
 const leastMs = 50;
 // What the fleet learns meanwhile may be that there is room, and a task that is put off doesn't hear of it.
 const mostMs = 10_000;
@@ -21,10 +24,12 @@ export function createReturned(clock: Clock) {
   return {
     /** How long such a task should be put off. */
     giveBack(limiter: Limiter, line: Line, asked: AcquireOptions): number {
-      const waitMs = limiter.whyNot(asked)?.waitMs ?? unknownMs;
+      const known = untilMs.get(limiter) ?? [];
+      const waitMs = limiter.whyNot(asked)?.waitMs ?? unknownMs + known.length * apartMs;
       const delayMs = Math.ceil(Math.min(mostMs, Math.max(leastMs, waitMs)));
       const nowMs = clock.monotonic();
-      untilMs.set(limiter, [...(untilMs.get(limiter) ?? []), nowMs + delayMs + lingersMs]);
+      known.push(nowMs + delayMs + lingersMs);
+      untilMs.set(limiter, known);
       tryFromMs.set(line, nowMs + Math.min(delayMs, lingersMs));
       return delayMs;
     },
