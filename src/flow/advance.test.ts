@@ -130,6 +130,11 @@ describe("a transition", () => {
     expect(types(decision)).toEqual(["complete"]);
   });
 
+  test("may hand off nothing, which isn't the same as the state", () => {
+    const decision = decide(runAt("one"), { type: "handed_off", output: null }, now, plain);
+    expect(decision).toMatchObject({ type: "finish", status: "completed", result: null });
+  });
+
   test("that is interrupted is given back uncounted, with nothing to store", () => {
     expect(decide(runAt("reserve", { failures: 1 }), { type: "interrupted" })).toEqual({
       type: "release",

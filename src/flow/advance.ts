@@ -6,7 +6,7 @@ import type { Happened, Now } from "./happened.ts";
 import { firstFinalizer, type Machine, type Part, partAt } from "./machine.ts";
 import { atEnd, type Run, type RunError } from "./run.ts";
 import { thrownBy, tryAgain } from "./trying.ts";
-import { seeChildren, seeSignal, startChildren, startSleep, wake } from "./wait.ts";
+import { seeChildren, seeSignal, startChildren, startSleep, wake } from "./waiting.ts";
 
 /** Decides; never does. What is to become of a run after something has happened to it. */
 export function advance(machine: Machine, run: Run, happened: Happened, now: Now): Decision {

@@ -2,7 +2,7 @@ import type { Decision, Effect } from "./decision.ts";
 import type { Now } from "./happened.ts";
 import { applied, type HistoryEvent } from "./history.ts";
 import { firstFinalizer, type Machine, partAfter } from "./machine.ts";
-import { atEnd, type Intent, type Run, type RunError, type State } from "./run.ts";
+import { atEnd, type Intent, outputOf, type Run, type RunError, type State } from "./run.ts";
 
 /** A decision in the making: what has been noted so far, and the run as that leaves it. */
 export type Draft = {
@@ -104,7 +104,7 @@ export function goOn(draft: Draft): Decision {
   const { state } = finished.run;
   switch (intent.type) {
     case "completed": {
-      const result = "output" in intent ? intent.output : state;
+      const result = outputOf(intent, state);
       return { type: "finish", status: "completed", result, error: null, ...finished };
     }
     case "failed":

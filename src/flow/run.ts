@@ -46,3 +46,8 @@ export type Run = {
 
 /** The cursor of a run that has nothing left but to finish. No transition can have this name. */
 export const atEnd = "$end";
+
+/** What a run that completes gives. Null is an output too. */
+export function outputOf(intent: Intent & { type: "completed" }, state: State): Json {
+  return "output" in intent ? intent.output : state;
+}

@@ -1,5 +1,7 @@
+import type { Json } from "../base/jsonify.ts";
 import { deathLimit } from "../queue/settle.ts";
 import { advance } from "./advance.ts";
+import type { Outcome } from "./context.ts";
 import type { Decision } from "./decision.ts";
 import type { Now } from "./happened.ts";
 import {
@@ -10,7 +12,7 @@ import {
   partAt,
   type SignalPart,
 } from "./machine.ts";
-import { atEnd, type Intent, type Run } from "./run.ts";
+import { atEnd, outputOf, type Run } from "./run.ts";
 
 /** What the pod that holds a run has to do next. */
 export type Step =
@@ -19,7 +21,7 @@ export type Step =
       readonly type: "call";
       readonly part: Callable;
       readonly attempt: number;
-      readonly outcome: Intent | null;
+      readonly outcome: Outcome<Json> | null;
     }
   /** See whether there is a signal of this name. */
   | { readonly type: "see_signal"; readonly part: SignalPart }
@@ -42,7 +44,11 @@ export function stepOf(machine: Machine, run: Run, now: Now): Step {
     const finalizer = finalizerAt(machine, cursor);
     if (!finalizer) return decided("finalized");
     if (run.deaths >= deathLimit) return decided("poisoned");
-    return { type: "call", part: finalizer, attempt, outcome: intent };
+    const outcome: Outcome<Json> =
+      intent.type === "completed"
+        ? { type: "completed", output: outputOf(intent, run.state) }
+        : intent;
+    return { type: "call", part: finalizer, attempt, outcome };
   }
   // All transitions are done: a cancel has come too late.
   if (cursor === atEnd) {

@@ -11,13 +11,13 @@ const decide = (run: Run, happened: Happened, at: Now = now, machine = order) =>
 const at = (nowMs: number): Now => ({ ...now, nowMs });
 
 describe("a sleep", () => {
-  const asleep = runAt("cool", { waiting: { for: "sleep", sinceMs: 9_000, untilMs: 15_000 } });
+  const asleep = runAt("cool", { waiting: { for: "sleep", sinceMs: 8_000, untilMs: 15_000 } });
 
   test("parks the run until its time", () => {
     expect(decide(runAt("cool"), { type: "sleep_asked", ms: 5_000 })).toMatchObject({
       type: "park",
       untilMs: 15_000,
-      run: { ...asleep, version: 2 },
+      run: { version: 2, waiting: { for: "sleep", sinceMs: 9_000, untilMs: 15_000 } },
       events: [{ type: "park", transition: "cool", untilMs: 15_000 }],
     });
   });
@@ -32,7 +32,8 @@ describe("a sleep", () => {
       decision: {
         type: "commit",
         run: { cursor: "approval", waiting: null },
-        events: [{ type: "complete", startedAtMs: 9_000 }],
+        // It began when it was parked, and not when it was looked at last.
+        events: [{ type: "complete", startedAtMs: 8_000 }],
       },
     });
   });
