@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { countOf, percentile, withDuration } from "./histogram.ts";
-import { addOutcome, addSamples, emptySample, followedBy, type Sample } from "./sample.ts";
+import { addOutcome, addSamples, emptySample, type Sample } from "./sample.ts";
 
 const taken = (epoch: number, spanMs: number, calls: number, peak: number): Sample => {
   let sample: Sample = { ...emptySample(epoch), spanMs, peak };
@@ -32,12 +32,6 @@ test("samples of two pods add up what was accepted at once, however long each wa
 test("a pod that hasn't heard of the epoch yet tells of an earlier one", () => {
   const sum = addSamples(taken(1, 1_000, 50, 5), taken(2, 1_000, 30, 3));
   expect(sum).toMatchObject({ epoch: 2, counts: { success: 30 }, earlier: { success: 50 } });
-});
-
-test("samples of one pod follow each other in time", () => {
-  const first = { ...taken(1, 1_000, 50, 5), retryAfterMs: 3_000 };
-  const both = followedBy(first, taken(1, 500, 50, 10));
-  expect(both).toMatchObject({ spanMs: 1_500, acceptedMs: 10_000, peak: 10, retryAfterMs: 2_500 });
 });
 
 test("a percentile is right within a tenth", () => {

@@ -123,22 +123,6 @@ export function addSamples(a: Sample, b: Sample): Sample {
   };
 }
 
-/** What one pod saw in two stretches of time, the first of which ended where the second begins. */
-export function followedBy(first: Sample, second: Sample): Sample {
-  return {
-    ...merged(first, second),
-    spanMs: first.spanMs + second.spanMs,
-    acceptedMs: first.acceptedMs + second.acceptedMs,
-    peak:
-      first.epoch < second.epoch
-        ? second.peak
-        : first.epoch > second.epoch
-          ? first.peak
-          : Math.max(first.peak, second.peak),
-    retryAfterMs: Math.max(first.retryAfterMs - second.spanMs, second.retryAfterMs),
-  };
-}
-
 function acceptedOver(sample: Sample, spanMs: number): number {
   return sample.spanMs > 0 ? (sample.acceptedMs * spanMs) / sample.spanMs : sample.acceptedMs;
 }

@@ -1,7 +1,6 @@
-import { percentile } from "./histogram.ts";
+import { noDurations } from "./histogram.ts";
 import type { Durations } from "./latency.ts";
 import {
-  countsIn,
   durationsIn,
   noRollingCounts,
   noRollingDurations,
@@ -11,8 +10,7 @@ import {
   withCounts,
   withDurations,
 } from "./rolling.ts";
-import { addCounts, type Counts, noCounts, type Sample } from "./sample.ts";
-import { noDurations } from "./histogram.ts";
+import { addCounts, noCounts, type Sample } from "./sample.ts";
 
 /** How all calls of the last while ended, and how long they took, under whichever limit. */
 export type Windows = {
@@ -51,26 +49,5 @@ export function windowDurations(windows: Windows): Durations {
   return {
     latencies: durationsIn(windows.latencies),
     firstTokens: durationsIn(windows.firstTokens),
-  };
-}
-
-/** The windows as somebody wants to see them. */
-export type WindowsView = {
-  readonly counts: Counts;
-  readonly p50Ms?: number;
-  readonly p95Ms?: number;
-  readonly firstTokenP95Ms?: number;
-};
-
-export function windowsView(windows: Windows): WindowsView {
-  const { latencies, firstTokens } = windowDurations(windows);
-  const p50Ms = percentile(latencies, 0.5);
-  const p95Ms = percentile(latencies, 0.95);
-  const firstTokenP95Ms = percentile(firstTokens, 0.95);
-  return {
-    counts: countsIn(windows.counts),
-    ...(p50Ms !== undefined && { p50Ms }),
-    ...(p95Ms !== undefined && { p95Ms }),
-    ...(firstTokenP95Ms !== undefined && { firstTokenP95Ms }),
   };
 }
