@@ -29,14 +29,8 @@ type Stored = {
   readonly effects: readonly Effect[];
 };
 
-/** What can't be read is kept as it is, out of the way, and shown to people. */
-export type SetAside = {
-  readonly type: "set_aside";
-  readonly reason: "unreadable" | "unknown_transition" | "invalid_input";
-  readonly message: string;
-  /** The version that couldn't read it. A higher one may try again. */
-  readonly byVersion: number;
-};
+/** What can't be read is kept as it is, out of the way, and shown to people. A higher version may try again. */
+export type SetAside = Extract<HistoryEvent, { type: "set_aside" }>;
 
 /** What is to become of a run. All but `ignore` and `refuse` are one write, fenced by the claim. */
 export type Decision =
@@ -57,6 +51,7 @@ export type Decision =
     } & Stored)
   /** Given back as it was, uncounted. */
   | { readonly type: "release" }
+  /** Nothing of the run is changed but that nobody claims it. It is an event as it is. */
   | SetAside
   /** A later version has advanced it: this one mustn't touch it. */
   | { readonly type: "refuse"; readonly version: number }

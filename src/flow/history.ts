@@ -54,6 +54,15 @@ export type HistoryEvent =
       readonly intent: Intent;
     }
   | { readonly type: "finish"; readonly version: number; readonly status: Intent["type"] }
+  /** It couldn't be read, and was left as it is. */
+  | {
+      readonly type: "set_aside";
+      readonly reason: "unreadable" | "unknown_transition" | "invalid_input";
+      readonly message: string;
+      readonly byVersion: number;
+    }
+  /** Somebody has given it to this version, or back to it, by hand. */
+  | { readonly type: "resume"; readonly version: number }
   /** Noted by whoever recovers, and not by a decision. */
   | { readonly type: "pod_died" };
 
@@ -80,6 +89,7 @@ export function fold(events: readonly HistoryEvent[]): Run {
  */
 export function applied(run: Run, event: HistoryEvent): Run {
   if (event.type === "pod_died") return { ...run, deaths: run.deaths + 1 };
+  if (event.type === "set_aside") return run;
   const { version } = event;
   switch (event.type) {
     case "start":
@@ -105,6 +115,8 @@ export function applied(run: Run, event: HistoryEvent): Run {
       return movedTo({ ...run, version, intent: event.intent }, event.next);
     case "finish":
       return { ...movedTo(run, null), version };
+    case "resume":
+      return { ...run, version };
   }
 }
 

@@ -1,0 +1,40 @@
+import type { HistoryEvent } from "./history.ts";
+
+/** An event as the store has it, without its number, its time and its pod. */
+export type EventRow = {
+  readonly type: string;
+  readonly attempt: number | null;
+  /** The rest of it, as JSON. */
+  readonly detail: string | null;
+};
+
+const types: ReadonlySet<string> = new Set<HistoryEvent["type"]>([
+  "start",
+  "move",
+  "complete",
+  "error",
+  "park",
+  "cancel",
+  "finish",
+  "set_aside",
+  "resume",
+  "pod_died",
+]);
+
+export function toEventRow(event: HistoryEvent): EventRow {
+  const { type, ...rest } = event;
+  if (!("attempt" in rest)) return { type, attempt: null, detail: JSON.stringify(rest) };
+  const { attempt, ...detail } = rest;
+  return { type, attempt, detail: JSON.stringify(detail) };
+}
+
+/** A run's row has other events too, of tasks; those say nothing about where the run stands. */
+export function toHistory(rows: readonly EventRow[]): HistoryEvent[] {
+  return rows.flatMap(({ type, attempt, detail }) => {
+    if (!types.has(type)) return [];
+    // Whoever recovers counts attempts as of a task.
+    if (type === "pod_died") return [{ type }];
+    const rest = JSON.parse(detail ?? "{}") as object;
+    return [{ type, ...(attempt !== null && { attempt }), ...rest } as HistoryEvent];
+  });
+}
