@@ -56,10 +56,10 @@ const usualMaxWaiting = 10_000;
 const usualLeaseMs = 60_000;
 
 export function declare(name: string, options: ThrottleOptions = {}): Declared {
-  if (typeof name !== "string" || name === "" || name.length > nameChars) {
+  if (typeof name !== "string" || name === "" || name.length > nameChars || !isStorable(name)) {
     throw new FlotillaError(
       "invalid_option",
-      `a throttle's name must be a text of 1 to ${nameChars} characters`,
+      `a throttle's name must be a text of 1 to ${nameChars} characters that a database can store`,
     );
   }
   const what = `throttle "${name}"`;
@@ -109,9 +109,14 @@ function usualEstimate(unit: "requests" | "tokens" | undefined): number {
 
 /** A key is a part of what is stored and shown, so it has a length. */
 export function checkKey(name: string, key: string): string {
-  if (typeof key === "string" && key.length <= nameChars) return key;
+  if (typeof key === "string" && key.length <= nameChars && isStorable(key)) return key;
   throw new FlotillaError(
     "invalid_option",
-    `throttle "${name}": a key must be a text of at most ${nameChars} characters`,
+    `throttle "${name}": a key must be a text of at most ${nameChars} characters that a database can store`,
   );
+}
+
+/** Whether all stores keep a text as it is. One that isn't kept would spoil the looks at all others. */
+export function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes("\u0000");
 }

@@ -88,6 +88,19 @@ describe("permits that are set aside for tasks which are being claimed", () => {
     expect(limiter.demand().inFlight).toBe(1);
   });
 
+  test("tell how long calls last by the one that began first, not by the one that was granted first", async () => {
+    const { limiter, clock } = limiterUnderTest({}, 2);
+    limiter.setAside(1);
+    const handed = limiter.fromAside()!;
+    const other = limiter.tryAcquire()!;
+    await clock.advance(5_000);
+    limiter.begin(handed);
+    expect(limiter.longestMs()).toBe(5_000);
+    await clock.advance(1_000);
+    other.release("ignored");
+    expect(limiter.longestMs()).toBe(6_000);
+  });
+
   test("are offered to tasks that wait at the gate, whenever there may be some", () => {
     const { limiter } = limiterUnderTest({}, 1);
     let offers = 0;

@@ -138,6 +138,14 @@ describe("an allowance from outside", () => {
     expect(limiter.tryAcquire()).toBeUndefined();
   });
 
+  test("isn't forgotten while others count it, though nothing may begin", async () => {
+    const { limiter, clock } = limiterUnderTest({});
+    limiter.allow(allowing(0, { untilMs: clock.monotonic() + 1_000 }));
+    expect(limiter.isIdle()).toBe(false);
+    await clock.advance(1_000);
+    expect(limiter.isIdle()).toBe(true);
+  });
+
   test("ends by itself, also where the process was stopped when it should have", async () => {
     const { limiter, clock } = limiterUnderTest();
     limiter.allow(allowing(3, { untilMs: clock.monotonic() + 60_000 }));

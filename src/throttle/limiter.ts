@@ -347,6 +347,9 @@ export function createLimiter(options: LimiterOptions) {
         return undefined;
       }
       permit.begin(room.epoch(), ++calls, signal);
+      // They stand in the order in which their calls began.
+      inFlight.delete(permit);
+      inFlight.add(permit);
       ticks.set(permit.deadlineMs);
       return permit;
     },
@@ -396,8 +399,12 @@ export function createLimiter(options: LimiterOptions) {
     },
 
     /** Whether nothing is lost to others by forgetting it. */
-    isIdle: () =>
-      inFlight.size + aside + waiting.size + behindGate === 0 && !outside?.limit && !closed,
+    isIdle(): boolean {
+      // Until its lease is over or given back, the row speaks of it, and another here would be taken for it.
+      const leased = (outside?.untilMs ?? -Infinity) > clock.monotonic();
+      const used = inFlight.size + aside + waiting.size + behindGate > 0;
+      return !used && !leased && !outside?.limit && !closed;
+    },
 
     /** How long the longest call has lasted, of those that ended and of those that haven't. */
     longestMs(): number {

@@ -25,6 +25,8 @@ describe("a call with wrong options is refused, before others come to feel it", 
     [{ maxWaitMs: Infinity }, 'throttle "api": maxWaitMs must be a number from 0'],
     [{ key: 5 }, 'throttle "api": a key must be a text'],
     [{ key: "k".repeat(201) }, 'throttle "api": a key must be a text'],
+    [{ key: "k\u0000" }, "that a database can store"],
+    [{ key: "\ud800" }, "that a database can store"],
   ])("%j", async (options, message) => {
     const api = throttle("api");
     await inPod(async () => {
@@ -39,7 +41,7 @@ describe("a call with wrong options is refused, before others come to feel it", 
     const api = throttle("api");
     expect(() => api.fetchWith({ keys: "a" } as object)).toThrow("did you mean `key`?");
     expect(() => api.middleware({ keys: "a" } as object)).toThrow("did you mean `key`?");
-    const fetchIt = api.fetchWith({ key: (url) => new URL(String(url)).pathname });
+    const fetchIt = api.fetchWith({ key: (url) => new URL(url as string).pathname });
     await inPod(() => expect(fetchIt("no url")).rejects.toThrow("Invalid URL"));
   });
 });

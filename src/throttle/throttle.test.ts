@@ -230,7 +230,9 @@ describe("a declaration", () => {
     expect(() => throttle("api", options as object)).toThrow(message);
   });
 
-  test("is refused without a name", () => {
+  test("is refused without a name, or with one that no database keeps", () => {
     expect(() => throttle("")).toThrow("name");
+    expect(() => throttle("a\u0000")).toThrow("that a database can store");
+    expect(() => throttle("a").key("\udc00")).toThrow("that a database can store");
   });
 });

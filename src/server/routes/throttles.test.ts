@@ -101,6 +101,14 @@ describe("throttles over HTTP", () => {
     ["no limit", "openai/pin", {}, 400, "invalid_input"],
     ["another field", "openai/unpin", { limit: 5 }, 400, "invalid_option"],
     ["what is no JSON", "openai/unpin", "{", 400, "invalid_input"],
+    [
+      "a key that no database keeps",
+      "openai/pin",
+      { limit: 5, key: "\u0000" },
+      400,
+      "invalid_option",
+    ],
+    ["a name that no database keeps", "a%00/unpin", {}, 400, "invalid_option"],
   ])("refuse %s", async (_, path, body, status, code) => {
     await storeThrottle(database, { name: "openai", key: "", bound: 20 });
     const refused = await ask("POST", `/v1/throttles/${path}`, body);

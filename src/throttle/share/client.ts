@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { checkNumber, checkOptions } from "../../base/options.ts";
 import type { Database } from "../../store/database.ts";
+import { isStorable } from "../declare.ts";
 import { pin, readThrottle, readThrottles, type ThrottleView, unpin } from "./read.ts";
 import type { Place } from "./statements.ts";
 
@@ -58,8 +59,11 @@ export function createThrottlesClient({ database }: { database: Database }): Thr
 function placeFrom(name: string, options: ThrottleKey = {}): Place {
   checkOptions("throttle", options, ["key"]);
   const { key = "" } = options;
-  if (typeof name === "string" && typeof key === "string") return { name, key };
-  throw new FlotillaError("invalid_option", "the name and the key of a throttle must be texts");
+  if (isText(name) && isText(key)) return { name, key };
+  throw new FlotillaError(
+    "invalid_option",
+    "the name and the key of a throttle must be texts that a database can store",
+  );
 }
 
 // Names and keys may hold anything, so none of them can stand between the two.
@@ -70,11 +74,15 @@ function cursorOf({ name, key }: Place): string {
 function placeOf(cursor: string): Place {
   try {
     const [name, key] = JSON.parse(Buffer.from(cursor, "base64url").toString()) as unknown[];
-    if (typeof name === "string" && typeof key === "string") return { name, key };
+    if (isText(name) && isText(key)) return { name, key };
   } catch {
     // Refused below.
   }
   throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page");
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string" && isStorable(value);
 }
 
 /** It is known to the store from its first use on. */

@@ -108,7 +108,7 @@ export function createShares(options: SharesOptions): Shares {
     const full = due.filter((each) => !soon.includes(each));
     try {
       if (full.length > 0) await sync(full);
-      await Promise.all([...full, ...soon.filter(({ holder }) => holder.lowered)].map(settle));
+      await settleAll([...full, ...soon.filter(({ holder }) => holder.lowered)]);
     } catch (error) {
       log.debug({ error: messageOf(error) }, "the shares of throttles couldn't be looked at");
     }
@@ -163,6 +163,12 @@ export function createShares(options: SharesOptions): Shares {
       if (stored || !row) return;
       await pause(Math.min(retryMostMs, retryMs * 2 ** (tries - 1)));
     }
+  };
+
+  /** Waits for all of them, also where one has failed: no two rounds change the same entry at once. */
+  const settleAll = async (all: readonly Held[]): Promise<void> => {
+    const settled = await Promise.allSettled(all.map(settle));
+    for (const each of settled) if (each.status === "rejected") throw each.reason;
   };
 
   /** When to look again. */
@@ -244,7 +250,7 @@ export function createShares(options: SharesOptions): Shares {
       if (active.length === 0) return;
       try {
         await sync(active);
-        await Promise.all(active.map(settle));
+        await settleAll(active);
       } catch (error) {
         log.debug({ error: messageOf(error) }, "shares of throttles end with their lease instead");
       }
