@@ -8,7 +8,13 @@ test.each(presets)("the preset %s is plain JSON, and starts within its bounds", 
 });
 
 test("the seed's recommended stack is its preset", () => {
-  expect(settingsOf({ preset: "seed" })).toMatchObject({ algorithm: "seed", initial: 2, min: 1 });
+  expect(settingsOf({ preset: "seed" })).toMatchObject({
+    algorithm: "seed",
+    initial: 2,
+    min: 1,
+    latency: { tolerance: 1.2 },
+    errors: { timeoutWeight: 1 },
+  });
 });
 
 test("what is set pulls along what it bounds", () => {
