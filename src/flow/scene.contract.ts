@@ -29,7 +29,7 @@ export const order: Flow = flow("order", { version: 2, attempts: 3, backoff })
   .finally("report", () => {})
   .end();
 
-/** Without finalizers, and with an output that has to be asked. */
+/** Without finalizers, and its result is its state. */
 export const plain: Flow = flow("plain", { version: 1, attempts: 3, backoff })
   .to("one", () => {})
   .to("two", () => {})
