@@ -64,8 +64,22 @@ function statOf(pid: number): { started: string } | "none" | undefined {
     const started = fields[startField];
     return started ? { started } : undefined;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ENOENT" ? "none" : undefined;
+    return codeOf(error) === "ENOENT" && !mayRun(pid) ? "none" : undefined;
   }
+}
+
+/** Where /proc hides the processes of others, they are still there to be sent a signal; this one does nothing. */
+function mayRun(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return codeOf(error) !== "ESRCH";
+  }
+}
+
+function codeOf(error: unknown): string | undefined {
+  return (error as NodeJS.ErrnoException).code;
 }
 
 function parse(host: string): Identity | undefined {
