@@ -8,7 +8,7 @@ import type { Priority } from "./waiting.ts";
 export type Held = {
   readonly limiter: Limiter;
   readonly permit: HeldPermit;
-  readonly outer: Held | undefined;
+  outer: Held | undefined;
   /** Those who wait to make a call under it; there while somebody does make one. */
   turns: (() => void)[] | undefined;
 };
@@ -30,6 +30,8 @@ export const scenes = new AsyncLocalStorage<Scene>();
 /** The permit of that limiter under which this code runs already. */
 export function heldHere(scene: Scene, limiter: Limiter): Held | undefined {
   for (let held = scene.held; held; held = held.outer) {
+    // Those that are over are let go, or calls that begin one inside of the other would never be.
+    while (held.outer?.permit.over) held.outer = held.outer.outer;
     if (held.limiter === limiter && !held.permit.over) return held;
   }
   return undefined;

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type MovableClock, movableClock, turns } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
+import { scenes } from "./context.ts";
 import { runHandler } from "./throttle-handler.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
 import { createThrottles, type Throttles } from "./throttles.ts";
@@ -78,6 +79,24 @@ describe("a permit is out for as long as calls are made under it", () => {
     await turns();
     expect({ later, inFlight: inFlight(api) }).toEqual({ later: 1, inFlight: 0 });
   });
+});
+
+test("what calls held that are over isn't kept by those that began inside of them", async () => {
+  const api = throttle("api", { initial: 2 });
+  let deepest = 0;
+  const chained = async (left: number): Promise<void> => {
+    let depth = 0;
+    for (let held = scenes.getStore()?.held; held; held = held.outer) depth++;
+    deepest = Math.max(deepest, depth);
+    if (left === 0) return;
+    let began: Promise<void> | undefined;
+    await api.run(() => {
+      began = turns().then(() => chained(left - 1));
+    });
+    await began;
+  };
+  await inPod(() => chained(50));
+  expect(deepest).toBeLessThan(5);
 });
 
 describe("the permit that a task was claimed with", () => {
