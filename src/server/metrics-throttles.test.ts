@@ -93,7 +93,7 @@ describe("metrics of throttles", () => {
     const { scrape } = scene();
     const text = await scrape({
       throttles: async () => [
-        { ...viewOf("api", ""), pinned: 20 },
+        { ...viewOf("api", ""), pinned: 20, p95Ms: 812 },
         viewOf("mail", ""),
         { ...viewOf("sms", ""), settings: settingsOf({ pinned: 20 }) },
       ],
@@ -104,6 +104,7 @@ describe("metrics of throttles", () => {
       `flotilla_fleet_throttle_waiting{throttle="api",key=""} 3`,
       `flotilla_fleet_throttle_calls_total{throttle="api",key="",outcome="throttled"} 10`,
       `flotilla_fleet_throttle_breaker{throttle="api",key="",state="half_open"} 1`,
+      `flotilla_fleet_throttle_p95_seconds{throttle="api",key=""} 0.812`,
       `flotilla_fleet_throttle_pinned{throttle="api",key=""} 1`,
       `flotilla_fleet_throttle_pinned{throttle="mail",key=""} 0`,
       `flotilla_fleet_throttle_pinned{throttle="sms",key=""} 1`,

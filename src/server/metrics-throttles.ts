@@ -28,6 +28,11 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
     "1 where the limit was set by hand or by its options, so that nothing is learned",
     labelNames,
   );
+  const p95 = make.gauge(
+    "flotilla_fleet_throttle_p95_seconds",
+    "The 95th percentile of what successful calls of all pods took lately",
+    labelNames,
+  );
   const durations = registerDurations(registry);
   const labelsHere = createLabels();
   const labelsInFleet = createLabels();
@@ -35,9 +40,12 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
   const showFleet = (views: readonly ThrottleView[]): void => {
     fleet.reset();
     pinned.reset();
+    p95.reset();
     for (const view of views) {
       const labels = labelsInFleet(view);
       fleet.add(labels, { ...view, limit: view.bound });
+      // Percentiles of several throttles don't add up.
+      if (view.p95Ms !== undefined && labels !== others) p95.set(labels, view.p95Ms / 1_000);
       pinned.inc(labels, (view.pinned ?? view.settings.pinned) === null ? 0 : 1);
     }
   };
