@@ -37,9 +37,9 @@ describe("a pod", () => {
     await pod.stop();
     await pod.stop();
     expect(await producer.pods()).toMatchObject([{ podId: pod.podId, status: "down" }]);
-    expect(new Set(events.map((event) => event.type))).toEqual(
-      new Set(["beat", "leading", "claimed", "ended"]),
-    );
+    // Whoever else writes to the file at the same moment is waited for.
+    const types = new Set(events.map((event) => event.type).filter((type) => type !== "contended"));
+    expect(types).toEqual(new Set(["beat", "leading", "claimed", "ended"]));
     await expect(pod.enqueue(double, 1)).rejects.toMatchObject({ code: "closed" });
   });
 
