@@ -34,7 +34,7 @@ export async function whatHoldsUp(flotilla: Asked, task: Task): Promise<string[]
 
 function throttled({ name, key, limit, inFlight, waiting, aboutMs }: HeldByThrottle): string {
   const of = oneLine(key === null || key === "" ? name : `${name} (${key})`, 200);
-  const about = aboutMs === null ? "" : `, about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
+  const about = aboutMs === null ? "" : `, for about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
   return `throttled: ${inFlight} of ${limit} calls of ${of} are in flight, ${waiting} wait${about}`;
 }
 
