@@ -54,9 +54,7 @@ async function readOne(
 ): Promise<HeldByThrottle | undefined> {
   const views =
     key === null
-      ? (await readThrottles(database, { after: { name, key: "" } })).filter(
-          (each) => each.name === name,
-        )
+      ? await readThrottles(database, { after: { name, key: "" }, name })
       : [await readThrottle(database, { name, key })].filter((each) => each !== undefined);
   const waiting = sumOf(views, (each) => each.waiting);
   if (waiting === 0) return undefined;

@@ -45,7 +45,12 @@ export type PodView = {
   readonly reportedMs?: number;
 };
 
-export type ReadOptions = { readonly after?: Place; readonly limit?: number };
+export type ReadOptions = {
+  readonly after?: Place;
+  readonly limit?: number;
+  /** Only the keys of this one. */
+  readonly name?: string;
+};
 
 const pageMost = 1_000;
 // Pods that have work report every second.
@@ -54,9 +59,9 @@ const heardWithinMs = 10_000;
 /** What is known of throttles, in the order of their names and keys. */
 export async function readThrottles(
   database: Database,
-  { after = { name: "", key: "" }, limit = pageMost }: ReadOptions = {},
+  { after = { name: "", key: "" }, limit = pageMost, name }: ReadOptions = {},
 ): Promise<ThrottleView[]> {
-  const rows = await database.read(listThrottles(after, limit));
+  const rows = await database.read(listThrottles(after, limit, name));
   return withReports(database, rows);
 }
 

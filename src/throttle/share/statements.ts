@@ -173,10 +173,12 @@ export function getThrottles(places: readonly Place[]): Statement {
       on throttle.name = wanted.name and throttle.key = wanted.key`;
 }
 
-export function listThrottles(after: Place, count: number): Statement {
+/** Compared as a pair, so that the index leads to where a page begins. */
+export function listThrottles(after: Place, count: number, name?: string): Statement {
+  const named = name === undefined ? sql`` : sql`and name = ${name}`;
   return sql`
     select * from ${throttles}
-    where name > ${after.name} or (name = ${after.name} and key > ${after.key})
+    where (name, key) > (${after.name}, ${after.key}) ${named}
     order by name, key ${limit(count)}`;
 }
 
