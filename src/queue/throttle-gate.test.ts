@@ -2,10 +2,11 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { Database } from "../store/database.ts";
 import { storeKinds } from "../store/kinds.contract.ts";
 import { sql } from "../store/sql.ts";
-import { throttle } from "../throttle/throttle.ts";
+import { declarationOf, throttle } from "../throttle/throttle.ts";
+import { createThrottles } from "../throttle/throttles.ts";
 import type { Priority } from "../throttle/waiting.ts";
 import { closeStores, openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import { task } from "./task.ts";
+import { task, type TaskHandler } from "./task.ts";
 import { countedCalls, workThrottled } from "./throttled-pod.contract.ts";
 
 let queue: QueueUnderTest;
@@ -61,5 +62,45 @@ describe("the gate before the claim", () => {
     await queue.outcome(stopped, { stepMs: 10 });
     expect(throttles.find("api")!.demand()).toEqual({ inFlight: 0, waiting: 0, behindGate: 0 });
     expect(await queue.count(sql`status = 'pending' and retry_count = 0`)).toBe(9);
+  });
+});
+
+describe("where as many keys are in use as a pod holds", () => {
+  const full = async (handlers: TaskHandler[]) => {
+    const { clock, random } = queue;
+    const throttles = createThrottles({ clock, random, maxLimiters: 2 });
+    const worker = await queue.work("pod-1", handlers, { throttles });
+    // Its first claim has ended by then, and holds nothing.
+    await queue.pass(100);
+    const { declared } = declarationOf(throttle("busy", { pinned: 1 }));
+    const permits = ["a", "b"].flatMap((key) => {
+      try {
+        return [throttles.of(declared, key).tryAcquire()!];
+      } catch {
+        return [];
+      }
+    });
+    return { worker, throttles, permits };
+  };
+
+  test("a handler's own throttle is always there", async () => {
+    const api = throttle("api", { pinned: 1 });
+    const { permits } = await full([task("ask", { throttle: api }, () => {})]);
+    expect(permits).toHaveLength(1);
+    await queue.pass(5_000);
+    await queue.enqueueMany("ask", many(3));
+    await queue.until("all done", async () => (await queue.count(sql`status = 'completed'`)) === 3);
+  });
+
+  test("tasks of other keys wait uncounted", async () => {
+    const api = throttle("api", { pinned: 1 });
+    const ask = task("ask", { throttle: { use: api, key: () => "c" } }, () => {});
+    const { permits } = await full([ask]);
+    expect(permits).toHaveLength(2);
+    await queue.enqueueMany("ask", many(3));
+    await queue.pass(5_000);
+    expect(await queue.count(sql`status = 'pending' and retry_count = 0 and deaths = 0`)).toBe(3);
+    for (const permit of permits) permit.release("success");
+    await queue.until("all done", async () => (await queue.count(sql`status = 'completed'`)) === 3);
   });
 });

@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { hasCode } from "../base/errors.ts";
 import type { Limiter } from "../throttle/limiter.ts";
 import type { Throttles } from "../throttle/throttles.ts";
 import type { Database } from "../store/database.ts";
@@ -75,6 +76,8 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
   let turns = 0;
 
   const limiterOf = ({ throttle }: Line): Limiter => limiters.of(throttle, throttle.key as string);
+
+  for (const line of fixed) limiters.keep(limiterOf(line));
 
   /** Says how many wait for permits, of all lines that wait for the same. */
   const tell = (limiter: Limiter): void => {
@@ -157,7 +160,10 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
       tell(limiter);
     } catch (thrown) {
       if (isKept) limiterOf(line).giveAsideBack(1);
-      run.throttled = { refused: { type: "threw", thrown } };
+      // So many keys are in use that there is no room for this one yet, which is no fault of the task.
+      run.throttled = hasCode(thrown, "throttle_full")
+        ? { refused: { type: "interrupted", delayMs: returned.putOff(line) } }
+        : { refused: { type: "threw", thrown } };
     }
   };
 

@@ -74,6 +74,7 @@ export function createLimiters(throttles: Throttles, onRoom: () => void) {
       heard.add(limiter);
       return limiter;
     },
+    keep: throttles.keep,
     /** All that are known of a throttle, whatever their key. */
     allOf: ({ declared }: TaskThrottle): Limiter[] => throttles.allOf(declared.name),
     stop(): void {

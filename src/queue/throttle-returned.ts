@@ -34,6 +34,12 @@ export function createReturned(clock: Clock) {
       return delayMs;
     },
 
+    /** The same where there is no limiter for its key. */
+    putOff(line: Line): number {
+      tryFromMs.set(line, clock.monotonic() + lingersMs);
+      return lingersMs;
+    },
+
     /** How many of those wait for permits of this limiter. */
     of(limiter: Limiter): number {
       const known = untilMs.get(limiter);

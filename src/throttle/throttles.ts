@@ -36,6 +36,7 @@ export type Throttles = ReturnType<typeof createThrottles>;
 export function createThrottles(options: ThrottlesOptions) {
   const { clock, random, shared = false, maxLimiters = limitersMost } = options;
   const byName = new Map<string, Group>();
+  const kept = new Set<Limiter>();
   let count = 0;
   let closed = false;
 
@@ -51,7 +52,7 @@ export function createThrottles(options: ThrottlesOptions) {
   /** Makes room by the tenth of those that have been idle for longest. */
   const makeRoom = (): void => {
     const idle = all()
-      .filter((limiter) => limiter.isIdle())
+      .filter((limiter) => limiter.isIdle() && !kept.has(limiter))
       .sort((a, b) => a.lastUsedMs() - b.lastUsedMs());
     for (const limiter of idle.slice(0, Math.ceil(maxLimiters / 10))) drop(limiter);
     if (count < maxLimiters) return;
@@ -111,6 +112,9 @@ export function createThrottles(options: ThrottlesOptions) {
 
     /** Refuses a throttle that is declared otherwise elsewhere, before anybody calls it. */
     know: (declared: Declared): void => void groupOf(declared),
+
+    /** Lets no other push it out: for whoever counts on finding it again, however many there are. */
+    keep: (limiter: Limiter): void => void kept.add(limiter),
 
     find: (name: string, key = ""): Limiter | undefined => byName.get(name)?.byKey.get(key),
 
