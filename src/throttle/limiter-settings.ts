@@ -27,14 +27,18 @@ export type LimiterSettings = {
 // Calls that last longer than any before them are twice as long at most, as a rule.
 const longerBy = 2;
 const atLeastMs = 10_000;
+// Fewer say too little about how long calls last.
+const callsAtLeast = 20;
 
 /**
- * How long calls of a pod that has fallen silent may still last, by the longest that it has made. No
- * call can hold its permit for longer than its timeout and its grace.
+ * How long calls of a pod that has fallen silent may still last, by the longest that it has made, once
+ * it has made some. No call can hold its permit for longer than its timeout and its grace.
  */
 export function callsLastMs(
-  { callTimeoutMs, graceMs }: LimiterSettings,
-  longestMs: number,
+  { callTimeoutMs, graceMs }: Pick<LimiterSettings, "callTimeoutMs" | "graceMs">,
+  { succeeded, longestMs }: { succeeded: number; longestMs: number },
 ): number {
-  return Math.min(callTimeoutMs + graceMs, Math.max(atLeastMs, longerBy * longestMs));
+  const mostMs = callTimeoutMs + graceMs;
+  if (succeeded < callsAtLeast) return mostMs;
+  return Math.min(mostMs, Math.max(atLeastMs, longerBy * longestMs));
 }

@@ -7,7 +7,7 @@ import { createGauge } from "./limiter-gauge.ts";
 import { type AcquireOptions, createLine } from "./limiter-line.ts";
 import { noneOfAny } from "./limiter-reserve.ts";
 import { createRoom, type HeldBy } from "./limiter-room.ts";
-import type { LimiterSettings } from "./limiter-settings.ts";
+import { callsLastMs, type LimiterSettings } from "./limiter-settings.ts";
 import { createTallies, type LimiterSnapshot } from "./limiter-snapshot.ts";
 import { createTimer } from "./limiter-timers.ts";
 import { type Ending, HeldPermit, type PermitHost } from "./permit.ts";
@@ -84,6 +84,7 @@ export function createLimiter(options: LimiterOptions) {
   let learnedMs = startMs;
   let usedMs = startMs;
   let longestMs = 0;
+  let succeeded = 0;
   let closed = false;
 
   const learnsAlone = () => mode === "local" && outside === undefined;
@@ -234,6 +235,7 @@ export function createLimiter(options: LimiterOptions) {
     inFlight.delete(permit);
     inFlightOf[permit.priority]--;
     longestMs = Math.max(longestMs, nowMs - permit.beganMs);
+    if (ending.kind === "success") succeeded++;
     const used = ending.used ?? permit.usedAmount;
     room.tokens?.settle(permit.estimate, used, nowMs);
     // Calls made under this permit have told of their failure when it happened.
@@ -410,6 +412,11 @@ export function createLimiter(options: LimiterOptions) {
     longestMs(): number {
       for (const { beganMs } of inFlight) return Math.max(longestMs, clock.monotonic() - beganMs);
       return longestMs;
+    },
+
+    /** How long calls that are in flight now may still last, for those who can't ask any more. */
+    callsLastMs(): number {
+      return callsLastMs(settings, { succeeded, longestMs: this.longestMs() });
     },
 
     /** When it was last asked for a permit, by the clock's monotonic time. */

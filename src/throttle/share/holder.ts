@@ -1,5 +1,4 @@
 import type { Clock } from "../../base/clock.ts";
-import { callsLastMs } from "../limiter-settings.ts";
 import type { Limiter } from "../limiter.ts";
 import { type Decision, decide } from "./decide.ts";
 import {
@@ -26,7 +25,7 @@ export type SharedLimiter = Pick<
   | "allow"
   | "takeSample"
   | "demand"
-  | "longestMs"
+  | "callsLastMs"
   | "onWant"
   | "onThrottled"
 >;
@@ -161,12 +160,11 @@ export function createHolder(options: HolderOptions) {
     if (decision.share === (mine?.share ?? 0) && !due) return undefined;
     const { share } = decision;
     const renewal = nextRenewal();
-    const longestMs = callsLastMs(limiter.settings, limiter.longestMs());
     const entry: Entry = {
       share,
       renewal,
       leaseMs,
-      longestMs,
+      longestMs: limiter.callsLastMs(),
       ...(host !== undefined && { host }),
     };
     const sent = { share, renewal, rev: row.rev, sentMs: nowMs };
