@@ -294,6 +294,21 @@ describe("a throttle's fetch", () => {
     expect(throttles.all().map(({ key }) => key)).toEqual(["/large", "/small"]);
   });
 
+  test("holds the permit of a run around it until its body has ended, though the run hasn't waited", async () => {
+    let finish = () => {};
+    const { url, api } = await downstream((request, response) => {
+      halfway(request, response);
+      finish = () => response.end("data: two\n\n");
+    });
+    const response = await inPod(() => api.run(() => api.fetch(url)))();
+    await turns();
+    expect(inFlight(api)).toBe(1);
+    finish();
+    expect(await response.text()).toBe("data: one\n\ndata: two\n\n");
+    await until("the permit", () => inFlight(api) === 0);
+    expect(outcomes(api)).toMatchObject({ success: 1 });
+  });
+
   test("passes under the permit of a run around it", async () => {
     const { url, api } = await downstream(hello, { initial: 1, max: 1 });
     const text = await inPod(() => api.run(async () => (await api.fetch(url)).text()))();

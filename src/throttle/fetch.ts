@@ -56,6 +56,7 @@ export function throttledFetch(
         maxWaitMs: options.maxWaitMs,
       },
       untilBodyEnds,
+      untilBodyEndsUnder,
     );
   };
 }
@@ -88,6 +89,16 @@ function untilBodyEnds(response: Response, permit: HeldPermit, limiter: Limiter)
       else permit.release(limiter.endingOf(permit, end.error));
     },
   });
+  return asReceived(new Response(body, response), response);
+}
+
+/** The permit around it is held on to by the body, also where nobody around waits for that. */
+function untilBodyEndsUnder(response: Response, ended: () => void): Response {
+  if (!response.body) {
+    ended();
+    return response;
+  }
+  const body = watchBytes(response.body, { onChunk() {}, onIdle() {}, onEnd: ended });
   return asReceived(new Response(body, response), response);
 }
 

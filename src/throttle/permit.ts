@@ -129,15 +129,16 @@ export class HeldPermit implements Permit {
     else this.#free(ending);
   }
 
-  /** A call begins under it. */
-  enter(): void {
+  /** A call begins under it. Gives what says, once, that this call has ended. */
+  enter(): () => void {
     this.#under++;
-  }
-
-  /** A call that was made under it has ended. */
-  leave(): void {
-    this.#under--;
-    if (this.#under === 0 && this.#ending !== undefined) this.#free(this.#ending);
+    let left = false;
+    return () => {
+      if (left) return;
+      left = true;
+      this.#under--;
+      if (this.#under === 0 && this.#ending !== undefined) this.#free(this.#ending);
+    };
   }
 
   #free(ending: OutcomeKind | Ending): void {

@@ -23,6 +23,9 @@ type Fn<Result> = (call: Call) => Result | PromiseLike<Result>;
  */
 export type Settle<Result> = (result: Result, permit: HeldPermit, limiter: Limiter) => Result;
 
+/** The same for a call that was made under a permit of code around it: says when it has ended. */
+export type SettleUnder<Result> = (result: Result, ended: () => void) => Result;
+
 /** Runs a function under a permit of whatever pod this code belongs to. */
 export function runHere<Result>(
   declared: Declared,
@@ -30,13 +33,14 @@ export function runHere<Result>(
   fn: Fn<Result>,
   options: AcquireOptions,
   settle: Settle<Result> = giveBack,
+  settleUnder: SettleUnder<Result> = endAtOnce,
 ): Promise<Result> {
   const scene = sceneHere();
   const limiter = limiterFor(scene, declared, key, options);
   if (limiter instanceof Error) return Promise.reject(limiter);
   const asked = withPriority(scene, options);
   const outer = heldHere(scene, limiter);
-  if (outer) return runUnder(outer, scene, fn, asked, settle);
+  if (outer) return runUnder(outer, scene, fn, asked, { settle, settleUnder });
   const permit =
     handedHere(scene, limiter, options.signal) ??
     (options.signal?.aborted ? undefined : limiter.tryAcquire(asked));
@@ -118,7 +122,7 @@ async function runUnder<Result>(
   scene: Scene,
   fn: Fn<Result>,
   asked: AcquireOptions,
-  settle: Settle<Result>,
+  { settle, settleUnder }: { settle: Settle<Result>; settleUnder: SettleUnder<Result> },
 ): Promise<Result> {
   const { limiter, permit } = outer;
   if (outer.turns) {
@@ -131,21 +135,26 @@ async function runUnder<Result>(
     endTurn(outer);
     return limiter.acquire(asked).then((own) => perform(limiter, scene, own, fn, settle));
   }
-  permit.enter();
+  const leave = permit.enter();
   const beganMs = limiter.nowMs();
   const inside: Scene = { ...scene, held: { limiter, permit, outer, turns: undefined } };
   try {
     const result = await scenes.run(inside, fn, callUnder(permit, asked.signal));
     const ending = isResponse(result) ? limiter.endingOf(permit, result) : permit.success();
     limiter.tellUnder(permit, ending, limiter.nowMs() - beganMs);
-    return result;
+    return settleUnder(result, leave);
   } catch (error) {
     limiter.tellUnder(permit, limiter.endingOf(permit, error), limiter.nowMs() - beganMs);
+    leave();
     throw error;
   } finally {
-    permit.leave();
     endTurn(outer);
   }
+}
+
+function endAtOnce<Result>(result: Result, ended: () => void): Result {
+  ended();
+  return result;
 }
 
 function callUnder(permit: HeldPermit, signal: AbortSignal | undefined): Call {
