@@ -65,6 +65,8 @@ export function createHolder(options: HolderOptions) {
   let renewals: Watch<number> = nothingSeen;
   let reports: Watch<number> = nothingSeen;
   let demands = new Map<string, number>();
+  /** Pods whose process is gone: their last reports may still be there. */
+  const gone = new Set<string>();
   let totals: Totals = noTotals;
   let seq = 0;
   let cap = 0;
@@ -125,7 +127,8 @@ export function createHolder(options: HolderOptions) {
     );
     const ids = new Set([...standing.map(([id]) => id), ...demands.keys()]);
     ids.delete(podId);
-    for (const [id, entry] of Object.entries(now.shares)) if (hasGone(entry)) ids.delete(id);
+    for (const [id, entry] of Object.entries(now.shares)) if (hasGone(entry)) gone.add(id);
+    for (const id of gone) if (!ids.delete(id)) gone.delete(id);
     const shares = new Map(standing.map(([id, { share }]) => [id, share]));
     const others = [...ids].map((id) => ({
       podId: id,

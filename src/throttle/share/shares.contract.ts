@@ -98,6 +98,13 @@ export function sharesContract(kind: StoreKind): void {
       b.ask(8);
       await fleet.pass(100);
       expect(await fleet.shares()).toEqual({ b: 8 });
+      // Its last report is still there, and asks for nothing any more.
+      b.ask(40);
+      for (let seconds = 0; seconds < 4; seconds++) {
+        for (const permit of b.permits.splice(0)) permit.release("success");
+        await fleet.pass(second);
+        expect(await fleet.shares()).toEqual({ b: 8 });
+      }
     });
 
     test("are used by a pod that is cut off until its lease is over, and by then no longer", async () => {
