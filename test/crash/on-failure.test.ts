@@ -35,7 +35,8 @@ describe.each(storeKinds)("on %s, what follows a failure", (on) => {
 
     const [follower] = followers;
     expect(await fleet.flotilla.settled(follower!.taskId)).toMatchObject({ status: "completed" });
-    expect(startsIn(fleet.ledger(), follower!.taskId)).toMatchObject([{ pod: second.podId }]);
+    // The first may have begun it in the moment before it was killed.
+    expect(startsIn(fleet.ledger(), follower!.taskId).at(-1)).toMatchObject({ pod: second.podId });
     expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
     expect(await followersOf(fleet, taskId)).toEqual(followers);
     expect(await judge(fleet)).toEqual([]);
