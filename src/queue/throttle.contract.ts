@@ -158,7 +158,8 @@ export function throttleContract(kind: StoreKind): void {
       await queue.enqueueMany("ask", [1, 2, 3, 4, 5]);
       const fromMs = queue.clock.monotonic();
       await allDone(5);
-      expect(queue.clock.monotonic() - fromMs).toBeLessThan(60_000);
+      // Well before the first poll, though time flies while a slow disk is waited for.
+      expect(queue.clock.monotonic() - fromMs).toBeLessThan(300_000);
       expect(calls.peak).toBe(1);
     });
 
