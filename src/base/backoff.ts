@@ -1,3 +1,5 @@
+import { dayMs } from "./durations.ts";
+import { checkNumber, checkOptions } from "./options.ts";
 import { fraction, type Random } from "./random.ts";
 
 /** How long to wait between attempts. */
@@ -11,6 +13,15 @@ export type Backoff = {
   /** Up to this share of the wait is added by chance. Default 0.25. */
   jitter?: number;
 };
+
+export function checkBackoff(what: string, backoff: Backoff): void {
+  checkOptions(`${what}: backoff`, backoff, ["baseMs", "factor", "maxMs", "jitter"]);
+  const { baseMs = 0, factor = 1, maxMs = 0, jitter = 0 } = backoff;
+  checkNumber(`${what}: backoff.baseMs`, baseMs, { min: 0, max: dayMs });
+  checkNumber(`${what}: backoff.factor`, factor, { min: 1, max: 100, whole: false });
+  checkNumber(`${what}: backoff.maxMs`, maxMs, { min: 0, max: 30 * dayMs });
+  checkNumber(`${what}: backoff.jitter`, jitter, { min: 0, max: 10, whole: false });
+}
 
 /** The wait after the `failures`-th failure, 1 being the first. */
 export function backoffMs(failures: number, random: Random, backoff: Backoff = {}): number {

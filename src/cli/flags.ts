@@ -75,6 +75,17 @@ export function withJson(command: Command): Command {
   return command.option("--json", "print JSON");
 }
 
+/** For commands that list page by page. */
+export function withPage(command: Command, usually: number): Command {
+  return command
+    .option("--cursor <cursor>", "go on after an earlier page")
+    .addOption(
+      new Option("--limit <number>", "how many at most")
+        .default(usually)
+        .argParser(number("--limit", { min: 1, max: 1_000 })),
+    );
+}
+
 /** Reads a flag's number, and says what it should have been. */
 export function number(what: string, range: NumberRange): (text: string) => number {
   return (text) => {

@@ -1,3 +1,4 @@
+import { checkBackoff } from "../base/backoff.ts";
 import { dayMs, yearMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { encodeJson } from "../base/json.ts";
@@ -26,12 +27,7 @@ export function triesOf(what: string, given: TriesOptions, otherwise: Tries): Tr
   const { backoff = otherwise.backoff } = given;
   checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000_000 });
   checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: 7 * dayMs });
-  checkOptions(`${what}: backoff`, backoff, ["baseMs", "factor", "maxMs", "jitter"]);
-  const { baseMs = 0, factor = 1, maxMs = 0, jitter = 0 } = backoff;
-  checkNumber(`${what}: backoff.baseMs`, baseMs, { min: 0, max: dayMs });
-  checkNumber(`${what}: backoff.factor`, factor, { min: 1, max: 100, whole: false });
-  checkNumber(`${what}: backoff.maxMs`, maxMs, { min: 0, max: 30 * dayMs });
-  checkNumber(`${what}: backoff.jitter`, jitter, { min: 0, max: 10, whole: false });
+  checkBackoff(what, backoff);
   return { attempts, timeoutMs, backoff };
 }
 

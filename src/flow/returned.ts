@@ -1,8 +1,9 @@
 import { yearMs } from "../base/durations.ts";
-import { abort, messageOf } from "../base/errors.ts";
+import { abort } from "../base/errors.ts";
 import { defaultMaxBytes, encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { check } from "../base/schema.ts";
+import { thrownText } from "../queue/thrown.ts";
 import type { NewChild } from "./decision.ts";
 import { isHandedOff } from "./handoff.ts";
 import type { Happened } from "./happened.ts";
@@ -63,7 +64,7 @@ export function readSignal(
   const refused = (thrown: unknown): Happened => ({
     type: "signal_refused",
     signalId,
-    message: messageOf(thrown).toWellFormed().replaceAll("\u0000", "\uFFFD"),
+    message: thrownText(thrown),
   });
   const what = `the signal "${part.name}"`;
   const seen = (payload: unknown): Happened => ({

@@ -1,5 +1,6 @@
-import { FlotillaError, messageOf } from "../base/errors.ts";
+import { FlotillaError } from "../base/errors.ts";
 import { snoozeOf } from "../queue/snooze.ts";
+import { finalCodes, retryAfterOf, thrownError, thrownText } from "../queue/thrown.ts";
 import type { RunError } from "./run.ts";
 
 /** What it means for a run that one of its functions threw. */
@@ -30,64 +31,23 @@ export function cancel(reason: string, options?: ErrorOptions): FlotillaError {
   return new FlotillaError("cancelled", reason, { ...options, details: { cancelsRun: true } });
 }
 
-const stackChars = 4_000;
-const retryAfterMostMs = 7 * 24 * 60 * 60_000;
-
-/** Errors for which another attempt could only end the same way. */
-const finalCodes: readonly string[] = [
-  "aborted",
-  "invalid_input",
-  "payload_not_storable",
-  "payload_too_deep",
-  "payload_too_large",
-];
-
 /** Sorts whatever was thrown. What isn't known is tried again. */
 export function classify(thrown: unknown): Thrown {
   const delayMs = snoozeOf(thrown);
-  if (delayMs !== undefined) return { type: "snooze", delayMs, message: textOf(thrown) };
+  if (delayMs !== undefined) return { type: "snooze", delayMs, message: thrownText(thrown) };
   // The code alone isn't enough: to wait for a task that somebody has cancelled throws the same.
-  if (detailOf(thrown, "cancelsRun") === true) return { type: "cancel", reason: textOf(thrown) };
+  if (detailOf(thrown, "cancelsRun") === true)
+    return { type: "cancel", reason: thrownText(thrown) };
   const error = runError(thrown);
   if (finalCodes.includes(error.code)) return { type: "fail", error };
   return { type: "retry", error, retryAfterMs: retryAfterOf(thrown) };
 }
 
 export function runError(thrown: unknown): RunError {
-  const code = thrown instanceof FlotillaError ? thrown.code : "handler_failed";
-  const stack = thrown instanceof Error ? fieldOf(thrown, "stack") : undefined;
   const by = detailOf(thrown, "unrecoverable");
-  return {
-    code,
-    message: textOf(thrown),
-    ...((by === "system" || by === "user") && { by }),
-    ...(typeof stack === "string" && stack && { stack: storable(stack.slice(0, stackChars)) }),
-  };
+  return { ...thrownError(thrown), ...((by === "system" || by === "user") && { by }) };
 }
 
 function detailOf(thrown: unknown, name: string): unknown {
   return thrown instanceof FlotillaError ? thrown.details?.[name] : undefined;
-}
-
-function retryAfterOf(thrown: unknown): number {
-  const asked = fieldOf(thrown, "retryAfterMs");
-  return typeof asked === "number" && asked > 0 ? Math.min(Math.round(asked), retryAfterMostMs) : 0;
-}
-
-/** Functions throw everything, also objects that throw when they are looked at. */
-function fieldOf(thrown: unknown, field: string): unknown {
-  try {
-    return (thrown as Readonly<Record<string, unknown>> | null | undefined)?.[field];
-  } catch {
-    return undefined;
-  }
-}
-
-function textOf(thrown: unknown): string {
-  return storable(messageOf(thrown));
-}
-
-/** A lone surrogate or U+0000 in a message would make the write that carries it unstorable. */
-function storable(text: string): string {
-  return text.toWellFormed().replaceAll("\u0000", "\uFFFD");
 }

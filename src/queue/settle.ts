@@ -1,9 +1,9 @@
 import { type Backoff, backoffMs } from "../base/backoff.ts";
-import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Claim, TaskError } from "./row.ts";
 import { snoozeOf, snoozing } from "./snooze.ts";
 import type { Finish } from "./statements/finish.ts";
+import { finalCodes, retryAfterOf, thrownError, thrownText } from "./thrown.ts";
 
 /** How an attempt ended on the pod that made it. */
 export type Ending =
@@ -22,18 +22,6 @@ export type RetryPolicy = { readonly attempts: number; readonly backoff: Backoff
 export const aloneAfterDeaths = 2;
 /** After this many it is failed: the last ones happened while it ran alone. */
 export const deathLimit = 4;
-
-const stackChars = 4_000;
-const retryAfterLimitMs = 7 * 24 * 60 * 60_000;
-
-/** Errors for which another attempt could only end the same way. */
-const finalCodes: readonly string[] = [
-  "aborted",
-  "invalid_input",
-  "payload_not_storable",
-  "payload_too_deep",
-  "payload_too_large",
-];
 
 /** Decides; never does. What the store should say of an attempt that has ended. */
 export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random: Random): Finish {
@@ -78,7 +66,7 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
     case "threw": {
       const thrown = ending.type === "threw" ? ending.thrown : undefined;
       const snoozeMs = snoozeOf(thrown);
-      if (snoozeMs !== undefined) return snoozing(claim, snoozeMs, storable(messageOf(thrown)));
+      if (snoozeMs !== undefined) return snoozing(claim, snoozeMs, thrownText(thrown));
       const error = errorOf(ending);
       const text = JSON.stringify(error);
       const limit = claim.maxAttempts ?? policy.attempts;
@@ -125,42 +113,13 @@ export function completion(
 }
 
 function waitMs(ending: Ending, attempt: number, policy: RetryPolicy, random: Random): number {
-  const asked = ending.type === "threw" ? retryAfterOf(ending.thrown) : undefined;
-  const wait = backoffMs(attempt, random, policy.backoff);
-  return asked === undefined ? wait : Math.max(wait, Math.min(asked, retryAfterLimitMs));
-}
-
-function retryAfterOf(thrown: unknown): number | undefined {
-  const asked = fieldOf(thrown, "retryAfterMs");
-  return typeof asked === "number" && asked >= 0 ? Math.round(asked) : undefined;
-}
-
-/** Handlers throw everything, also objects that throw when they are looked at. */
-function fieldOf(thrown: unknown, field: string): unknown {
-  try {
-    return (thrown as Readonly<Record<string, unknown>> | null | undefined)?.[field];
-  } catch {
-    return undefined;
-  }
+  const askedMs = ending.type === "threw" ? retryAfterOf(ending.thrown) : 0;
+  return Math.max(backoffMs(attempt, random, policy.backoff), askedMs);
 }
 
 function errorOf(
   ending: { type: "threw"; thrown: unknown } | { type: "timed_out"; timeoutMs: number },
 ): TaskError {
-  if (ending.type === "timed_out") {
-    return { code: "timeout", message: `the attempt took longer than ${ending.timeoutMs} ms` };
-  }
-  const { thrown } = ending;
-  const code = thrown instanceof FlotillaError ? thrown.code : "handler_failed";
-  const stack = thrown instanceof Error ? fieldOf(thrown, "stack") : undefined;
-  return {
-    code,
-    message: storable(messageOf(thrown)),
-    ...(typeof stack === "string" && stack && { stack: storable(stack.slice(0, stackChars)) }),
-  };
-}
-
-/** A lone surrogate or U+0000 in a message would make the whole batch of finishes unstorable. */
-function storable(text: string): string {
-  return text.toWellFormed().replaceAll("\u0000", "\uFFFD");
+  if (ending.type === "threw") return thrownError(ending.thrown);
+  return { code: "timeout", message: `the attempt took longer than ${ending.timeoutMs} ms` };
 }

@@ -1,5 +1,5 @@
 import { dayMs } from "../base/durations.ts";
-import type { Backoff } from "../base/backoff.ts";
+import { type Backoff, checkBackoff } from "../base/backoff.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Json, Jsonify } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
@@ -167,12 +167,7 @@ function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any
   if (slots !== undefined) checkNumber(`${what}: slots`, slots, { min: 1, max: 100_000 });
   checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000 });
   checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: 7 * dayMs });
-  checkOptions(`${what}: backoff`, backoff, ["baseMs", "factor", "maxMs", "jitter"]);
-  const { baseMs = 0, factor = 1, maxMs = 0, jitter = 0 } = backoff;
-  checkNumber(`${what}: backoff.baseMs`, baseMs, { min: 0, max: dayMs });
-  checkNumber(`${what}: backoff.factor`, factor, { min: 1, max: 100, whole: false });
-  checkNumber(`${what}: backoff.maxMs`, maxMs, { min: 0, max: 30 * dayMs });
-  checkNumber(`${what}: backoff.jitter`, jitter, { min: 0, max: 10, whole: false });
+  checkBackoff(what, backoff);
   const options = {
     attempts,
     timeoutMs,

@@ -21,10 +21,8 @@ export async function workThrottled(
     clock,
     random,
     shared: true,
-    onLimiter(limiter) {
-      if (limiter.settings.mode !== "local") shares.add(limiter);
-    },
-    onDropped: (limiter) => shares.drop(limiter),
+    onLimiter: shares.add,
+    onDropped: shares.drop,
   });
   const worker = await queue.work(podId, handlers, { throttles, ...more });
   return { worker, throttles };

@@ -54,10 +54,8 @@ export function createPodThrottles(
     clock,
     random,
     shared: true,
-    onLimiter(limiter) {
-      if (limiter.settings.mode !== "local") shares.add(limiter);
-    },
-    onDropped: (limiter) => shares.drop(limiter),
+    onLimiter: shares.add,
+    onDropped: shares.drop,
   });
   const learning = createLearning({
     ...parts,

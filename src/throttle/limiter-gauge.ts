@@ -1,22 +1,14 @@
-import { bucketOf } from "./histogram.ts";
-import type { Outcome, OutcomeKind, Sample } from "./sample.ts";
+import { countDuration } from "./histogram.ts";
+import { noCounts, type Outcome, type OutcomeKind, type Sample } from "./sample.ts";
 
 type MutableCounts = Record<OutcomeKind, number>;
-
-const noCounts = (): MutableCounts => ({
-  success: 0,
-  throttled: 0,
-  timeout: 0,
-  server_error: 0,
-  ignored: 0,
-});
 
 /** Gathers what the calls of a while amount to, without making anything anew for each call. */
 export function createGauge(startMs: number) {
   let epoch = 0;
   let sinceMs = startMs;
-  let counts = noCounts();
-  let earlier = noCounts();
+  let counts: MutableCounts = { ...noCounts };
+  let earlier: MutableCounts = { ...noCounts };
   let latencies: number[] = [];
   let firstTokens: number[] = [];
   let acceptedMs = 0;
@@ -47,8 +39,8 @@ export function createGauge(startMs: number) {
       (callEpoch === epoch ? counts : earlier)[outcome.kind]++;
       if (outcome.kind === "success") {
         acceptedMs += outcome.latencyMs;
-        count(latencies, outcome.latencyMs);
-        if (outcome.firstTokenMs !== undefined) count(firstTokens, outcome.firstTokenMs);
+        countDuration(latencies, outcome.latencyMs);
+        if (outcome.firstTokenMs !== undefined) countDuration(firstTokens, outcome.firstTokenMs);
       }
       if (outcome.retryAfterMs !== undefined) {
         retryUntilMs = Math.max(retryUntilMs, nowMs + outcome.retryAfterMs);
@@ -62,7 +54,7 @@ export function createGauge(startMs: number) {
       if (next === epoch) return;
       epoch = next;
       for (const kind in counts) earlier[kind as OutcomeKind] += counts[kind as OutcomeKind];
-      counts = noCounts();
+      counts = { ...noCounts };
       peak = inFlight;
       limited = false;
     },
@@ -83,8 +75,8 @@ export function createGauge(startMs: number) {
         used,
       };
       sinceMs = nowMs;
-      counts = noCounts();
-      earlier = noCounts();
+      counts = { ...noCounts };
+      earlier = { ...noCounts };
       latencies = [];
       firstTokens = [];
       acceptedMs = 0;
@@ -97,10 +89,4 @@ export function createGauge(startMs: number) {
       return sample;
     },
   };
-}
-
-function count(histogram: number[], durationMs: number): void {
-  const bucket = bucketOf(durationMs);
-  while (histogram.length <= bucket) histogram.push(0);
-  histogram[bucket]!++;
 }

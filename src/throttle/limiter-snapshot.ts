@@ -1,5 +1,5 @@
 import type { BreakerState } from "./allowance.ts";
-import { bucketOf, type Histogram, percentile } from "./histogram.ts";
+import { addHistograms, countDuration, type Histogram, percentile } from "./histogram.ts";
 import type { PerPriority } from "./limiter-reserve.ts";
 import type { ThrottleMode } from "./limiter-settings.ts";
 import type { TokensSnapshot } from "./limiter-tokens.ts";
@@ -94,19 +94,13 @@ function createWindow() {
   let present: number[] = [];
   let last: number[] = [];
   return {
-    add(durationMs: number): number {
-      const bucket = bucketOf(durationMs);
-      while (present.length <= bucket) present.push(0);
-      present[bucket]!++;
-      return bucket;
-    },
+    add: (durationMs: number): number => countDuration(present, durationMs),
     rotate(gone: boolean): void {
       last = gone ? [] : present;
       present = [];
     },
     percentiles(): { p50?: number; p95?: number } {
-      const length = Math.max(present.length, last.length);
-      const both = Array.from({ length }, (_, at) => (present[at] ?? 0) + (last[at] ?? 0));
+      const both = addHistograms(present, last);
       const p50 = percentile(both, 0.5);
       const p95 = percentile(both, 0.95);
       return { ...(p50 !== undefined && { p50 }), ...(p95 !== undefined && { p95 }) };

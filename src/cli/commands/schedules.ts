@@ -8,7 +8,7 @@ import type { Schedule } from "../../schedules/row.ts";
 import { schedule as declare, type ScheduleOf } from "../../schedules/schedule.ts";
 import { everyRange } from "../../schedules/times.ts";
 import { onStore } from "../connection.ts";
-import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
 import { loadConfig } from "../settings.ts";
 
@@ -41,14 +41,7 @@ Examples:
   const command = (words: string, does: string) =>
     withJson(withStore(schedules.command(words).description(does)));
 
-  command("list", "list schedules, in order of their ids")
-    .option("--cursor <cursor>", "go on after an earlier page")
-    .addOption(
-      new Option("--limit <number>", "how many at most")
-        .default(100)
-        .argParser(number("--limit", { min: 1, max: 1_000 })),
-    )
-    .action(list);
+  withPage(command("list", "list schedules, in order of their ids"), 100).action(list);
   command("show <id>", "show one schedule and its next times").action(show);
   command("add <id> <name> [json]", "store a schedule, or change what it says")
     .option("--pattern <cron>", "when, as cron: minute, hour, day of month, month, day of week")

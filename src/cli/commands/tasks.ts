@@ -5,7 +5,7 @@ import type { TaskEvent } from "../../queue/client.ts";
 import { type Task, taskStatuses, type TaskStatus } from "../../queue/row.ts";
 import { onStore } from "../connection.ts";
 import { whatHoldsUp } from "../held-up.ts";
-import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { pruneCommand } from "./prune.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
 
@@ -31,17 +31,11 @@ Examples:
   $ flotilla tasks retry 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e`,
     );
 
-  withJson(withStore(tasks.command("list").description("list tasks, newest first")))
+  const listing = withJson(withStore(tasks.command("list").description("list tasks, newest first")))
     .option("--name <name>", "only tasks of this name")
     .addOption(new Option("--status <status>", "only tasks in this state").choices(taskStatuses))
-    .option("--tenant <tenant>", "only tasks of this tenant")
-    .option("--cursor <cursor>", "go on after an earlier page")
-    .addOption(
-      new Option("--limit <number>", "how many at most")
-        .default(20)
-        .argParser(number("--limit", { min: 1, max: 1_000 })),
-    )
-    .action(list);
+    .option("--tenant <tenant>", "only tasks of this tenant");
+  withPage(listing, 20).action(list);
   withJson(
     withStore(tasks.command("show <id>").description("show one task and its events")),
   ).action(show);

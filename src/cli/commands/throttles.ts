@@ -5,7 +5,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { pinRange } from "../../throttle/share/client.ts";
 import { onStore } from "../connection.ts";
-import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import { createScreen } from "../screen.ts";
 import { stopSignals } from "../signals.ts";
@@ -37,15 +37,12 @@ Examples:
     withJson(withStore(throttles.command(words, options).description(does)));
   const key = () => new Option("--key <key>", "which of its limits, where it is keyed");
 
-  command("list", "list throttles with their limits and what goes on now", { isDefault: true })
-    .option("-w, --watch", "look again every second, until it is interrupted")
-    .option("--cursor <cursor>", "go on after an earlier page")
-    .addOption(
-      new Option("--limit <number>", "how many at most")
-        .default(100)
-        .argParser(number("--limit", { min: 1, max: 1_000 })),
-    )
-    .action(list);
+  const listed = "list throttles with their limits and what goes on now";
+  const listing = command("list", listed, { isDefault: true }).option(
+    "-w, --watch",
+    "look again every second, until it is interrupted",
+  );
+  withPage(listing, 100).action(list);
   command("show <name>", "show one throttle and what each pod has of it")
     .addOption(key())
     .action(show);

@@ -53,6 +53,17 @@ export function sharesContract(kind: StoreKind): void {
       expect(fleet.clock.timers).toBe(0);
     });
 
+    test("aren't had of a throttle that is for its pod alone: nothing is written of it", async () => {
+      await fleet.close();
+      fleet = await openFleet(kind, { mode: "local" });
+      const a = fleet.join("a");
+      a.ask(20);
+      await fleet.pass(2 * second);
+      expect(a.held).toBe(8);
+      expect(fleet.writes).toBe(0);
+      expect(await fleet.rowNow()).toBeUndefined();
+    });
+
     test("of a pod that is gone go to others after its lease and its longest call, not before", async () => {
       const a = fleet.join("a");
       const b = fleet.join("b");

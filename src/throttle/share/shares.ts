@@ -37,7 +37,7 @@ export type SharesOptions = {
 };
 
 export type Shares = {
-  /** Gives this limiter its part of the fleet's permits from now on. */
+  /** Gives this limiter its part of the fleet's permits from now on, unless it is for its pod alone. */
   add(limiter: SharedLimiter): void;
   /** Gives back what this limiter has, which nobody will ask again. */
   drop(limiter: SharedLimiter): void;
@@ -205,7 +205,7 @@ export function createShares(options: SharesOptions): Shares {
 
   return {
     add(limiter) {
-      if (held.has(limiter) || stopped) return;
+      if (limiter.settings.mode === "local" || held.has(limiter) || stopped) return;
       const holder = createHolder({
         podId,
         limiter,
