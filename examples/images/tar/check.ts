@@ -49,7 +49,9 @@ export function layerChecker(limits: ImageLimits, used: Used): (entry: ReadEntry
 }
 
 function planOf(entry: ReadEntry, limits: ImageLimits): Planned {
-  const { type, mode = 0o644, linkpath, globalExtended: all } = entry;
+  const { mode = 0o644, linkpath, globalExtended: all } = entry;
+  // All but a few kinds are refused, so they aren't listed.
+  const type: string = entry.type;
   if (all?.linkpath !== undefined || all?.path !== undefined || all?.size !== undefined) {
     throw new Refused("bad_archive", "a global header names every file");
   }

@@ -19,6 +19,7 @@ export async function* tarEntries(
   limits: ImageLimits,
   signal?: AbortSignal,
 ): AsyncGenerator<ReadEntry, void, undefined> {
+  signal?.throwIfAborted();
   const parser = new Parser({
     strict: true,
     zstd: false,

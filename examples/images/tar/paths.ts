@@ -9,8 +9,7 @@ export function partsOf(path: string, limits: ImageLimits): string[] {
   if (Buffer.byteLength(path) > limits.pathBytes) throw refuse("is too long");
   if (path.startsWith("/")) throw new Refused("escape", `the path ${shown} is absolute`);
   // Bytes that aren't text come as U+FFFD, and two names that differ would become one.
-  if (/[\u0000-\u001f\u007f\ufffd]/.test(path))
-    throw refuse("has characters that names don't have");
+  if (/[\p{Cc}\ufffd]/u.test(path)) throw refuse("has characters that names don't have");
   const parts = path.split("/").filter((part) => part !== "" && part !== ".");
   if (parts.includes("..")) throw new Refused("escape", `the path ${shown} leads upwards`);
   if (parts.length > limits.depth) throw refuse("is too deep");
@@ -36,7 +35,7 @@ export function checkLinkTarget(
     new Refused("escape", `the link "${parts.join("/")}" to ${shown} ${why}`);
   if (target === "" || Buffer.byteLength(target) > limits.pathBytes) throw refuse("has no target");
   if (target.startsWith("/")) throw refuse("is absolute");
-  if (/[\u0000-\u001f\u007f\ufffd]/.test(target)) {
+  if (/[\p{Cc}\ufffd]/u.test(target)) {
     throw refuse("has characters that names don't have");
   }
   const steps = target.split("/").filter((part) => part !== "" && part !== ".");

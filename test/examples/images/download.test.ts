@@ -77,7 +77,7 @@ describe("a download", () => {
   test("is whole after a break, however much of what was sent has arrived", async () => {
     const { get, fail, target, isWhole, names } = await scene();
     fail({ type: "cut", afterBytes: 100_000 });
-    await expect(get()).rejects.toThrow();
+    await expect(get()).rejects.toThrow("terminated");
     expect(existsSync(target)).toBe(false);
     const { resumedAt, received } = await get();
     expect(resumedAt).toBeLessThanOrEqual(100_000);

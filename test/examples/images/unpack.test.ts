@@ -1,9 +1,11 @@
 import { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
+import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { listTree } from "../../../examples/images/disk/digest.ts";
 import { imageLimits } from "../../../examples/images/limits.ts";
+import { tarEntries } from "../../../examples/images/tar/entries.ts";
 import { inspectLayer } from "../../../examples/images/tar/inspect.ts";
 import {
   endMarker,
@@ -119,14 +121,23 @@ describe("layers are unpacked", () => {
     expect(readdirSync(root)).toEqual(["two"]);
   });
 
-  test("it stops when it is told to", async () => {
+  test("it stops when it is told to, also in the middle", async () => {
     const folder = temporaryFolder();
-    const layer = fileOf(folder, "layer", packLayer([{ path: "a", content: "x".repeat(1e6) }]));
+    const entries = ["a", "b"].map((path) => ({ path, content: randomBytes(500_000) }));
+    const layer = fileOf(folder, "layer", packLayer(entries));
     const stop = new AbortController();
-    stop.abort(new Error("enough"));
+    let seen = 0;
+    const reading = async () => {
+      for await (const entry of tarEntries(layer, imageLimits, stop.signal)) {
+        seen++;
+        for await (const _chunk of entry) stop.abort(new Error("enough"));
+      }
+    };
+    await expect(reading()).rejects.toThrow("enough");
+    expect(seen).toBe(1);
     const options = { limits: imageLimits, signal: stop.signal };
-    await expect(unpackLayers([layer], join(folder, "root"), options)).rejects.toThrow();
-    await expect(inspectLayer(layer, imageLimits, stop.signal)).rejects.toThrow();
+    await expect(unpackLayers([layer], join(folder, "root"), options)).rejects.toThrow("enough");
+    await expect(inspectLayer(layer, imageLimits, stop.signal)).rejects.toThrow("enough");
   });
 
   test("what a layer asks for is counted without unpacking it", async () => {
