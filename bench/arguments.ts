@@ -1,6 +1,7 @@
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { nearest } from "../src/base/options.ts";
+import { flowKeys } from "./flows/variants.ts";
 import { variants } from "./systems/variants.ts";
 import { contenderNames } from "./throttle/contenders.ts";
 import { allScenarios } from "./throttle/scenarios.ts";
@@ -20,7 +21,7 @@ export type Arguments = {
 };
 
 const options = {
-  store: { type: "string", default: "sqlite" },
+  store: { type: "string" },
   json: { type: "boolean", default: false },
   quick: { type: "boolean", default: false },
   profile: { type: "string" },
@@ -54,6 +55,7 @@ const works = [
   "memory",
   "keys",
 ];
+const flowWorks = ["transitions", "resume"];
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
 /** What only a comparison with others knows of. */
@@ -63,7 +65,7 @@ function usageOf(names: readonly string[]): string {
   return `usage: npm run bench -- <name> [--store <store>] [--json] [--quick] [--profile <folder>]
 
   name       ${names.join(", ")}; render puts saved figures into docs/benchmarks.md
-  --store    what it runs on: sqlite (default) or postgres
+  --store    what it runs on: sqlite (default) or postgres (default of flows)
   --json     one object per line, { metric, value, unit, versus }, and nothing else
   --quick    the same work, smaller: ends within 45 s on sqlite, within minutes on postgres
   --only     some of the work: ${sqliteWorks.join(", ")};
@@ -83,6 +85,13 @@ with throttle, which simulates a downstream that fleets call:
   --only     some of the scenarios: ${played.join(", ")}
   --systems  some of the contenders: ${contenderNames.join(", ")}
   --save     keeps the figures in bench/results, and puts them and the curves into docs
+
+with flows, beside others that keep runs over a crash:
+  --only     some of the work: ${flowWorks.join(", ")}
+  --systems  some of the systems: ${flowKeys.join(", ")}
+  --rounds   how often each system has its turn
+  --tasks    how many runs are left open to be resumed
+  --save     keeps every round in bench/results, for render
 `;
 }
 
@@ -139,24 +148,39 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   if (rest.length > 0) fail(`one bench at a time: ${rest.join(" ")} is too much`);
   const text = (key: keyof typeof options) => values[key] as string | undefined;
   const simulates = name === "throttle";
-  if (values.store === "sqlite" && !simulates) {
+  const flows = name === "flows";
+  const store = text("store") ?? (flows ? "postgres" : "sqlite");
+  if (store === "sqlite" && !simulates && !flows) {
     const vain = ofComparison.find((key) => values[key]);
     if (vain) fail(`--${vain} is for --store postgres`);
   }
+  const kinds = kindsOf(name, store);
   return {
     name,
-    store: text("store")!,
+    store,
     json: values.json === true,
     quick: values.quick === true,
     save: values.save === true,
     profile: text("profile"),
-    only: simulates
-      ? listed("scenario", text("only"), played)
-      : listed("work", text("only"), values.store === "sqlite" ? sqliteWorks : works),
-    systems: simulates
-      ? listed("contender", text("systems"), contenderNames)
-      : listed("system", text("systems"), systems),
+    only: listed(kinds.work, text("only"), kinds.works),
+    systems: listed(kinds.system, text("systems"), kinds.systems),
     rounds: counted("--rounds", text("rounds")),
     tasks: counted("--tasks", text("tasks")),
+  };
+}
+
+/** What there is to choose from, and what it is called. */
+function kindsOf(name: string, store: string) {
+  if (name === "throttle") {
+    return { work: "scenario", works: played, system: "contender", systems: contenderNames };
+  }
+  if (name === "flows") {
+    return { work: "work", works: flowWorks, system: "system", systems: flowKeys };
+  }
+  return {
+    work: "work",
+    works: store === "sqlite" ? sqliteWorks : works,
+    system: "system",
+    systems,
   };
 }

@@ -31,6 +31,7 @@ const benches: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   },
   // It runs in virtual time, on a store in memory.
   throttle: { sqlite: () => import("./throttle.ts") },
+  flows: { postgres: () => import("./flows.ts"), sqlite: () => import("./flows.ts") },
 };
 
 async function main(): Promise<void> {

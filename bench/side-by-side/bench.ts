@@ -22,7 +22,7 @@ export function serverOf({ servers }: SideBySide, variant: Variant): Server {
  * machine that gets slower or faster doesn't favour anybody.
  */
 export async function takeTurns<Entrant>(
-  { rounds }: SideBySide,
+  { rounds }: Pick<SideBySide, "rounds">,
   entrants: readonly Entrant[],
   turn: (entrant: Entrant, round: number) => Promise<void>,
 ): Promise<void> {

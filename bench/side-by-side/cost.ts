@@ -15,15 +15,24 @@ export async function countCost(server: Server): Promise<Cost> {
   return {
     async per(tasks, { progress }) {
       const after = cpuMsOf(server.pid);
-      for (const { text, calls, rows, ms } of (await server.busiest?.()) ?? []) {
-        const statement = text.replaceAll(/\s+/g, " ").trim().slice(0, 90);
-        const each = ((ms * 1_000) / tasks).toFixed(1);
-        progress(`  ${each} us/task, ${calls} calls, ${rows} rows: ${statement}`);
-      }
+      await sayBusiest(server, tasks, progress);
       if (before === undefined || after === undefined) return undefined;
       return ((after - before) * 1_000) / tasks;
     },
   };
+}
+
+/** Says which statements the server was busy with, where it counts that. */
+export async function sayBusiest(
+  { busiest }: Pick<Server, "busiest">,
+  tasks: number,
+  progress: BenchOptions["progress"],
+): Promise<void> {
+  for (const { text, calls, rows, ms } of (await busiest?.()) ?? []) {
+    const statement = text.replaceAll(/\s+/g, " ").trim().slice(0, 90);
+    const each = ((ms * 1_000) / tasks).toFixed(1);
+    progress(`  ${each} us each, ${calls} calls, ${rows} rows: ${statement}`);
+  }
 }
 
 /** CPU time of both sides, for people. */

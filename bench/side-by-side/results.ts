@@ -11,11 +11,21 @@ export type Results = About & { readonly works: readonly SavedWork[] };
 /** All rounds of one kind of work are of one run; other kinds may be of another. */
 export type SavedWork = Work & { readonly day: string; readonly commit: string };
 
-const path = fileURLToPath(new URL("../results/tasks-postgres.json", import.meta.url));
+/** The file that results are kept in, by what was measured on what. */
+export type ResultsName = "tasks-postgres" | "flows-postgres" | "flows-sqlite";
+
+function pathOf(name: ResultsName): string {
+  return fileURLToPath(new URL(`../results/${name}.json`, import.meta.url));
+}
 
 /** Keeps what this run has found, in place of what an earlier one found of the same work. */
-export function saveResults(works: readonly Work[], about: About): void {
-  const before = existsSync(path) ? loadResults() : undefined;
+export function saveResults(
+  works: readonly Work[],
+  about: About,
+  name: ResultsName = "tasks-postgres",
+): void {
+  const before = findResults(name);
+  const path = pathOf(name);
   const day = new Date().toISOString().slice(0, 10);
   const commit = commitNow();
   const kept = (before?.works ?? []).filter(
@@ -31,13 +41,19 @@ export function saveResults(works: readonly Work[], about: About): void {
   writeFileSync(path, `${JSON.stringify(results, null, 2)}\n`);
 }
 
+export function findResults(name: ResultsName): Results | undefined {
+  const path = pathOf(name);
+  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Results) : undefined;
+}
+
 export function loadResults(): Results {
-  if (!existsSync(path)) {
+  const results = findResults("tasks-postgres");
+  if (!results) {
     throw new Error(
       "there are no results yet: run `npm run bench -- tasks --store postgres --save`",
     );
   }
-  return JSON.parse(readFileSync(path, "utf8")) as Results;
+  return results;
 }
 
 function commitNow(): string {

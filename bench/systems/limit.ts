@@ -119,12 +119,12 @@ async function claimLoop(url: string, run: Run) {
   return { wake: () => void wake() };
 }
 
-type Bare = {
+export type Bare = {
   commit(statements: readonly Statement[], hint?: "hint"): Promise<Record<string, any>[][]>;
   close(): Promise<void>;
 };
 
-async function openBare(url: string): Promise<Bare> {
+export async function openBare(url: string): Promise<Bare> {
   const dialect = postgresDialect({ schema });
   const types = plainNumbers(pg);
   const client = new pg.Client({ connectionString: url, ...startUpConfig({}, "full") });

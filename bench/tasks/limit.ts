@@ -1,4 +1,3 @@
-import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
@@ -9,9 +8,8 @@ import { claimTasks, lookAhead } from "../../src/queue/statements/claim.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks } from "../../src/queue/statements/finish.ts";
 import { openStore } from "../../src/store/open.ts";
-import { type Dialect, render, type Statement, type Value } from "../../src/store/sql.ts";
-import { openConnection } from "../../src/store/sqlite/connection.ts";
 import { playRole } from "../roles.ts";
+import { type Bare, openBare } from "./bare.ts";
 import { payload, workName } from "./work.ts";
 
 /**
@@ -46,37 +44,6 @@ async function all(phases: LimitPhase[]): Promise<Limit[]> {
     bare.close();
   }
   return limits;
-}
-
-type Bare = { commit(statements: readonly Statement[]): unknown[][][]; close(): void };
-
-function openBare(path: string): Bare {
-  const connection = openConnection({ path });
-  const dialect: Dialect = connection.dialect;
-  connection.close();
-  const db = new DatabaseSync(path);
-  db.exec(`pragma journal_mode = wal; pragma synchronous = full; pragma wal_autocheckpoint = 4000;
-    pragma cache_size = -32768; pragma temp_store = memory`);
-  const prepared = new Map<string, StatementSync>();
-  const run = (statement: Statement): unknown[][] => {
-    const { text, values } = render(statement, dialect);
-    let ready = prepared.get(text);
-    if (!ready) {
-      ready = db.prepare(text);
-      ready.setReturnArrays(true);
-      prepared.set(text, ready);
-    }
-    return ready.all(...(values as Value[])) as unknown as unknown[][];
-  };
-  return {
-    commit(statements) {
-      db.exec("begin immediate");
-      const tables = statements.map(run);
-      db.exec("commit");
-      return tables;
-    },
-    close: () => db.close(),
-  };
 }
 
 function insert(bare: Bare, { batch, warmMs, runMs }: LimitPhase & { work: "insert" }): Limit {

@@ -1,0 +1,64 @@
+import type { Settings } from "../systems/system.ts";
+import type { FlowSystemName } from "./systems/system.ts";
+
+export type PlaceKind = "postgres" | "sqlite" | "restate-24" | "restate-2";
+
+/** A system in one configuration. */
+export type FlowVariant = {
+  /** As it is called in `versus`. */
+  readonly key: string;
+  readonly system: FlowSystemName;
+  readonly place: PlaceKind;
+  /** The configuration, for people. */
+  readonly about: string;
+  readonly settings: Settings;
+  /** What it needs to have 10,000 runs under way in one process. */
+  readonly holding?: Settings;
+  /** The package whose version says which one it is. */
+  readonly package?: string;
+  /** Whether runs are started from a process of their own. */
+  readonly apart?: boolean;
+};
+
+const restate = {
+  system: "restate",
+  package: "@restatedev/restate-server",
+  settings: {},
+  apart: true,
+} as const;
+
+const onPostgres: readonly FlowVariant[] = [
+  {
+    key: "limit",
+    system: "limit",
+    place: "postgres",
+    about: "bare pg, 2 connections: whichever is idle commits what all runs have ready",
+    settings: {},
+  },
+  {
+    key: "dbos",
+    system: "dbos",
+    place: "postgres",
+    about: "defaults (10 connections), workflows called in process",
+    settings: {},
+    package: "@dbos-inc/dbos-sdk",
+  },
+  { ...restate, key: "restate-24", place: "restate-24", about: "24 partitions, its default" },
+  { ...restate, key: "restate-2", place: "restate-2", about: "2 partitions" },
+];
+
+const onSqlite: readonly FlowVariant[] = [
+  {
+    key: "limit",
+    system: "limit-sqlite",
+    place: "sqlite",
+    about: "bare node:sqlite on one thread: it commits what all runs have ready",
+    settings: {},
+  },
+];
+
+export const flowVariants = { postgres: onPostgres, sqlite: onSqlite };
+
+export const flowKeys = [
+  ...new Set(Object.values(flowVariants).flatMap((those) => those.map(({ key }) => key))),
+];
