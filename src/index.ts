@@ -13,6 +13,22 @@ export type { DeadLetter } from "./deadletters/letter.ts";
 export type { Redrive, RedriveReason, RedriveState } from "./deadletters/redrive.ts";
 export type { Selection } from "./deadletters/selection.ts";
 export type { ErrorGroup, ErrorGroups } from "./deadletters/view.ts";
+export type { Flow } from "./flow/builder.ts";
+export type {
+  OpenSignal,
+  RunListOptions,
+  RunPage,
+  Runs,
+  SignalSendOptions,
+  StartedRun,
+  StartOptions,
+} from "./flow/client.ts";
+export type { FlowCount } from "./flow/counts.ts";
+export type { HistoryEntry } from "./flow/entries.ts";
+export type { Doing, RunView } from "./flow/row.ts";
+export { flow } from "./flow/flow.ts";
+export { cancel, unrecoverable, type UnrecoverableOptions } from "./flow/thrown.ts";
+export type { FlowOptions } from "./flow/declare.ts";
 export type { Json, Jsonify } from "./base/jsonify.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";

@@ -1,6 +1,12 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Schema } from "../base/schema.ts";
+import {
+  checkConcurrency,
+  type Concurrency,
+  limitRange,
+  type NamedQueue,
+} from "../queue/concurrency.ts";
 import type { TriesOptions } from "./builder.ts";
 import type { Call, Interceptor, Machine } from "./machine.ts";
 import { checkFunction, invalid, triesDefaults, triesNames, triesOf } from "./parts.ts";
@@ -12,8 +18,10 @@ export type FlowOptions<Input, Parsed, Accepts, Output> = TriesOptions & {
   input?: Schema<Input, Parsed>;
   /** Checks what the run ends with; its output form is the result. Default: the result is the state. */
   output?: Schema<Accepts, Output>;
-  /** The named queue whose limit its runs count against. */
-  queue?: string;
+  /** The named queue whose limit its runs count against, together with those of other flows. */
+  queue?: NamedQueue;
+  /** How many of its runs may be under way at once in the whole fleet, by a key made of the input. */
+  concurrency?: Concurrency<Input>;
   /** Run around every transition and finalizer, the first outermost. */
   interceptors?: readonly Interceptor[];
   /** Transitions of earlier versions that are no more, each with the one to go on with, or `end`. */
@@ -38,20 +46,23 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
     );
   }
   const { version, input, output, queue, interceptors = [], ...rest } = options ?? {};
-  const { removed = {}, renamed = {}, ...tries } = rest;
+  const { removed = {}, renamed = {}, concurrency, ...tries } = rest;
   checkOptions(what, options, [
     "version",
     "input",
     "output",
     "queue",
+    "concurrency",
     "interceptors",
     "removed",
     "renamed",
     ...triesNames,
   ]);
   checkNumber(`${what}: version`, version, { min: 1, max: versionMost });
-  if (queue !== undefined && (typeof queue !== "string" || !flowPattern.test(queue))) {
-    throw invalid(`${what}: queue must be the name of a queue`);
+  if (queue !== undefined) checkQueue(what, queue);
+  if (concurrency !== undefined) checkConcurrency(what, concurrency);
+  if (queue !== undefined && concurrency !== undefined) {
+    throw invalid(`${what}: queue and concurrency are both limits: give one of them`);
   }
   interceptors.forEach((each: unknown) => checkFunction(`${what}: an interceptor`, each));
   return {
@@ -59,7 +70,9 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
     version,
     input,
     output,
+    isFlow: true,
     queue,
+    ...(concurrency && { concurrency }),
     removed: checkNames(`${what}: removed`, removed),
     renamed: checkNames(`${what}: renamed`, renamed),
     tries: triesOf(what, tries, triesDefaults),
@@ -68,6 +81,14 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
     parts: [],
     finalizers: [],
   };
+}
+
+function checkQueue(what: string, queue: NamedQueue): void {
+  checkOptions(`${what}: queue`, queue, ["name", "limit"]);
+  if (typeof queue.name !== "string" || !flowPattern.test(queue.name)) {
+    throw invalid(`${what}: queue.name must be the name of a queue`);
+  }
+  checkNumber(`${what}: queue.limit`, queue.limit, limitRange);
 }
 
 /** A name that no other part of the machine has. */

@@ -39,7 +39,7 @@ order, version 2
 
   test("says what differs from what the flow says of all", () => {
     const drawn = describeFlow(
-      flow("f", { version: 7, queue: "images" })
+      flow("f", { version: 7, queue: { name: "images", limit: 5 } })
         .to("fetch", { attempts: 3, timeoutMs: 90_000 }, () => {})
         .sleep("nap", ({ runId }) => runId.length)
         .signal("ever")

@@ -58,7 +58,8 @@ export function describeFlow(machine: Machine, counts: FlowCounts = {}): string 
 }
 
 function titleOf({ name, version, queue }: Machine): string {
-  return `${name}, version ${version}${queue === undefined ? "" : `, in queue ${queue}`}`;
+  const where = queue === undefined ? "" : `, in queue ${queue.name} (${queue.limit} at once)`;
+  return `${name}, version ${version}${where}`;
 }
 
 function whatItDoes(part: Part | Finalizer, machine: Machine): string {

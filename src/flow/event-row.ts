@@ -19,6 +19,8 @@ const types: ReadonlySet<string> = new Set<HistoryEvent["type"]>([
   "set_aside",
   "resume",
   "pod_died",
+  "retried",
+  "redriven",
 ]);
 
 export function toEventRow(event: HistoryEvent): EventRow {
@@ -32,8 +34,8 @@ export function toEventRow(event: HistoryEvent): EventRow {
 export function toHistory(rows: readonly EventRow[]): HistoryEvent[] {
   return rows.flatMap(({ type, attempt, detail }) => {
     if (!types.has(type)) return [];
-    // Whoever recovers counts attempts as of a task.
-    if (type === "pod_died") return [{ type }];
+    // Those who note these do so for tasks too, and count attempts as those do.
+    if (type === "pod_died" || type === "retried" || type === "redriven") return [{ type }];
     const rest = JSON.parse(detail ?? "{}") as object;
     return [{ type, ...(attempt !== null && { attempt }), ...rest } as HistoryEvent];
   });

@@ -7,7 +7,7 @@ const loose = (options: object = { version: 1 }): any => flow("f", options as { 
 
 describe("a flow is declared", () => {
   test("as parts in their order, with what the flow says where they say nothing", () => {
-    const declared = flow("f", { version: 3, attempts: 4, queue: "images" })
+    const declared = flow("f", { version: 3, attempts: 4, queue: { name: "images", limit: 5 } })
       .to("one", work)
       .to("two", { attempts: 1, timeoutMs: 5, backoff: { baseMs: 7 } }, work)
       .sleep("three", 50)
@@ -18,7 +18,7 @@ describe("a flow is declared", () => {
     expect(declared).toMatchObject({
       name: "f",
       version: 3,
-      queue: "images",
+      queue: { name: "images", limit: 5 },
       parts: [
         { kind: "work", name: "one", tries: { attempts: 4, timeoutMs: 900_000, backoff: {} } },
         { name: "two", tries: { attempts: 1, timeoutMs: 5, backoff: { baseMs: 7 } } },
@@ -46,7 +46,11 @@ describe("a flow is declared", () => {
     ["a version of 0", () => loose({ version: 0 }), "version must be a whole number"],
     ["an option that isn't there", () => loose({ version: 1, atempts: 5 }), "`attempts`?"],
     ["no options", () => loose(null as never), "options must be an object"],
-    ["a queue without a name", () => loose({ version: 1, queue: "" }), "name of a queue"],
+    [
+      "a queue without a name",
+      () => loose({ version: 1, queue: { name: "", limit: 1 } }),
+      "name of a queue",
+    ],
     ["an interceptor of no use", () => loose({ version: 1, interceptors: [5] }), "a function"],
     ["no transitions", () => loose().end(), 'flow "f" has no transitions'],
     ["only finalizers", () => loose().finally(work).end(), "no transitions"],

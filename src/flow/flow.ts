@@ -31,6 +31,9 @@ function chain(machine: Machine): object {
     name: flowName,
     input,
     output,
+    isFlow: true,
+    queue: machine.queue,
+    ...(machine.concurrency && { concurrency: machine.concurrency }),
     init(make: Call) {
       if (machine.parts.length > 0) {
         throw invalid(`flow "${flowName}": initializers come before transitions`);

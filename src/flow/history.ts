@@ -64,7 +64,10 @@ export type HistoryEvent =
   /** Somebody has given it to this version, or back to it, by hand. */
   | { readonly type: "resume"; readonly version: number }
   /** Noted by whoever recovers, and not by a decision. */
-  | { readonly type: "pod_died" };
+  | { readonly type: "pod_died" }
+  /** It had failed or was cancelled, and somebody has started it over from there. */
+  | { readonly type: "retried" }
+  | { readonly type: "redriven" };
 
 /** A run that nobody has advanced yet. */
 export const untouched: Run = {
@@ -75,6 +78,7 @@ export const untouched: Run = {
   deaths: 0,
   intent: null,
   waiting: null,
+  stoppedAt: null,
   unnoted: [],
 };
 
@@ -90,6 +94,9 @@ export function fold(events: readonly HistoryEvent[]): Run {
 export function applied(run: Run, event: HistoryEvent): Run {
   if (event.type === "pod_died") return { ...run, deaths: run.deaths + 1 };
   if (event.type === "set_aside") return run;
+  if (event.type === "retried" || event.type === "redriven") {
+    return { ...movedTo(run, run.stoppedAt), intent: null };
+  }
   const { version } = event;
   switch (event.type) {
     case "start":
@@ -107,17 +114,22 @@ export function applied(run: Run, event: HistoryEvent): Run {
     }
     case "error":
       return event.retryAtMs === null
-        ? movedTo({ ...run, version, intent: event.intent ?? run.intent }, event.next)
+        ? movedTo(stoppedBy(event, { ...run, version }), event.next)
         : { ...run, version, failures: event.attempt, waiting: null };
     case "park":
       return { ...run, version, waiting: event.waiting };
     case "cancel":
-      return movedTo({ ...run, version, intent: event.intent }, event.next);
+      return movedTo(stoppedBy(event, { ...run, version }), event.next);
     case "finish":
       return { ...movedTo(run, null), version };
     case "resume":
       return { ...run, version };
   }
+}
+
+/** A finalizer that fails has no intent: the run was stopped before. */
+function stoppedBy({ transition, intent }: { transition: string; intent?: Intent }, run: Run): Run {
+  return intent === undefined ? run : { ...run, intent, stoppedAt: transition };
 }
 
 /** Attempts, deaths and waits belong to what was at the cursor. */

@@ -1,6 +1,7 @@
 import type { Backoff } from "../base/backoff.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Schema } from "../base/schema.ts";
+import type { Concurrency, NamedQueue } from "../queue/concurrency.ts";
 import { atEnd } from "./run.ts";
 
 /** How often something is tried, and how long one attempt may take. */
@@ -64,8 +65,11 @@ export type Machine = {
   readonly version: number;
   readonly input: Schema<any, any> | undefined;
   readonly output: Schema<any, any> | undefined;
+  readonly isFlow: true;
   /** The named queue whose limit its runs count against. */
-  readonly queue: string | undefined;
+  readonly queue: NamedQueue | undefined;
+  /** How many of its runs may be claimed at once, by a key. */
+  readonly concurrency?: Concurrency<any>;
   /** What holds where a part says nothing else. */
   readonly tries: Tries;
   readonly initializers: readonly Call[];

@@ -35,6 +35,7 @@ export const freshRow: RunColumns = {
   state: null,
   intent: null,
   waiting: null,
+  stoppedAt: null,
   failures: 0,
   deaths: 0,
 };

@@ -40,6 +40,8 @@ export type Run = {
   /** Null for as long as transitions run. */
   readonly intent: Intent | null;
   readonly waiting: Waiting | null;
+  /** What was at the cursor when it failed or was cancelled: there it goes on if it is started over. */
+  readonly stoppedAt: string | null;
   /** What happened to it when it was read, to be noted with the next decision. */
   readonly unnoted: readonly HistoryEvent[];
 };

@@ -44,6 +44,7 @@ export function runAt(cursor: string | null, over: Partial<Run> = {}): Run {
     deaths: 0,
     intent: null,
     waiting: null,
+    stoppedAt: null,
     unnoted: [],
     ...over,
   };

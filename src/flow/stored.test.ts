@@ -13,6 +13,7 @@ const fresh: RunColumns = {
   state: null,
   intent: null,
   waiting: null,
+  stoppedAt: null,
   failures: 0,
   deaths: 0,
 };

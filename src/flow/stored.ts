@@ -16,6 +16,7 @@ export type RunColumns = {
   readonly state: string | null;
   readonly intent: string | null;
   readonly waiting: string | null;
+  readonly stoppedAt: string | null;
   readonly failures: number;
   readonly deaths: number;
 };
@@ -43,8 +44,9 @@ export function openRun(machine: Machine, stored: RunColumns): Opened {
   if (intent === undefined) return aside("unreadable", "its intended ending can't be read");
   const waiting = parsed(stored.waiting ?? "null", isWaiting);
   if (waiting === undefined) return aside("unreadable", "what it waits for can't be read");
-  const { cursor, failures, deaths } = stored;
-  const run: Run = { version, cursor, state, intent, waiting, failures, deaths, unnoted: [] };
+  const { cursor, stoppedAt, failures, deaths } = stored;
+  const kept = { version, cursor, state, intent, waiting, stoppedAt, failures, deaths };
+  const run: Run = { ...kept, unnoted: [] };
   if (cursor === null && version === 0) {
     const next = machine.parts[0]?.name ?? atEnd;
     return { type: "open", run: unnoted(run, { type: "start", version: machine.version, next }) };
@@ -67,10 +69,11 @@ function unnoted(run: Run, event: HistoryEvent): Run {
 }
 
 export function toColumns(run: Run): RunColumns {
-  const { version, cursor, failures, deaths } = run;
+  const { version, cursor, stoppedAt, failures, deaths } = run;
   return {
     version,
     cursor,
+    stoppedAt,
     failures,
     deaths,
     state: JSON.stringify(run.state),

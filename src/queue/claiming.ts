@@ -12,6 +12,7 @@ import {
   claimOldest,
   claimReserved,
   claimTasks,
+  type FlowVersions,
   type Frontier,
   frontierOf,
   type Level,
@@ -53,6 +54,7 @@ export type ClaimingParts = {
   clock: Clock;
   random: Random;
   names: readonly string[];
+  flows?: FlowVersions | undefined;
   /** How many of a key of a name may run at once, as far as the code says. */
   limitOf?: LimitOf;
   /** Told of calls that were given up, for the heartbeat's upsert. */
@@ -69,7 +71,7 @@ const oldestEvery = 16;
 
 /** Makes claim calls, and takes back those whose answer never came. */
 export function createClaiming(parts: ClaimingParts): Claiming {
-  const { podId, database, clock, random, names, onFloor, signal, log } = parts;
+  const { podId, database, clock, random, names, flows, onFloor, signal, log } = parts;
   let lastCall = 0;
   /** The newest call that was given up. An older one may be given up after it. */
   let floor = 0;
@@ -137,6 +139,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
         podId,
         call: ++lastCall,
         names: open,
+        ...(flows && { flows }),
         limit,
         held,
         pauses: known,
@@ -157,7 +160,8 @@ export function createClaiming(parts: ClaimingParts): Claiming {
             : claimTasks({ ...rest, ...(from && { from }) });
       const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
       const passing = pass?.statements ?? [];
-      const reserving = anyAlone && reserved === undefined ? [reserveAlone(podId, open)] : [];
+      const reserving =
+        anyAlone && reserved === undefined ? [reserveAlone(podId, open, flows)] : [];
       const looking = lookAhead(open, podId);
       try {
         const written = database.write([...unparking, ...passing, taking, looking, ...reserving]);

@@ -1,6 +1,6 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
-import { keyScope } from "./statements/rooms.ts";
+import { keyScope, queueScope } from "./statements/rooms.ts";
 
 /** How many tasks may run at once in the whole fleet. */
 export type Concurrency<Input = any> = {
@@ -8,6 +8,13 @@ export type Concurrency<Input = any> = {
   readonly limit: number;
   /** What is counted together, made of the input. Without it, all tasks of the name. */
   readonly key?: (input: Input) => string;
+};
+
+/** A queue by its name: runs of all flows that name it count together. */
+export type NamedQueue = {
+  readonly name: string;
+  /** How many may run at once in the whole fleet: 1 to 10,000. */
+  readonly limit: number;
 };
 
 // Whoever claims counts what runs, so a limit that is out of all reach would only be a cost.
@@ -27,6 +34,7 @@ export function checkConcurrency(what: string, given: Concurrency): Concurrency 
 export type Gated = {
   readonly name: string;
   readonly concurrency: Concurrency | undefined;
+  readonly queue?: NamedQueue | undefined;
   readonly input: unknown;
   /** What the caller says instead of what the contract makes of the input. */
   readonly concurrencyKey: string | undefined;
@@ -35,12 +43,13 @@ export type Gated = {
 
 /** The gate that a task has to go through: for a key, for whose it is, or for both; undefined if none. */
 export function gateOf(task: Gated): { group: string | null; gated: true } | undefined {
-  const { name, concurrency, concurrencyKey, tenant } = task;
+  const { name, concurrency, queue, concurrencyKey, tenant } = task;
   if (concurrencyKey !== undefined) {
     checkKey("concurrencyKey", concurrencyKey);
     return { group: keyScope(name, concurrencyKey), gated: true };
   }
   if (concurrency !== undefined) return { group: keyScope(name, madeKey(task)), gated: true };
+  if (queue !== undefined) return { group: queueScope(queue.name), gated: true };
   return tenant === "default" ? undefined : { group: null, gated: true };
 }
 

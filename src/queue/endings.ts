@@ -1,4 +1,5 @@
 import type { Concluding, Conclusion, OnConcluded } from "./conclude.ts";
+import type { Driven } from "./drive.ts";
 import type { Progress } from "./progress.ts";
 import type { Reporting } from "./report.ts";
 import type { Running } from "./run.ts";
@@ -17,7 +18,9 @@ export type EndingsParts = {
 };
 
 /** Stores how attempts ended, and says what became of that. */
-export function createEndings(parts: EndingsParts): (run: Running, ending: Ending) => void {
+export function createEndings(
+  parts: EndingsParts,
+): (run: Running, ending: Ending | Driven) => void {
   const { concluding, progress, report, onSettled } = parts;
 
   const on: OnConcluded = {
@@ -53,7 +56,16 @@ export function createEndings(parts: EndingsParts): (run: Running, ending: Endin
     on.concluded(run, conclusion);
   };
 
+  /** Whoever drives a run has stored all of it, and told of it. */
+  const driven = (run: Running, ending: Driven) => {
+    if (ending.type === "not_stored") return on.failed(run, ending.error);
+    progress.concluded(run, ending);
+    if (ending.finish.status === "pending") parts.onPending();
+    onSettled(run);
+  };
+
   return (run, ending) => {
+    if (ending.type === "driven" || ending.type === "not_stored") return driven(run, ending);
     if (!concluding.complete(run, ending, on)) void store(run, ending);
   };
 }

@@ -102,7 +102,14 @@ export function prepareTask(
   // The input form is what is stored; the handler's side makes the output form of it.
   const payload = encodeJson(`the payload of "${name}"`, input, { maxBytes: maxPayloadBytes });
   const { concurrencyKey } = options;
-  const concurrency = typeof contract === "string" ? undefined : contract.concurrency;
+  const {
+    concurrency,
+    queue,
+    isFlow = false,
+  } = typeof contract === "string" ? ({} as Partial<TaskContract>) : contract;
+  if (isFlow && policy?.onDuplicate === "replace") {
+    throw new FlotillaError("invalid_option", `"${name}" is a flow: a run can't replace another`);
+  }
   const ready = (): NewTask => ({
     taskId: ids.next(),
     tenant,
@@ -116,7 +123,8 @@ export function prepareTask(
     ...(policy && { policy }),
     ...waiting,
     trace,
-    ...gateOf({ name, concurrency, input, concurrencyKey, tenant }),
+    ...gateOf({ name, concurrency, queue, input, concurrencyKey, tenant }),
+    ...(isFlow && { isRun: true }),
   });
   const schema = typeof contract === "string" ? undefined : contract.input;
   const checked = check(schema, input, `the payload of "${name}"`, "invalid_input");

@@ -16,6 +16,7 @@ import {
 } from "./statements/finish.ts";
 import { freeKey } from "./room-keeping.ts";
 import { freeRoom } from "./statements/gates.ts";
+import { isRunFinish, storeRuns } from "./statements/runs.ts";
 import { forgetEarlierSnoozes } from "./statements/snooze.ts";
 
 /**
@@ -23,9 +24,17 @@ import { forgetEarlierSnoozes } from "./statements/snooze.ts";
  * been woken since its claim.
  */
 export type Finished =
-  | { readonly type: "stored" }
+  | { readonly type: "stored"; readonly run?: RunStored }
   | { readonly type: "lost" }
   | { readonly type: "woken"; readonly wake: number; readonly cancelRequested: boolean };
+
+/** What a run's row says after a write of it. */
+export type RunStored = {
+  /** Whether this pod has it still: it may have been taken for dead. */
+  readonly held: boolean;
+  readonly wake: number;
+  readonly cancelRequested: boolean;
+};
 
 // Somebody holds one of the rows, for as long as it pleases them: each goes its own way from here, so
 // that the others needn't wait for that one.
@@ -56,6 +65,21 @@ export type Finishing = {
   madeRoom(group: string | null): Promise<void>;
 };
 
+function toRunStored(row: Row): RunStored {
+  return {
+    held: row["status"] === "claimed",
+    wake: Number(row["wake"]),
+    cancelRequested: Number(row["cancel_requested"]) === 1,
+  };
+}
+
+/** Whether an earlier send has stored it, and nobody has written it since. What is given back has another token. */
+function isStoredRun(row: Row, { token, status, run }: Finish): boolean {
+  const leaves = status === "pending" && row["status"] === "pending";
+  const isOurs = Number(row["claim_token"]) === token + (leaves ? 1 : 0);
+  return isOurs && Number(row["run_seq"]) === run!.seq + 1;
+}
+
 /** The way out for attempts that have ended: whatever ended meanwhile is one statement. */
 export function createFinishing(parts: {
   database: Database;
@@ -81,24 +105,37 @@ export function createFinishing(parts: {
   };
 
   const send = async (
-    finishes: Finish[],
+    given: Finish[],
     codes: readonly ErrorCode[],
   ): Promise<(Finished | Awaited)[]> => {
+    // Tasks and runs have statements of their own, and either all of them wake others or none.
+    const finishes = wakesOthers(given) ? given.map((each) => ({ ...each, awaited: true })) : given;
     const noted = finishes.some((each) => each.event !== null);
     const snoozed = finishes.filter((each) => each.snoozed).map(({ taskId }) => taskId);
     const { holding, freeing } = freeRoom(finishes);
-    const following = followFinishes(finishes);
+    const runFinishes = finishes.filter(isRunFinish);
+    const runs = runFinishes.length > 0 ? storeRuns(podId, runFinishes) : undefined;
+    const tasks = runs ? finishes.filter((each) => each.run === undefined) : finishes;
+    const following = followFinishes(tasks);
     const statements = [
       ...holding,
-      ...(noted ? [noteFinishes(podId, finishes)] : []),
+      ...(noted ? [noteFinishes(podId, tasks)] : []),
       ...(snoozed.length > 0 ? [forgetEarlierSnoozes(snoozed)] : []),
       ...following,
-      finishTasks(finishes),
+      ...(runs?.statements ?? []),
+      ...(tasks.length > 0 ? [finishTasks(tasks)] : []),
     ];
-    const waking = [...wakeAfter(finishes), ...freeing];
+    const before = statements.length - (tasks.length > 0 ? 1 : 0) - (runs?.statements.length ?? 0);
+    const answers = [
+      ...(runs?.answers.map((at) => before + at) ?? []),
+      ...(tasks.length > 0 ? [statements.length - 1] : []),
+    ];
+    const waking = [...(runs?.after ?? []), ...wakeAfter(finishes), ...freeing];
     // What went through a gate has made room, for others of its key or of its tenant.
     const woken =
-      waking.length + following.length > 0 || finishes.some((each) => each.gate !== undefined);
+      waking.length + following.length > 0 ||
+      runs?.news === true ||
+      finishes.some((each) => each.gate !== undefined);
     const { tables } = await resend(database, [...statements, ...waking], {
       ...parts,
       codes,
@@ -106,25 +143,33 @@ export function createFinishing(parts: {
       hint: woken || finishes.some((each) => each.delayMs === 0),
     });
     if (woken) parts.onWoken?.();
-    const stored = tables[statements.length - 1]!;
-    if (stored.length === finishes.length) return finishes.map(() => storedAll);
-    const ids = new Set(stored.map((row) => row["task_id"] as string));
-    return judge(finishes, ids);
+    const stored =
+      answers.length === 1 ? tables[answers[0]!]! : answers.flatMap((at) => tables[at]!);
+    if (runs === undefined && stored.length === finishes.length) {
+      return finishes.map(() => storedAll);
+    }
+    return judge(finishes, new Map(stored.map((row) => [row["task_id"] as string, row])));
   };
 
   // Zero rows means: look. What is terminal with our token was stored by an earlier send of ours.
   const judge = async (
     finishes: Finish[],
-    stored: Set<string>,
+    stored: ReadonlyMap<string, Row>,
   ): Promise<(Finished | Awaited)[]> => {
     const missing = finishes.filter((each) => !stored.has(each.taskId));
-    const seen = await patientRead(missing.map((each) => each.taskId));
+    const seen =
+      missing.length > 0 ? await patientRead(missing.map(({ taskId }) => taskId)) : stored;
     const wakes = wakesOthers(finishes);
     return finishes.map((finish): Finished | Awaited => {
-      if (stored.has(finish.taskId)) return { type: "stored" };
+      const done = stored.get(finish.taskId);
+      if (done) return finish.run ? { type: "stored", run: toRunStored(done) } : storedAll;
       const row = seen.get(finish.taskId);
+      if (row && finish.run && isStoredRun(row, finish)) {
+        return { type: "stored", run: toRunStored(row) };
+      }
       if (!row || Number(row["claim_token"]) !== finish.token) return { type: "lost" };
-      if (row["status"] === finish.status && finish.status !== "pending") return { type: "stored" };
+      const isSame = row["status"] === finish.status && finish.run === undefined;
+      if (isSame && finish.status !== "pending") return { type: "stored" };
       const wake = Number(row["wake"]);
       const open = row["status"] === "claimed" || row["status"] === "pending";
       if (open && !wakes && Number(row["awaited"]) > 0) return awaited;

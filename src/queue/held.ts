@@ -24,7 +24,7 @@ export async function lookAtHeld(
     const row = seen.get(run.claim.taskId);
     if (!row || Number(row["claim_token"]) !== run.claim.token) {
       stops.push({ run, reason: "claim_lost" });
-    } else if (Number(row["cancel_requested"]) === 1) {
+    } else if (Number(row["cancel_requested"]) === 1 && !run.cancelSeen) {
       run.wake = Number(row["wake"]);
       stops.push({ run, reason: "cancel" });
     }

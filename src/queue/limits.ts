@@ -17,7 +17,7 @@ import { tenantOf } from "./statements/rooms.ts";
 
 /** How a limit stands. */
 export type LimitState = {
-  /** `key/<name>/<key>` or `tenant/<tenant>`. */
+  /** `key/<name>/<key>`, `queue/<queue>` or `tenant/<tenant>`. */
   readonly scope: string;
   /** How many may run at once; null where there is no limit. */
   readonly limit: number | null;
@@ -53,7 +53,8 @@ export type Limits = {
 
 // A transaction shouldn't free more at once; the leader sees to the rest.
 const unblockedMost = 500;
-const scopePattern = /^(key\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\/.{0,500}|tenant\/.{1,500})$/su;
+const scopePattern =
+  /^(key\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\/.{0,500}|queue\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}|tenant\/.{1,500})$/su;
 
 export function createLimits(parts: {
   database: Database;
@@ -100,7 +101,7 @@ export function checkScope(scope: unknown): asserts scope is string {
   if (!isText || !scopePattern.test(scope)) {
     throw new FlotillaError(
       "invalid_option",
-      `a limit is of \`tenant/<tenant>\` or \`key/<name>/<key>\`, not ${JSON.stringify(scope)?.slice(0, 80)}`,
+      `a limit is of \`tenant/<tenant>\`, \`queue/<queue>\` or \`key/<name>/<key>\`, not ${JSON.stringify(scope)?.slice(0, 80)}`,
     );
   }
   if (tenantOf(scope) === "default") {

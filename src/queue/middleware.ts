@@ -26,11 +26,13 @@ export function checkMiddleware(given: unknown): asserts given is readonly Middl
   throw new FlotillaError("invalid_option", `middleware[${odd}] must be a function`);
 }
 
+type Layer<Context> = (context: Context, next: Next) => unknown;
+
 /** Runs a handler inside of its middleware, the first outermost. */
-export function runAround(
-  middleware: readonly Middleware[],
-  context: TaskContext<unknown>,
-  run: (context: TaskContext<unknown>) => unknown,
+export function runAround<Context>(
+  middleware: readonly Layer<Context>[],
+  context: Context,
+  run: (context: Context) => unknown,
 ): Promise<unknown> {
   const from = (at: number): Promise<unknown> => {
     const layer = middleware[at];
@@ -44,7 +46,7 @@ export function runAround(
  * Holds one middleware to its word. Nothing it does lets a handler run twice, or on after the attempt
  * has ended, or reject with nobody listening, which would end the process.
  */
-async function runLayer(layer: Middleware, context: TaskContext<unknown>, goOn: Next) {
+async function runLayer<Context>(layer: Layer<Context>, context: Context, goOn: Next) {
   let going: Promise<unknown> | undefined;
   let settled = false;
   let over = false;
@@ -73,7 +75,7 @@ async function runLayer(layer: Middleware, context: TaskContext<unknown>, goOn: 
   }
 }
 
-function misused({ name }: Middleware, what: string): FlotillaError {
+function misused({ name }: { readonly name: string }, what: string): FlotillaError {
   const which = name ? `the middleware "${name}"` : "a middleware";
   return new FlotillaError("invalid_middleware", `${which} ${what}`);
 }

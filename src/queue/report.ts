@@ -17,7 +17,24 @@ export type WorkerEvent =
       readonly name: string;
       readonly outcome: Outcome;
       readonly tookMs: number;
+    }
+  | {
+      /** A transition or finalizer of a run was run, or waited, and what became of it is stored. */
+      readonly type: "transition";
+      readonly flow: string;
+      readonly transition: string;
+      readonly outcome: TransitionOutcome;
+      readonly tookMs: number;
+    }
+  | {
+      readonly type: "run_ended";
+      readonly flow: string;
+      readonly status: "completed" | "failed" | "cancelled";
+      /** Since it was started, by the store's clock. */
+      readonly tookMs: number;
     };
+
+export type TransitionOutcome = "completed" | "retry" | "failed" | "cancelled" | "parked";
 
 export type Outcome =
   | "completed"
@@ -79,7 +96,7 @@ export function createReporting(parts: {
 }
 
 function outcomeOf({ status, counted, snoozed }: Finish): Outcome {
-  if (status !== "pending") return status;
+  if (status !== "pending" && status !== "claimed") return status;
   if (snoozed) return "snoozed";
   return counted === 1 ? "retry" : "released";
 }

@@ -150,6 +150,26 @@ export type Claim = {
   readonly scheduledAtMs?: number | undefined;
   /** The trace that it was enqueued in, as it is stored: anything may stand there. */
   readonly trace: string | null;
+  /** Present where it may be a run of a flow. */
+  readonly run?: ClaimedRun | undefined;
+};
+
+/** What the row of a run says besides. */
+export type ClaimedRun = {
+  /** Null where it is no run. */
+  readonly version: number | null;
+  readonly cursor: string | null;
+  readonly state: string | null;
+  readonly intent: string | null;
+  readonly waiting: string | null;
+  readonly stoppedAt: string | null;
+  /** How often it was written by whoever ran it. */
+  readonly seq: number;
+  readonly cancelRequested: boolean;
+  readonly tenant: string;
+  readonly createdAtMs: number;
+  /** When it was claimed, in the store's time. */
+  readonly claimedAtMs: number;
 };
 
 // All have the same shape, and what is rare is null in the row where it isn't there.
@@ -169,5 +189,22 @@ export function toClaim(row: Row): Claim {
     doomed: Number(row["waits"]) === 3 || undefined,
     scheduledAtMs: row["scheduled_at"] === null ? undefined : Number(row["scheduled_at"]),
     trace: row["trace"],
+    run: row["run_seq"] === undefined ? undefined : toClaimedRun(row),
+  };
+}
+
+function toClaimedRun(row: Row): ClaimedRun {
+  return {
+    version: row["flow_version"] === null ? null : Number(row["flow_version"]),
+    cursor: row["cursor"],
+    state: row["state"],
+    intent: row["intent"],
+    waiting: row["waiting"],
+    stoppedAt: row["stopped_at"],
+    seq: Number(row["run_seq"]),
+    cancelRequested: Number(row["cancel_requested"]) === 1,
+    tenant: row["tenant"],
+    createdAtMs: Number(row["created_at"]),
+    claimedAtMs: Number(row["last_update"]),
   };
 }

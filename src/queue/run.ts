@@ -12,7 +12,10 @@ export type StopReason = "timeout" | "cancel" | "shutdown" | "claim_lost";
 export type Running = {
   readonly claim: Claim;
   readonly handler: TaskHandler;
-  readonly startedMs: number;
+  /** When what runs now has begun: the attempt, or the transition of a run. */
+  startedMs: number;
+  /** How long that may take. */
+  timeoutMs: number;
   /** When the worker must look at it again: its timeout, then the end of its grace. */
   actAtMs: number;
   /** The `wake` last seen, which a later decision must not miss. */
@@ -23,6 +26,10 @@ export type Running = {
   /** Set once the handler has asked to complete it in a transaction of its own. */
   completing: boolean;
   controller: AbortController | undefined;
+  /** Whether whoever drives a run knows that it was asked to cancel, and needn't be told again. */
+  cancelSeen: boolean;
+  /** Told that what was to stop didn't within its grace. Only where somebody else ends the attempt. */
+  abandon: (() => void) | undefined;
   /** Only where the program traces. */
   span: RunSpan | undefined;
   /** Only where its name is throttled. */
@@ -34,12 +41,15 @@ export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): R
     claim,
     handler,
     startedMs: nowMs,
+    timeoutMs: handler.options.timeoutMs,
     actAtMs: nowMs + handler.options.timeoutMs,
     wake: claim.wake,
     stopped: undefined,
     ended: false,
     completing: false,
     controller: undefined,
+    cancelSeen: false,
+    abandon: undefined,
     span: undefined,
     throttled: undefined,
   };
@@ -52,13 +62,10 @@ export function stopRun(running: Running, reason: StopReason): void {
   running.controller?.abort(stopError(running));
 }
 
-export function stopError({ claim, handler, stopped }: Running): FlotillaError {
+export function stopError({ claim, timeoutMs, stopped }: Running): FlotillaError {
   switch (stopped) {
     case "timeout":
-      return new FlotillaError(
-        "timeout",
-        `the attempt took longer than ${handler.options.timeoutMs} ms`,
-      );
+      return new FlotillaError("timeout", `the attempt took longer than ${timeoutMs} ms`);
     case "claim_lost":
       return new FlotillaError("claim_lost", `another pod has task ${claim.taskId} now`);
     case "cancel":
@@ -73,7 +80,7 @@ export function stopError({ claim, handler, stopped }: Running): FlotillaError {
 export function endingOf(running: Running, thrown: unknown): Ending {
   switch (running.stopped) {
     case "timeout":
-      return { type: "timed_out", timeoutMs: running.handler.options.timeoutMs };
+      return { type: "timed_out", timeoutMs: running.timeoutMs };
     case "cancel":
       return { type: "cancelled" };
     case "shutdown":

@@ -7,7 +7,8 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import type { Schema } from "../base/schema.ts";
 import { followUpName, type TaskFailure } from "./failure.ts";
 import type { Task } from "./row.ts";
-import { checkConcurrency, type Concurrency } from "./concurrency.ts";
+import { checkConcurrency, type Concurrency, type NamedQueue } from "./concurrency.ts";
+import type { Drive } from "./drive.ts";
 import { checkThrottle, type TaskThrottle, type ThrottleOfHandler } from "./throttle.ts";
 
 /** What a handler gets. */
@@ -76,6 +77,10 @@ export type TaskContract<Input = any, Parsed = any, Output = any> = {
   readonly input: Schema<Input, Parsed> | undefined;
   readonly output: Schema<any, Output> | undefined;
   readonly concurrency?: Concurrency;
+  /** The named queue whose limit it counts against, together with others. */
+  readonly queue?: NamedQueue | undefined;
+  /** Whether it is a flow, and what is stored of it a run. */
+  readonly isFlow?: true;
 };
 
 /** A contract together with the code that does it. Goes into `use`. */
@@ -95,6 +100,8 @@ export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
   /** The handler of what follows where it fails for good. */
   readonly onFailure?: TaskHandler;
   readonly run: (context: TaskContext<Parsed>) => unknown;
+  /** Of a flow: its version, and what drives its runs in place of `run`. */
+  readonly flow?: { readonly version: number; readonly drive: Drive };
 };
 
 type Handle<Input, Parsed, Returned, Output> = {

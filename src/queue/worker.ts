@@ -10,6 +10,7 @@ import { type Capacity, capacityOf, claimLimit } from "./capacity.ts";
 import { createClaiming } from "./claiming.ts";
 import { createConcluding } from "./conclude.ts";
 import { createDeadlines } from "./deadlines.ts";
+import type { Driven, DriveParts } from "./drive.ts";
 import { createEndings } from "./endings.ts";
 import { createFinishing } from "./finishing.ts";
 import { createElastic, type ElasticParts } from "./elastic.ts";
@@ -28,6 +29,7 @@ import type { Claim } from "./row.ts";
 import { runHandler } from "./run-handler.ts";
 import { endingOf, type Running, startedRun, type StopReason, stopRun } from "./run.ts";
 import { aloneAfterDeaths, type Ending } from "./settle.ts";
+import type { FlowVersions } from "./statements/claim.ts";
 import type { TaskHandler } from "./task.ts";
 import { createTelling, type PodState } from "./telling.ts";
 import { createThrottleGate } from "./throttle-gate.ts";
@@ -145,6 +147,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const claims = createClaiming({
     ...options,
     names,
+    flows: flowsOf(handlers),
     limitOf: (name) => handlers.get(name)?.concurrency?.limit,
     log,
     signal,
@@ -276,6 +279,8 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   const begin = (run: Running): void => {
+    const { flow } = run.handler;
+    if (flow) return void flow.drive(run, driveParts).then((driven) => end(run, driven));
     const ending = runHandler(run, runParts);
     if (ending instanceof Promise) void ending.then((later) => end(run, later));
     else end(run, ending);
@@ -291,7 +296,7 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   /** Takes the ending of an attempt, once, and stores it. */
-  const end = (run: Running, ending: Ending): void => {
+  const end = (run: Running, ending: Ending | Driven): void => {
     if (run.ended) return;
     run.ended = true;
     if (run.throttled !== undefined) letGo(run.throttled);
@@ -325,9 +330,24 @@ export function startWorker(options: WorkerOptions): Worker {
     (run) => {
       if (run.stopped === undefined) interrupt(run, "timeout");
       // It was told to stop and didn't: it is left to itself, and can store nothing any more.
-      else end(run, endingOf(run, undefined));
+      else if (run.handler.flow) {
+        run.actAtMs = Infinity;
+        run.abandon?.();
+      } else end(run, endingOf(run, undefined));
     },
   );
+
+  const driveParts: DriveParts = {
+    ...runParts,
+    clock,
+    random,
+    ids,
+    finishing: sending,
+    signal,
+    stopping: () => stopping,
+    watch: deadlines.watch,
+    onEvent,
+  };
 
   const interrupt = (run: Running, reason: StopReason) => {
     stopRun(run, reason);
@@ -407,4 +427,12 @@ export function startWorker(options: WorkerOptions): Worker {
       givingUp.abort();
     },
   };
+}
+
+/** The flows among the handlers, with their versions; undefined where there is none. */
+function flowsOf(handlers: ReadonlyMap<string, TaskHandler>): FlowVersions | undefined {
+  const flows = [...handlers.values()].flatMap(({ name, flow }): [string, number][] =>
+    flow ? [[name, flow.version]] : [],
+  );
+  return flows.length > 0 ? new Map(flows) : undefined;
 }

@@ -11,6 +11,8 @@ import {
   silenceOf,
 } from "../pods/liveness.ts";
 import { leave } from "../pods/statements.ts";
+import { createRuns } from "../flow/client.ts";
+import { takeUpAside } from "../flow/take-up.ts";
 import { createTasks } from "../queue/client.ts";
 import { sendLeftovers } from "../queue/outbox/leftovers.ts";
 import { createOutbox } from "../queue/outbox/outbox.ts";
@@ -171,6 +173,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       known,
       () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
     );
+    await takeUpAside(database, handlers.values());
     await putAll(settings.schedules, scheduleParts, { limitMs: firstBeatLimitMs });
   } catch (error) {
     await firing.stop();
@@ -229,6 +232,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     ...tasks,
     podId,
     deadLetters,
+    runs: createRuns(tasks, scheduleParts),
     schedules: createSchedules(scheduleParts),
     throttles: throttles.client,
     get leader() {

@@ -7,7 +7,7 @@ import type { Tasks } from "../queue/client.ts";
 import { checkMiddleware, type Middleware } from "../queue/middleware.ts";
 import type { PressureLimits } from "../queue/pressure.ts";
 import { type Retention, retentionOf } from "../queue/retention.ts";
-import type { TaskHandler } from "../queue/task.ts";
+import type { Usable } from "./handlers.ts";
 import { checkSchedules } from "../schedules/client.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Durability } from "../store/database.ts";
@@ -20,7 +20,7 @@ export type Config = {
   /** Where the store is: a URL, or options for Postgres. Default `sqlite:flotilla.db`. */
   store?: Store;
   /** The handlers that this program brings. */
-  use?: readonly TaskHandler[];
+  use?: readonly Usable[];
   /** Stored when the pod starts, where the store says otherwise. Made by `schedule(…)`. */
   schedules?: readonly ScheduleDeclaration[];
   /** `full` (default): a power cut loses nothing acked. `relaxed`: it may lose the last moments. */

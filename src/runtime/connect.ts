@@ -4,6 +4,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
+import { createRuns, type Runs } from "../flow/client.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import type { PodState } from "../queue/telling.ts";
@@ -46,6 +47,7 @@ export type PodInfo = {
 /** A producer: it enqueues and asks, but never claims, beats or runs anything. */
 export type Flotilla = Tasks & {
   readonly deadLetters: DeadLetters;
+  readonly runs: Runs;
   readonly schedules: Schedules;
   readonly throttles: ThrottlesClient;
   pods(): Promise<PodInfo[]>;
@@ -132,6 +134,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   return {
     ...tasks,
     deadLetters,
+    runs: createRuns(tasks, parts),
     schedules: createSchedules(parts),
     throttles: createThrottlesClient(parts),
     async pods() {

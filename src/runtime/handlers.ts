@@ -1,31 +1,38 @@
 import { FlotillaError } from "../base/errors.ts";
 import { nearest } from "../base/options.ts";
 import { withFollowUps } from "../queue/on-failure.ts";
+import type { Flow } from "../flow/builder.ts";
+import { flowHandler, isFlow } from "../flow/handler.ts";
 import type { TaskHandler } from "../queue/task.ts";
 
 // A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.
 const handlersMost = 500;
 
+/** What a pod can work with: handlers of tasks, and flows. */
+export type Usable = TaskHandler | Flow;
+
 /** Every handler of a program by its task's name, with those that `onFailure` brings. */
-export function handlersByName(use: readonly TaskHandler[]): Map<string, TaskHandler> {
+export function handlersByName(use: readonly Usable[]): Map<string, TaskHandler> {
   const handlers = new Map<string, TaskHandler>();
   if (!Array.isArray(use)) {
     throw new FlotillaError("invalid_option", "use must be an array of handlers");
   }
-  for (const handler of use) {
+  const given = use.map((each) => (isFlow(each) ? flowHandler(each) : (each as TaskHandler)));
+  for (const handler of given) {
     if (typeof handler?.run === "function") continue;
     throw new FlotillaError(
       "invalid_option",
-      `use: ${JSON.stringify(handler?.name ?? handler)} has no handler; pass what \`.handle(…)\` returned`,
+      `use: ${JSON.stringify(handler?.name ?? handler)} has no handler; pass what \`${handler?.isFlow ? ".end()" : ".handle(…)"}\` returned`,
     );
   }
-  const all = withFollowUps(use);
+  const all = withFollowUps(given);
   if (all.length > handlersMost) {
     throw new FlotillaError(
       "invalid_option",
       `use: a pod takes ${handlersMost} handlers at most, not ${all.length}: spread them over several`,
     );
   }
+  checkQueues(all);
   for (const handler of all) {
     if (handlers.has(handler.name)) {
       throw new FlotillaError("invalid_option", `use: two handlers for the task "${handler.name}"`);
@@ -37,7 +44,7 @@ export function handlersByName(use: readonly TaskHandler[]): Map<string, TaskHan
 
 /** The handlers that a pod works with: those that `only` names and what follows them, or all. */
 export function workedOn(
-  use: readonly TaskHandler[],
+  use: readonly Usable[],
   only: readonly string[] | undefined,
 ): Map<string, TaskHandler> {
   const all = handlersByName(use);
@@ -54,4 +61,19 @@ export function workedOn(
   }
   const chosen = [...new Set(only)].map((name) => all.get(name)!);
   return handlersByName(chosen.filter((each) => !chosen.some((other) => other.onFailure === each)));
+}
+
+/** A queue has one limit, whichever flow names it. */
+function checkQueues(handlers: readonly TaskHandler[]): void {
+  const limits = new Map<string, number>();
+  for (const { name, queue } of handlers) {
+    if (queue === undefined) continue;
+    const limit = limits.get(queue.name) ?? queue.limit;
+    limits.set(queue.name, limit);
+    if (limit === queue.limit) continue;
+    throw new FlotillaError(
+      "invalid_option",
+      `use: the queue "${queue.name}" has the limit ${limit} in one flow and ${queue.limit} in "${name}": a queue has one`,
+    );
+  }
 }

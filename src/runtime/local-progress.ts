@@ -11,7 +11,7 @@ export async function localProgressFor(
   database: Database,
   { clock, log }: { clock: Clock; log: Logger },
 ): Promise<{ localProgress?: LocalProgress }> {
-  if (!use.some(({ options }) => options.progress === "local")) return {};
+  if (!use.some((each) => "options" in each && each.options.progress === "local")) return {};
   if (dataDir === false || !canBeWritten(dataDir)) {
     log.warn({ dataDir }, "progress isn't kept on this machine: it has no folder for it");
     return {};

@@ -3,6 +3,7 @@ import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { DeadLetters } from "../deadletters/client.ts";
+import type { Runs } from "../flow/client.ts";
 import type { Views } from "../deadletters/views.ts";
 import type { Heartbeat, HeartbeatOptions } from "../pods/heartbeat.ts";
 import type { Tasks } from "../queue/client.ts";
@@ -74,6 +75,7 @@ export type PodEvent =
 export type Pod = Tasks & {
   readonly podId: string;
   readonly deadLetters: DeadLetters;
+  readonly runs: Runs;
   readonly schedules: Schedules;
   readonly throttles: PodThrottlesClient;
   /** The pod that this one takes for the leader. */

@@ -197,6 +197,9 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           // Who leads is asked for at each scrape, since the first one comes before the pod is known.
           if (event.silentMs !== undefined) detection.observe(event.silentMs / 1_000);
           break;
+        case "transition":
+        case "run_ended":
+          break;
         case "share":
         case "bound":
           // As are limits of throttles.

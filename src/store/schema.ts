@@ -263,9 +263,54 @@ const throttles: Migration = {
   ],
 };
 
+const runs: Migration = {
+  name: "runs of flows",
+  // An older pod that recovers a run would end it without its finalizers.
+  needs: 5,
+  statements: [
+    // The highest version of its flow that has advanced it, 0 before any has; null where it is no run.
+    sql`alter table ${table("step_tracker")} add column flow_version integer`,
+    // The transition or finalizer that is next; null before the first write and once it has ended.
+    sql`alter table ${table("step_tracker")} add column cursor text`,
+    // The ending that its finalizers lead to, and what it waits for, as JSON.
+    sql`alter table ${table("step_tracker")} add column intent text`,
+    sql`alter table ${table("step_tracker")} add column waiting text`,
+    // Where a run that has failed or was cancelled stood then, and goes on if it is started over.
+    sql`alter table ${table("step_tracker")} add column stopped_at text`,
+    // Counts the writes of whoever runs it: the next one follows this one, or isn't stored.
+    sql`alter table ${table("step_tracker")} add column run_seq bigint not null default 0`,
+    // When the last of them was. In no index, so that a run that goes on touches none.
+    sql`alter table ${table("step_tracker")} add column advanced_at bigint`,
+    // The signal that it is parked for.
+    sql`alter table ${table("step_tracker")} add column awaits text`,
+    // Why it was set aside, as JSON, and by which version of its flow.
+    sql`alter table ${table("step_tracker")} add column aside text`,
+    sql`alter table ${table("step_tracker")} add column aside_version integer`,
+    sql`create index ${index("step_run")} on ${table("step_tracker")} (name, task_id)
+      where flow_version is not null`,
+    sql`create index ${index("step_aside")} on ${table("step_tracker")} (name)
+      where status = 'pending' and parked = 6`,
+    // What was said to runs from outside. One that was taken is kept with its run, so that to say it
+    // again with the same id says nothing new.
+    sql`create table ${table("step_signal")} (
+      task_id ${keyText} not null,
+      signal_id ${keyText} not null,
+      seq integer not null,
+      name ${keyText} not null,
+      payload text not null default 'null',
+      taken integer not null default 0,
+      at bigint not null default (${startingNow}),
+      primary key (task_id, signal_id)
+    )`,
+    sql`create index ${index("step_signal_open")}
+      on ${table("step_signal")} (task_id, name, seq) where taken = 0`,
+  ],
+};
+
 export const migrations: readonly Migration[] = [
   firstTables,
   tracesAndWaiting,
   gatesWaitsAndSchedules,
   throttles,
+  runs,
 ];

@@ -15,6 +15,7 @@ export type TableName =
   | "step_event"
   | "step_limit"
   | "step_pause"
+  | "step_signal"
   | "step_tracker"
   | "step_wait"
   | "throttle"

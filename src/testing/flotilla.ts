@@ -9,9 +9,11 @@ import { createTasks, type EnqueuedTask, type Tasks } from "../queue/client.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Enqueued, EnqueueOptions } from "../queue/enqueue.ts";
 import type { Task } from "../queue/row.ts";
-import type { InputOf, ResultOf, TaskContract, TaskHandler } from "../queue/task.ts";
+import type { InputOf, ResultOf, TaskContract } from "../queue/task.ts";
 import { type Config, resolveConfig } from "../runtime/config.ts";
+import type { Usable } from "../runtime/handlers.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
+import { createRuns, type Runs } from "../flow/client.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
 import { movableClock, watchedClock } from "./clock.ts";
@@ -42,6 +44,7 @@ export type PlannedCrash = {
  * what `connect` gives; its `waitFor` is `result`.
  */
 export type TestFlotilla = Omit<Tasks, "settled"> & {
+  readonly runs: Runs;
   readonly schedules: Schedules;
   readonly deadLetters: DeadLetters;
   readonly throttles: ThrottlesClient;
@@ -69,7 +72,7 @@ export type TestFlotilla = Omit<Tasks, "settled"> & {
   readonly clock: Clock;
   readonly pods: readonly TestPod[];
   /** Starts one more pod, with the same handlers unless it is given others. */
-  startPod(options?: { use?: readonly TaskHandler[] }): Promise<TestPod>;
+  startPod(options?: { use?: readonly Usable[] }): Promise<TestPod>;
   /** Ends a pod as a power cut would: it does nothing any more. */
   crash(pod: TestPod): void;
   /**
@@ -230,6 +233,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     waitFor: result,
     schedules: createSchedules(parts),
     deadLetters,
+    runs: createRuns({ ...tasks, waitFor: result }, parts),
     throttles: createThrottlesClient(parts),
     run: async (task, input, enqueueOptions) =>
       result(await tasks.enqueue(task, input, enqueueOptions)),

@@ -1,3 +1,4 @@
+import { isFlow } from "../flow/handler.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
@@ -68,7 +69,7 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
       alive = false;
     },
   };
-  const use = settings.use.map((handler) => mortalHandler(handler, life));
+  const use = settings.use.map((each) => (isFlow(each) ? each : mortalHandler(each, life)));
   pod = await assemblePod(
     { ...settings, use },
     {

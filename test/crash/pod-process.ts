@@ -74,6 +74,8 @@ function onEvent(event: PodEvent): void {
     case "contended":
     case "resent":
     case "store_error":
+    case "transition":
+    case "run_ended":
     case "share":
     case "bound":
       break;

@@ -4,7 +4,8 @@ import { yearMs } from "../../base/durations.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { defaultMaxBytes } from "../../base/json.ts";
 import { nearest } from "../../base/options.ts";
-import type { TaskContract, TaskHandler } from "../../queue/task.ts";
+import type { TaskContract } from "../../queue/task.ts";
+import type { Usable } from "../../runtime/handlers.ts";
 import { resolveConfig } from "../../runtime/config.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { asTime } from "../../runtime/rows.ts";
@@ -190,7 +191,7 @@ function time(text: string): number {
 }
 
 /** A name that only looks wrong is still stored: its handler may be in another program. */
-function hintAt(name: string, use: readonly TaskHandler[]): void {
+function hintAt(name: string, use: readonly Usable[]): void {
   const names = use.map((handler) => handler.name);
   const meant = names.includes(name) ? undefined : nearest(name, names);
   if (meant === undefined) return;

@@ -34,6 +34,8 @@ export type ClaimCall = {
   /** Rises with every call of this pod, so that a call that was given up can be undone by its number. */
   readonly call: number;
   readonly names: readonly string[];
+  /** Those of the names that are flows, with the version that this pod has. */
+  readonly flows?: FlowVersions;
   readonly limit: number;
   /** Names of which no more than so many may be claimed. */
   readonly most?: ReadonlyMap<string, number>;
@@ -48,6 +50,8 @@ export type ClaimCall = {
   /** Whether the same call has claimed behind the gates before, of the same limit. */
   readonly shared?: boolean;
 };
+
+export type FlowVersions = ReadonlyMap<string, number>;
 
 export type NamesTogether = { readonly names: readonly string[]; readonly most: number };
 
@@ -104,7 +108,7 @@ export function claimTasks(claim: ClaimCall): Statement {
       statement: sql`select * from (
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}
-        ${part} ${notHeld(claim)}
+        ${part} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
       order by priority desc, created_at, task_id ${limitOfName(claim, name)} ${takeRows}) of_name`,
     })),
   );
@@ -218,7 +222,7 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
   const ofLevel = ({ name, priority }: Level) => sql`select * from (
       select ${rowAddress} as address, task_id, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
-        and priority = ${priority} and ${isDue} ${notHeld(claim)}
+        and priority = ${priority} and ${isDue} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
       order by created_at, task_id ${limit(claim.limit)} ${takeRows}) of_level`;
   const isLimited = ({ name }: Level) => claim.most?.has(name) === true;
   const parts: OfName[] = levels
@@ -237,6 +241,18 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
     select address from (${join(limitedTogether(claim, parts, order), " union all ")}) ready
     ${order} ${limitOf(claim)}`;
   return take(claim, sql`${isAmong(first)}`);
+}
+
+/** A run that a later version of its flow has advanced is none of this pod's business. */
+export function notNewer(flows: FlowVersions | undefined, names: readonly string[]): Statement {
+  if (flows === undefined) return sql``;
+  const conditions = names.flatMap((name) => {
+    const version = flows.get(name);
+    return version === undefined
+      ? []
+      : [sql`(name <> ${name} or coalesce(flow_version, 0) <= ${version})`];
+  });
+  return conditions.length === 0 ? sql`` : sql`and ${join(conditions, " and ")}`;
 }
 
 // A pod that was taken for dead may still finish what nobody else has claimed, so it doesn't run it
@@ -262,22 +278,30 @@ const heldListed = 64;
 export function claimReserved(claim: ClaimCall, taskId: string): Statement {
   return take(
     claim,
-    sql`task_id = ${taskId} and parked = 0 and name in (${list(claim.names)}) and ${isDue}`,
+    sql`task_id = ${taskId} and parked = 0 and name in (${list(claim.names)}) and ${isDue}
+      ${notNewer(claim.flows, claim.names)}`,
   );
 }
 
 // The floor is the fence of claims whose answer was lost: once a call has been released, it can't
 // land any more. The number of the pauses is the fence of those who don't know of one yet.
 export function take(claim: ClaimCall, which: Statement): Statement {
+  const { flows } = claim;
+  // A row that somebody has inserted by hand, or by its name, becomes a run when it is claimed as one.
+  const asRun = flows
+    ? sql`, flow_version = case when name in (${list([...flows.keys()])})
+        then coalesce(flow_version, 0) else flow_version end`
+    : sql``;
+  const columns = flows ? runColumns : claimColumns;
   return sql`
     update ${tasks}
     set status = 'claimed', claimed_by = ${claim.podId}, claim_token = claim_token + 1,
-      claim_call = ${claim.call}, last_update = ${now}
+      claim_call = ${claim.call}, last_update = ${now} ${asRun}
     where ${which} and status = 'pending'
       and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call}
         ${claim.pauses === undefined ? sql`` : sql`and pauses = ${claim.pauses}`} ${holdPod})
-    ${returning(claimColumns, {
-      after: sql`select ${claimColumns} from ${tasks}
+    ${returning(columns, {
+      after: sql`select ${columns} from ${tasks}
         where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'`,
     })}`;
 }
@@ -289,15 +313,23 @@ const claimColumns = sql`task_id, name, payload, claim_token, created_at, max_at
   nullif(deaths, 0) as deaths, nullif(waits, 0) as waits, nullif(awaited, 0) as awaited,
   nullif(gated, 0) as gated`;
 
+// Where there may be runs among them. The time of the claim is what they measure time from.
+const runColumns = sql`${claimColumns}, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
+  run_seq, cancel_requested, last_update`;
+
 /**
  * Marks one task that must run alone as meant for this pod, which then finishes what it has before
  * it claims it. A mark of a pod that is no longer up doesn't count, nor does anybody's for a pod that
  * holds nothing and needn't wait.
  */
-export function reserveAlone(podId: string, names: readonly string[]): Statement {
+export function reserveAlone(
+  podId: string,
+  names: readonly string[],
+  flows?: FlowVersions,
+): Statement {
   const free = sql`(claimed_by is null or claimed_by = ${podId}
     or claimed_by not in (select pod_id from ${pods} where status = 'up')
-    or ${holdsNothing(podId)})`;
+    or ${holdsNothing(podId)}) ${notNewer(flows, names)}`;
   return sql`
     update ${tasks} set claimed_by = ${podId}
     where status = 'pending' and ${isAmong(sql`
@@ -354,7 +386,8 @@ export function releaseCall(podId: string, call: number): Statement[] {
     ...wakeWaitersOfCall(podId, call),
     sql`
       update ${tasks}
-      set status = case when cancel_requested = 1 then 'cancelled' else 'pending' end,
+      set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
+          else 'pending' end,
         claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = ${now}
       where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'`,
   ];

@@ -26,6 +26,10 @@ export type NewTask = {
   readonly waits?: 0 | 1 | 2;
   /** The tasks that it waits for. */
   readonly after?: readonly string[];
+  /** Whether it is a run of a flow. */
+  readonly isRun?: boolean;
+  /** The run that has started it. */
+  readonly parentId?: string;
 };
 
 export type KeyPolicy = {
@@ -83,7 +87,7 @@ function plainValues(each: NewTask) {
 }
 
 const delayed = sql`case when delay_ms > 0 then 1 else 0 end`;
-const specialNames = sql`group_key, gated, waits, scheduled_at, parked`;
+const specialNames = sql`group_key, gated, waits, scheduled_at, flow_version, parent_id, parked`;
 
 /** When a task may run: after its delay, or at its hour, which may have passed. */
 export function startAt(given: Statement): Statement {
@@ -91,12 +95,14 @@ export function startAt(given: Statement): Statement {
     when ${given}.start_at > ${now} then ${given}.start_at else ${now} end`;
 }
 
-const special = sql`group_key, gated, waits, scheduled_at,
+const special = sql`group_key, gated, waits, scheduled_at, flow_version, parent_id,
   case when waits > 0 then 2 when delay_ms > 0 or start_at > ${now} then 1
     when gated = 1 then 4 else 0 end`;
 
-function isSpecial({ gated = false, waits = 0, runAtMs, scheduledAtMs }: NewTask): boolean {
-  return gated || waits > 0 || runAtMs !== undefined || scheduledAtMs !== undefined;
+function isSpecial(given: NewTask): boolean {
+  const { gated = false, waits = 0, isRun = false, runAtMs, scheduledAtMs, parentId } = given;
+  const isSaid = runAtMs !== undefined || scheduledAtMs !== undefined || parentId !== undefined;
+  return gated || waits > 0 || isRun || isSaid;
 }
 
 function specialRows(news: readonly NewTask[]) {
@@ -108,11 +114,15 @@ function specialRows(news: readonly NewTask[]) {
       gated: "integer",
       waits: "integer",
       scheduled_at: "integer",
+      flow_version: "integer",
+      parent_id: "text",
     },
     news.map((each) => {
       const { runAtMs = null, group = null, gated = false, waits = 0 } = each;
-      const { scheduledAtMs = null } = each;
-      return [...plainValues(each), runAtMs, group, gated ? 1 : 0, waits, scheduledAtMs];
+      const { scheduledAtMs = null, parentId = null } = each;
+      const version = each.isRun ? 0 : null;
+      const gate = [group, gated ? 1 : 0];
+      return [...plainValues(each), runAtMs, ...gate, waits, scheduledAtMs, version, parentId];
     }),
   );
 }

@@ -11,6 +11,7 @@ import {
 import { nextSeq } from "./events.ts";
 import { type FollowUp, insertFollowUps } from "./follow-up.ts";
 import { ungated } from "./parked.ts";
+import type { RunWrite } from "./runs.ts";
 import { wakeWaiters } from "./waits.ts";
 
 const tasks = table("step_tracker");
@@ -20,7 +21,8 @@ const events = table("step_event");
 export type Finish = {
   readonly taskId: string;
   readonly token: number;
-  readonly status: "pending" | "completed" | "failed" | "cancelled";
+  /** `claimed` where a run goes on. */
+  readonly status: "pending" | "claimed" | "completed" | "failed" | "cancelled";
   readonly result: string | null;
   readonly error: string | null;
   /** Whether the attempt counts as a failure. */
@@ -35,6 +37,8 @@ export type Finish = {
   readonly gate?: { readonly group: string | null };
   /** Whether others are known to wait for it: then those must be woken in the same write. */
   readonly awaited?: boolean;
+  /** What a run is from now on. It has its own statements. */
+  readonly run?: RunWrite;
   /** What follows where it has failed for good. */
   readonly followUp?: FollowUp;
   readonly event: {
@@ -86,7 +90,7 @@ export function wakesOthers(finishes: readonly Finish[]): boolean {
 }
 
 /** Writes that share rows touch them in the same order, or each could wait for what the other has. */
-function inOrder<Each extends { readonly taskId: string }>(all: readonly Each[]): Each[] {
+export function inOrder<Each extends { readonly taskId: string }>(all: readonly Each[]): Each[] {
   return all.toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1));
 }
 
@@ -178,7 +182,7 @@ export function followFinishes(finishes: readonly Finish[]): Statement[] {
 /** Wakes those who wait for what these end. Goes behind them, in the same write. */
 export function wakeAfter(finishes: readonly Finish[]): Statement[] {
   if (!wakesOthers(finishes)) return [];
-  const ended = finishes.filter(({ status }) => status !== "pending");
+  const ended = finishes.filter(({ status }) => status !== "pending" && status !== "claimed");
   return ended.length === 0 ? [] : wakeWaiters(ended.map(({ taskId }) => taskId));
 }
 
@@ -189,7 +193,8 @@ export function lookAt(taskIds: readonly string[]): Statement {
     taskIds.map((taskId) => [taskId]),
   );
   return sql`
-    select task_id, status, claimed_by, claim_token, wake, awaited, cancel_requested from ${tasks}
+    select task_id, status, claimed_by, claim_token, wake, awaited, cancel_requested, run_seq
+    from ${tasks}
     where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
 }
 

@@ -13,7 +13,7 @@ import {
   takeTask,
   holdTask,
 } from "../../store/sql.ts";
-import { type ClaimCall, isDue, take } from "./claim.ts";
+import { type ClaimCall, isDue, notNewer, take } from "./claim.ts";
 import { isPending } from "./parked.ts";
 import { heldOfTenant, tenantScope, withRooms } from "./rooms.ts";
 
@@ -161,6 +161,7 @@ export function claimGated(
           where ${isPending(sql`task`)} and task.parked = 4
             and coalesce(task.group_key, '') = coalesce(wanted.group_key, '')
             and ${alone ? sql`task.deaths >= 2` : sql`task.deaths < 2`} and ${isDue}
+            ${notNewer(claim.flows, claim.names)}
           ${takeTask}) tried) by_group
       where group_key is null or in_group <= group_room) by_tenant
     where tenant_room is null or in_tenant <= tenant_room

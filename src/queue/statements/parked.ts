@@ -15,6 +15,10 @@ export const parked = {
   forRoom: 3,
   /** Nothing but the gate: whether there is room is looked at when it is claimed. */
   atGate: 4,
+  /** A run that goes on when somebody says something to it. */
+  untilTold: 5,
+  /** A run that nobody can read; people have to look at it. */
+  aside: 6,
 } as const;
 
 /** What `parked` becomes when nothing holds a task up any more but, maybe, its gate. */

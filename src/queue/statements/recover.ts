@@ -65,14 +65,17 @@ function orphanRows(orphans: readonly Orphan[]) {
  */
 export function recoverTasks(orphans: readonly Orphan[]): Statement {
   const silent = orphanRows(orphans);
-  const spent = sql`deaths + 1 >= ${deathLimit}`;
-  const status = sql`case when cancel_requested = 1 then 'cancelled' when ${spent} then 'failed'
+  // A run has finalizers. Whoever claims it next leads it to them.
+  const isTask = sql`flow_version is null`;
+  const spent = sql`deaths + 1 >= ${deathLimit} and ${isTask}`;
+  const cancelled = sql`cancel_requested = 1 and ${isTask}`;
+  const status = sql`case when ${cancelled} then 'cancelled' when ${spent} then 'failed'
     else 'pending' end`;
-  const token = sql`claim_token + case when cancel_requested = 1 or ${spent} then 1 else 0 end`;
+  const token = sql`claim_token + case when ${cancelled} or ${spent} then 1 else 0 end`;
   return sql`
     update ${tasks}
     set status = ${status},
-      error = case when cancel_requested = 1 then error when ${spent} then ${poisonError} else error end,
+      error = case when ${cancelled} then error when ${spent} then ${poisonError} else error end,
       claim_token = ${token},
       deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = ${now}
     from ${silent} orphan
@@ -100,7 +103,7 @@ export function followRecovery(
 ): Statement {
   return insertFollowUps(
     followUps,
-    sql`task.deaths + 1 >= ${deathLimit} and task.cancel_requested = 0
+    sql`task.deaths + 1 >= ${deathLimit} and task.cancel_requested = 0 and task.flow_version is null
       and exists (select 1 from ${orphanRows(orphans)} orphan where ${isOrphan(sql`task`)})
     ${takeTask}`,
   );
@@ -163,5 +166,6 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
         and ${isOld(kept)} and ${unneeded} ${takeRows}`)}`,
     sql`delete from ${events} where task_id in (${gone})`,
     forgetWaits(gone),
+    sql`delete from ${table("step_signal")} where task_id in (${gone})`,
   ];
 }

@@ -3,16 +3,21 @@ import { rows, sql, type Statement, table } from "../../store/sql.ts";
 const tasks = table("step_tracker");
 const limits = table("step_limit");
 
-/** What a limit counts: the tasks of one key, or those of one tenant. */
+/** What a limit counts: the tasks of one key, those of one queue, or those of one tenant. */
 export function keyScope(name: string, key: string): string {
   return `key/${name}/${key}`;
+}
+
+/** The runs of all flows that share a queue. */
+export function queueScope(queue: string): string {
+  return `queue/${queue}`;
 }
 
 export function tenantScope(tenant: string): string {
   return `tenant/${tenant}`;
 }
 
-/** The tenant that a scope names; undefined where it names a key. */
+/** The tenant that a scope names; undefined where it names something else. */
 export function tenantOf(scope: string): string | undefined {
   return scope.startsWith("tenant/") ? scope.slice("tenant/".length) : undefined;
 }

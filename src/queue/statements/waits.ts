@@ -44,7 +44,8 @@ export function wakeWaiters(endedIds: readonly string[]): Statement[] {
  */
 export function wakeWaitersOfCall(podId: string, call: number): Statement[] {
   const leaving = (task: Statement) => sql`${task}.claimed_by = ${podId}
-    and ${task}.claim_call = ${call} and ${task}.status = 'claimed' and ${task}.cancel_requested = 1`;
+    and ${task}.claim_call = ${call} and ${task}.status = 'claimed' and ${task}.cancel_requested = 1
+    and ${task}.flow_version is null`;
   return wake(
     sql`select distinct waiter_id as id from ${waits} where awaited_id in (
       select task.task_id from ${tasks} task where ${leaving(sql`task`)})`,
@@ -52,9 +53,25 @@ export function wakeWaitersOfCall(podId: string, call: number): Statement[] {
   );
 }
 
+/** The same for those children of these runs that have just been cancelled. */
+export function wakeWaitersOfChildren(parentIds: readonly string[]): Statement[] {
+  return wake(sql`
+    select distinct wait.waiter_id as id
+    from ${waits} own join ${waits} wait on wait.awaited_id = own.awaited_id
+    where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`own.waiter_id`)}
+      and (select task.status from ${tasks} task where task.task_id = own.awaited_id) = 'cancelled'`);
+}
+
 /** Wakes these tasks themselves if nothing that they wait for is open. Nobody else may see them yet. */
 export function wakeIfNothingIsOpen(waiterIds: readonly string[]): Statement {
   return judgeWaiters(sql`select task_id as id from ${idRows(waiterIds)} fresh`);
+}
+
+/** The same for the children of runs, as far as those wait themselves. */
+export function wakeChildren(parentIds: readonly string[]): Statement {
+  return judgeWaiters(sql`
+    select awaited_id as id from ${waits}
+    where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`waiter_id`)}`);
 }
 
 function wake(waiters: Statement, status?: Statement): Statement[] {

@@ -1,0 +1,31 @@
+import type { Ids } from "../base/ids.ts";
+import { prepareTask } from "../queue/enqueue.ts";
+import type { NewTask } from "../queue/statements/enqueue.ts";
+import type { TaskContract } from "../queue/task.ts";
+import { childKey, type Effect } from "./decision.ts";
+
+export type ChildrenParts = {
+  ids: Ids;
+  maxPayloadBytes: number;
+  runId: string;
+  tenant: string;
+  trace: string | null;
+};
+
+/** The rows of the runs that a decision starts. Rejects where one of them can't be stored. */
+export async function rowsOfChildren(
+  effects: readonly Effect[],
+  { runId, tenant, trace, ...parts }: ChildrenParts,
+): Promise<NewTask[]> {
+  const rows: NewTask[] = [];
+  for (const effect of effects) {
+    if (effect.type !== "start_children") continue;
+    for (const [place, { flow, input, options }] of effect.children.entries()) {
+      const key = childKey(runId, effect.transition, place);
+      const given = { tenant, ...options, key };
+      const row = await prepareTask(flow as TaskContract, input, given, parts, trace);
+      rows.push({ ...row, parentId: runId });
+    }
+  }
+  return rows;
+}

@@ -1,0 +1,233 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { defaultMaxBytes, encodeJson } from "../base/json.ts";
+import type { Json } from "../base/jsonify.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import type { Random } from "../base/random.ts";
+import type { Tasks } from "../queue/client.ts";
+import type { EnqueueOptions } from "../queue/enqueue.ts";
+import { resend, untilKnown } from "../queue/resend.ts";
+import { waitsOf } from "../queue/statements/waits.ts";
+import { getEvents } from "../queue/statements/events.ts";
+import type { InputOf, ResultOf, TaskContract } from "../queue/task.ts";
+import type { WaitOptions } from "../queue/wait.ts";
+import type { Database, Row } from "../store/database.ts";
+import { type FlowCount, toCounts } from "./counts.ts";
+import { toHistoryEntry, type HistoryEntry } from "./entries.ts";
+import { type RunView, toRun } from "./row.ts";
+import { countRuns, getRun, listRuns, openSignals, resumeAside, sendSignal } from "./statements.ts";
+
+/** As for a task, but attempts belong to transitions, and a run can't replace another. */
+export type StartOptions = Omit<EnqueueOptions, "attempts" | "onDuplicate"> & {
+  /** What if the key is taken: that run is given, or it is refused. Default `existing`. */
+  onDuplicate?: "existing" | "reject";
+};
+
+export type StartedRun<F extends TaskContract = TaskContract> = {
+  readonly runId: string;
+  /** False where a run with that key was there already. */
+  readonly created: boolean;
+  readonly contract?: F;
+};
+
+export type RunListOptions = {
+  flow?: string;
+  status?: "pending" | "claimed" | "completed" | "failed" | "cancelled";
+  tenant?: string;
+  /** Only those that stand at this transition or finalizer. */
+  at?: string;
+  /** Only those that this run has started. */
+  parent?: string;
+  /** The `next` of the page before. */
+  cursor?: string;
+  /** 1 to 1,000. Default 50. */
+  limit?: number;
+};
+
+export type RunPage = { readonly runs: RunView[]; readonly next: string | null };
+
+export type OpenSignal = {
+  readonly signalId: string;
+  readonly name: string;
+  readonly atMs: number;
+};
+
+export type SignalSendOptions = {
+  /** Sending the same id to the same run again says nothing new. Default: one of its own. */
+  id?: string;
+};
+
+/** Everything that can be asked of runs from outside. */
+export type Runs = {
+  start<F extends TaskContract>(
+    flow: F,
+    input: InputOf<F>,
+    options?: StartOptions,
+  ): Promise<StartedRun<F>>;
+  start(flow: string, input: unknown, options?: StartOptions): Promise<StartedRun>;
+  get(runId: string): Promise<RunView | undefined>;
+  list(options?: RunListOptions): Promise<RunPage>;
+  /** What a run gives, once it has completed. Rejects if it fails or is cancelled. */
+  wait<F extends TaskContract>(run: StartedRun<F>, options?: WaitOptions): Promise<ResultOf<F>>;
+  wait(runId: string, options?: WaitOptions): Promise<Json>;
+  /** Resolves when the cancel is stored. The run's finalizers are yet to come. */
+  cancel(runId: string): Promise<"cancelling" | "finished">;
+  /** Says something to a run that waits for it, or will. Resolves once it is stored. */
+  signal(
+    runId: string,
+    name: string,
+    payload?: unknown,
+    options?: SignalSendOptions,
+  ): Promise<void>;
+  /** What was said to a run and not used yet. */
+  signals(runId: string): Promise<OpenSignal[]>;
+  history(runId: string): Promise<HistoryEntry[]>;
+  /**
+   * Lets a run go on that was set aside, or one that has failed or was cancelled: from the transition where
+   * it stopped. With `as`, one that a later version has advanced is given to that version.
+   */
+  resume(runId: string, options?: { as?: number }): Promise<void>;
+  /** How many runs of each flow stand where. */
+  counts(): Promise<FlowCount[]>;
+};
+
+export type RunsParts = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  maxPayloadBytes?: number;
+  /** Told after something was stored that a pod in this process may have waited for. */
+  onEnqueued?: () => void;
+};
+
+type TasksUsed = Pick<Tasks, "cancel" | "enqueue" | "retry" | "waitFor">;
+
+const idChars = 200;
+const namePattern = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
+const statuses = ["pending", "claimed", "completed", "failed", "cancelled"] as const;
+
+export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
+  const { database, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
+  const patience = { ...parts, ...untilKnown, hint: true };
+
+  const existing = async (runId: string): Promise<Row> => {
+    const [row] = await database.read(getRun(runId));
+    if (row) return row;
+    throw notFound(runId);
+  };
+
+  return {
+    async start(flow: TaskContract | string, input: unknown, options: StartOptions = {}) {
+      const contract: TaskContract =
+        typeof flow === "string"
+          ? { name: flow, input: undefined, output: undefined, isFlow: true }
+          : flow;
+      if (contract?.isFlow !== true) {
+        const name = JSON.stringify(contract?.name);
+        throw new FlotillaError("invalid_option", `start: ${name} is no flow: enqueue it`);
+      }
+      const { taskId, created } = await tasks.enqueue(contract, input, options);
+      return { runId: taskId, created };
+    },
+    async get(runId) {
+      const [row] = await database.read(getRun(runId));
+      return row && (await toRuns(database, [row]))[0];
+    },
+    async list(options = {}) {
+      const names = ["flow", "status", "tenant", "at", "parent", "cursor", "limit"] as const;
+      checkOptions("list", options, names);
+      const { cursor, limit = 50, ...filter } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      if (filter.status !== undefined) checkChoice("status", filter.status, statuses);
+      const before = cursor !== undefined && { before: cursor };
+      const found = await database.read(listRuns({ ...filter, ...before, limit: limit + 1 }));
+      const runs = await toRuns(database, found.slice(0, limit));
+      return { runs, next: found.length > limit ? runs.at(-1)!.runId : null };
+    },
+    async wait(run: StartedRun | string, options: WaitOptions = {}): Promise<any> {
+      const runId = typeof run === "string" ? run : run.runId;
+      if (typeof run === "string") await existing(runId);
+      return tasks.waitFor({ taskId: runId, created: false }, options);
+    },
+    async cancel(runId) {
+      await existing(runId);
+      return (await tasks.cancel(runId)) === "finished" ? "finished" : "cancelling";
+    },
+    async signal(runId, name, payload = null, options = {}) {
+      checkOptions("signal", options, ["id"]);
+      const { id = parts.ids.next() } = options;
+      if (typeof name !== "string" || !namePattern.test(name)) {
+        throw new FlotillaError("invalid_option", "signal: its name is that of a flow's signal");
+      }
+      checkId(id);
+      const text = encodeJson(`the signal "${name}"`, payload, { maxBytes: maxPayloadBytes });
+      const statements = sendSignal({ runId, signalId: id, name, payload: text });
+      const { tables } = await resend(database, statements, patience);
+      const [row] = tables.at(-1)!;
+      if (!row || row["flow_version"] === null) throw notFound(runId);
+      if (Number(row["sent"]) === 1) return onEnqueued?.();
+      const isOpen = row["status"] === "pending" || row["status"] === "claimed";
+      throw isOpen
+        ? new FlotillaError("overloaded", `run ${runId} has too many signals that it hasn't used`)
+        : new FlotillaError(
+            "conflict",
+            `run ${runId} is ${row["status"]}: it hears nothing any more`,
+          );
+    },
+    async signals(runId) {
+      await existing(runId);
+      return (await database.read(openSignals(runId))).map((row) => ({
+        signalId: row["signal_id"],
+        name: row["name"],
+        atMs: Number(row["at"]),
+      }));
+    },
+    async history(runId) {
+      await existing(runId);
+      return (await database.read(getEvents(runId))).map(toHistoryEntry);
+    },
+    async resume(runId, options = {}) {
+      checkOptions("resume", options, ["as"]);
+      const { as } = options;
+      if (as !== undefined) checkNumber("as", as, { min: 1, max: 1_000_000_000 });
+      const { status, parked, flow_version: version } = await existing(runId);
+      if (status === "failed" || status === "cancelled") return tasks.retry(runId);
+      const isAside = status === "pending" && Number(parked) === 6;
+      const isLater = as !== undefined && Number(version) > as;
+      if (status !== "pending" || !(isAside || isLater)) {
+        const what = status === "completed" ? "has completed" : "goes on by itself";
+        throw new FlotillaError("conflict", `run ${runId} ${what}: there is nothing to resume`);
+      }
+      await resend(database, resumeAside({ runId, version: as ?? null }), patience);
+      onEnqueued?.();
+    },
+    async counts() {
+      return toCounts(await database.read(countRuns()));
+    },
+  };
+}
+
+/** Runs as people see them, with what each waits for. */
+async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView[]> {
+  const waiters = rows.filter((row) => Number(row["waits"]) > 0).map((row) => row["task_id"]);
+  const waits = new Map<string, string[]>();
+  if (waiters.length > 0) {
+    for (const row of await database.read(waitsOf(waiters))) {
+      waits.set(row["waiter_id"], [...(waits.get(row["waiter_id"]) ?? []), row["awaited_id"]]);
+    }
+  }
+  return rows.map((row) => toRun(row, waits.get(row["task_id"])));
+}
+
+function checkId(id: unknown): void {
+  if (typeof id === "string" && id.length > 0 && id.length <= idChars) {
+    if (id.isWellFormed() && !id.includes("\u0000")) return;
+  }
+  throw new FlotillaError("invalid_option", `signal: id must be 1 to ${idChars} characters`);
+}
+
+function notFound(runId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no run ${runId}`, { details: { runId } });
+}

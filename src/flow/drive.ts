@@ -1,0 +1,293 @@
+import { backoffMs } from "../base/backoff.ts";
+import { sleep } from "../base/clock.ts";
+import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
+import { check } from "../base/schema.ts";
+import type { Driven, DriveParts } from "../queue/drive.ts";
+import type { Finished } from "../queue/finishing.ts";
+import { untilMended } from "../queue/resend.ts";
+import type { ClaimedRun } from "../queue/row.ts";
+import type { Running } from "../queue/run.ts";
+import type { RunFinish } from "../queue/statements/runs.ts";
+import { endUnmet } from "../queue/waits.ts";
+import { advance } from "./advance.ts";
+import { initialize, makeAttempt } from "./attempt.ts";
+import { rowsOfChildren } from "./children.ts";
+import type { Decision } from "./decision.ts";
+import type { Happened, Now } from "./happened.ts";
+import { lookAtChildren, lookForSignal } from "./look.ts";
+import type { Machine } from "./machine.ts";
+import { readState } from "./returned.ts";
+import type { Run } from "./run.ts";
+import { startedAttempt } from "./run-context.ts";
+import { type Step, stepOf } from "./step.ts";
+import { openRun, refuseInput, type RunColumns, toColumns } from "./stored.ts";
+import { telling } from "./telling.ts";
+import { classify } from "./thrown.ts";
+import { asideOf, type Held, releaseOf, writeOf } from "./write.ts";
+
+// A run that only a later version may touch, or that the store refuses every word about.
+const refusedMs = 60_000;
+const refusedAgain = { baseMs: 1_000, maxMs: 60_000 };
+
+/**
+ * Drives a claimed run: looks what is next, does it, decides what that means, stores it, and so on until
+ * the run is given back or has ended. Everything it knows of the run is what was stored last.
+ */
+export async function driveRun(
+  machine: Machine,
+  running: Running,
+  parts: DriveParts,
+): Promise<Driven> {
+  const { claim } = running;
+  const { clock, random } = parts;
+  const row: ClaimedRun = claim.run!;
+  const claimedMs = running.startedMs;
+  const { cursor, state, intent, waiting, stoppedAt } = row;
+  const { failures, deaths } = claim;
+  let columns: RunColumns = {
+    version: row.version,
+    cursor,
+    state,
+    intent,
+    waiting,
+    stoppedAt,
+    failures,
+    deaths,
+  };
+  let { seq } = row;
+  let env: object | undefined;
+  running.cancelSeen = row.cancelRequested;
+  // Nothing is to be stopped until something runs.
+  running.actAtMs = Infinity;
+  const tell = telling(machine, running, parts);
+
+  const storeMs = () => row.claimedAtMs + Math.round(clock.monotonic() - claimedMs);
+  const nowAt = (startedAtMs: number): Now => ({
+    nowMs: storeMs(),
+    startedAtMs,
+    random,
+    cancelRequested: running.cancelSeen,
+  });
+  const held = (): Held => ({
+    taskId: claim.taskId,
+    token: claim.token,
+    seq,
+    wake: running.wake,
+    columns,
+    awaited: claim.awaited === true,
+    gate: claim.gate,
+  });
+  const put = (finish: RunFinish) =>
+    new Promise<Finished>((resolve, reject) => parts.finishing.put(finish, resolve, reject));
+
+  /** Gives the run back as it is; where even that is refused, again later. */
+  const leave = async (finish: RunFinish): Promise<Driven> => {
+    for (let tries = 1; ; tries++) {
+      try {
+        return { type: "driven", finish, finished: await put(finish) };
+      } catch (error) {
+        if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
+        parts.log.error(
+          { run_id: claim.taskId, error: messageOf(error) },
+          "a run can't be given back",
+        );
+        await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
+      }
+    }
+  };
+
+  const opened = openRun(machine, columns);
+  if (opened.type === "refuse") return leave(releaseOf(held(), storeMs() + refusedMs));
+  if (opened.type === "set_aside") {
+    tell.setAside(opened);
+    return leave(asideOf(held(), opened));
+  }
+  let run: Run = opened.run;
+  tell.claimed(run);
+  const input = await readInput(machine, claim);
+
+  for (;;) {
+    if (running.stopped === "claim_lost") return lost(held());
+    // Nobody can cancel what is ending already.
+    if (run.intent !== null) running.cancelSeen = true;
+    if (running.stopped === "cancel") running.cancelSeen = true;
+    if (running.stopped === "shutdown" || parts.stopping()) return leave(releaseOf(held()));
+    const startedAtMs = storeMs();
+    const startedMs = clock.monotonic();
+    const now = nowAt(startedAtMs);
+    try {
+      const step = stepOf(machine, run, now);
+      const happened = await happening(step, run);
+      const driven = await store(step, happened, { startedAtMs, startedMs });
+      if (driven) return driven;
+    } catch (error) {
+      if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
+      // A fault of ours mustn't leave the run with this pod for as long as that lives.
+      tell.broken(error);
+      return leave(releaseOf(held(), storeMs() + refusedMs));
+    }
+  }
+
+  /** What comes of a step; undefined where it was decided without. */
+  async function happening(step: Step, at: Run): Promise<Happened | undefined> {
+    const { taskId } = claim;
+    const { database } = parts;
+    if (step.type === "decided") return undefined;
+    if ("error" in input) return undefined;
+    if (claim.doomed && at.intent === null && !at.waiting) {
+      const ending = await endUnmet(database, taskId);
+      return ending.type === "unmet"
+        ? { type: "unmet", error: ending.error }
+        : { type: "interrupted" };
+    }
+    try {
+      switch (step.type) {
+        case "see_signal":
+          return await lookForSignal(database, taskId, step.part);
+        case "see_children":
+          return await lookAtChildren(database, taskId, step.part);
+        case "conclude":
+          return await readState(machine, at.state);
+        case "call": {
+          const { part, attempt, outcome } = step;
+          const made = startedAttempt({
+            running,
+            parts,
+            version: machine.version,
+            transition: part.name,
+            attempt,
+            input: input.value,
+            env,
+            state: at.state,
+            outcome,
+          });
+          if (env === undefined && machine.initializers.length > 0) {
+            const initialized = await initialize(machine, made, part.tries.timeoutMs);
+            if ("happened" in initialized) return initialized.happened;
+            ({ env } = initialized);
+          }
+          return await tell.attempting(made, () =>
+            makeAttempt(machine, part, { ...made, env: env ?? {} }),
+          );
+        }
+      }
+    } catch (error) {
+      // The store didn't say. Nothing was done, so the run is given back for another look.
+      parts.log.warn({ run_id: taskId, error: messageOf(error) }, "a run couldn't be looked at");
+      return { type: "interrupted" };
+    }
+  }
+
+  /** Decides what a step has come to and stores it. Gives how the claim ended, where it did. */
+  async function store(
+    step: Step,
+    happened: Happened | undefined,
+    { startedAtMs, startedMs }: { startedAtMs: number; startedMs: number },
+  ): Promise<Driven | undefined> {
+    let refusals = 0;
+    let happens = happened;
+    for (;;) {
+      const now = nowAt(startedAtMs);
+      const decision = decide(step, happens, now);
+      if (decision.type === "set_aside") {
+        tell.setAside(decision);
+        return leave(asideOf(held(), decision));
+      }
+      if (!("run" in decision)) {
+        return running.stopped === "claim_lost" ? lost(held()) : leave(releaseOf(held()));
+      }
+      let finish: RunFinish;
+      let finished: Finished;
+      try {
+        const { tenant } = row;
+        const { ids, maxResultBytes: maxPayloadBytes } = parts;
+        const trace = tell.trace();
+        const children = decision.effects.some(({ type }) => type === "start_children")
+          ? await rowsOfChildren(decision.effects, {
+              ids,
+              maxPayloadBytes,
+              runId: claim.taskId,
+              tenant,
+              trace: trace ?? claim.trace,
+            })
+          : [];
+        finish = writeOf(held(), decision, { children, trace });
+        finished = await put(finish);
+      } catch (error) {
+        if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
+        refusals++;
+        tell.refused(error);
+        // What the store refuses for good is the fault of what was to be stored, so that counts as thrown.
+        if (refusals > 2) return leave(releaseOf(held(), storeMs() + refusedMs));
+        happens = { type: "threw", thrown: classify(refusal(error, refusals)) };
+        continue;
+      }
+      if (finished.type === "woken") {
+        running.wake = finished.wake;
+        if (finished.cancelRequested) running.cancelSeen = true;
+        // What was looked for may be there by now; what was done isn't done again.
+        if (step.type !== "call") return undefined;
+        continue;
+      }
+      if (finished.type === "lost") return { type: "driven", finish, finished };
+      tell.stored(decision, clock.monotonic() - startedMs, storeMs());
+      if (decision.type !== "commit") return { type: "driven", finish, finished };
+      seq++;
+      ({ run } = decision);
+      columns = toColumns(run);
+      const { held: isHeld = false, wake = running.wake, cancelRequested } = finished.run ?? {};
+      running.wake = wake;
+      if (cancelRequested === true) running.cancelSeen = true;
+      // It was taken for dead, and what it did counts, but the rest is for somebody else.
+      return isHeld ? undefined : { type: "driven", finish, finished: { type: "lost" } };
+    }
+  }
+
+  function decide(step: Step, happened: Happened | undefined, now: Now): Decision {
+    if (happened === undefined && step.type !== "decided" && "error" in input) {
+      return refuseInput(machine, run, input.error, now);
+    }
+    // What was decided may be decided anew, where the run was woken meanwhile.
+    if (happened === undefined) {
+      const again = stepOf(machine, run, now);
+      if (again.type === "decided") return again.decision;
+      return { type: "release" };
+    }
+    return advance(machine, run, happened, now);
+  }
+
+  function lost(at: Held): Driven {
+    return { type: "driven", finish: releaseOf(at), finished: { type: "lost" } };
+  }
+}
+
+type Input = { readonly value: unknown } | { readonly error: unknown };
+
+async function readInput(machine: Machine, claim: Running["claim"]): Promise<Input> {
+  const what = `the stored input of "${claim.name}"`;
+  try {
+    let stored: unknown;
+    try {
+      stored = JSON.parse(claim.payload);
+    } catch (cause) {
+      throw new FlotillaError("invalid_input", `${what} isn't JSON`, { cause });
+    }
+    return { value: await check(machine.input, stored, what, "invalid_input") };
+  } catch (error) {
+    return { error };
+  }
+}
+
+function refusal(error: unknown, refusals: number): FlotillaError {
+  const why = refusals === 1 ? messageOf(error) : "the pod's log says why";
+  const code = hasCode(
+    error,
+    "invalid_input",
+    "invalid_option",
+    "payload_too_large",
+    "payload_too_deep",
+  )
+    ? (error as FlotillaError).code
+    : "payload_not_storable";
+  return new FlotillaError(code, `what is to be stored of the run was refused: ${why}`);
+}

@@ -1,0 +1,61 @@
+import type { Json } from "../base/jsonify.ts";
+import type { Database, Row } from "../store/database.ts";
+import type { ChildSeen, Happened } from "./happened.ts";
+import type { ChildrenPart, SignalPart } from "./machine.ts";
+import { readSignal } from "./returned.ts";
+import type { RunError } from "./run.ts";
+import { childrenOf, firstSignal } from "./statements.ts";
+
+/** Whether a signal has come for a run that waits for one. */
+export async function lookForSignal(
+  database: Database,
+  runId: string,
+  part: SignalPart,
+): Promise<Happened> {
+  const [row] = await database.read(firstSignal(runId, part.name));
+  if (!row) return { type: "signal_seen", signal: null };
+  const signalId = row["signal_id"] as string;
+  try {
+    return await readSignal(part, { signalId, payload: JSON.parse(row["payload"]) as Json });
+  } catch {
+    return { type: "signal_refused", signalId, message: "what is stored of it isn't JSON" };
+  }
+}
+
+/** How the children stand that a transition of a run has started, in the order that was given. */
+export async function lookAtChildren(
+  database: Database,
+  runId: string,
+  part: ChildrenPart,
+): Promise<Happened> {
+  const found = await database.read(childrenOf(runId, part.name));
+  return { type: "children_seen", children: found.map(toChild) };
+}
+
+function toChild(row: Row): ChildSeen {
+  const child = { taskId: row["awaited_id"] as string, name: (row["name"] ?? "") as string };
+  switch (row["status"]) {
+    case "pending":
+    case "claimed":
+      return { ...child, status: "open" };
+    case "completed":
+      return { ...child, status: "completed", result: parsed(row["result"]) };
+    case "failed":
+      return { ...child, status: "failed", error: (parsed(row["error"]) ?? unknown) as RunError };
+    case "cancelled":
+      return { ...child, status: "cancelled" };
+    default:
+      return { ...child, status: "gone" };
+  }
+}
+
+const unknown: RunError = { code: "internal", message: "no error was stored" };
+
+function parsed(text: unknown): Json {
+  if (typeof text !== "string") return null;
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,146 @@
+import { nextSeq } from "../queue/statements/events.ts";
+import { ungated } from "../queue/statements/parked.ts";
+import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
+import { childKey } from "./decision.ts";
+
+const tasks = table("step_tracker");
+const events = table("step_event");
+const signals = table("step_signal");
+const waits = table("step_wait");
+
+/** The first signal of a name that a run hasn't used. */
+export function firstSignal(runId: string, name: string): Statement {
+  return sql`
+    select signal_id, payload from ${signals}
+    where task_id = ${runId} and name = ${name} and taken = 0 order by seq limit 1`;
+}
+
+/** The children that a transition has started, in their order. One whose row is gone is still named. */
+export function childrenOf(runId: string, transition: string): Statement {
+  const prefix = childKey(runId, transition, 0).slice(0, -1);
+  return sql`
+    select wait.awaited_id, child.name, child.status, child.result, child.error
+    from ${waits} wait left join ${tasks} child on child.task_id = wait.awaited_id
+    where wait.waiter_id = ${runId}
+      and (child.task_id is null or child.parent_id = ${runId}
+        and substr(child.unique_key, 1, ${prefix.length}) = ${prefix})
+    order by wait.place`;
+}
+
+/** Lets a later version of a flow try what an earlier one couldn't read. */
+export function takeUp(name: string, version: number): Statement {
+  return sql`
+    update ${tasks} set parked = ${ungated}, aside = null, aside_version = null
+    where name = ${name} and status = 'pending' and parked = 6 and aside_version < ${version}`;
+}
+
+/** More that nobody has used yet are a mistake of whoever sends them. */
+export const signalsMost = 1_000;
+
+export type NewSignal = {
+  readonly runId: string;
+  readonly signalId: string;
+  readonly name: string;
+  readonly payload: string;
+};
+
+/**
+ * Says something to a run that hasn't ended, once however often it is sent. One that is parked for it goes
+ * on, and one that is about to be parked isn't.
+ */
+export function sendSignal({ runId, signalId, name, payload }: NewSignal): Statement[] {
+  const open = sql`task.task_id = ${runId} and task.status in ('pending', 'claimed')
+    and task.flow_version is not null`;
+  const sent = sql`exists (select 1 from ${signals} past
+    where past.task_id = ${runId} and past.signal_id = ${signalId})`;
+  const unused = sql`(select count(*) from ${signals} past
+    where past.task_id = ${runId} and past.taken = 0)`;
+  const isMeant = sql`status = 'pending' and parked in (1, 5) and awaits = ${name}`;
+  return [
+    sql`select task_id from ${tasks} task where ${open} ${holdTask}`,
+    sql`
+      insert into ${signals} (task_id, signal_id, seq, name, payload)
+      select task.task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
+        where past.task_id = ${runId}), ${name}, ${payload}
+      from ${tasks} task where ${open} and not ${sent} and ${unused} < ${signalsMost}`,
+    sql`
+      update ${tasks}
+      set wake = wake + 1, last_update = ${now},
+        run_at = case when ${isMeant} then ${now} else run_at end,
+        parked = case when ${isMeant} then ${ungated} else parked end
+      where task_id = ${runId} and status in ('pending', 'claimed') and ${sent}`,
+    sql`select status, flow_version, case when ${sent} then 1 else 0 end as sent
+      from ${tasks} where task_id = ${runId}`,
+  ];
+}
+
+export type ResumeAside = { readonly runId: string; readonly version: number | null };
+
+/** Gives a run that was set aside, or that only a later version may touch, to those who may try it now. */
+export function resumeAside({ runId, version }: ResumeAside): Statement[] {
+  const lower = version === null ? sql`false` : sql`task.flow_version > ${version}`;
+  const held = sql`task.task_id = ${runId} and task.status = 'pending'
+    and (task.parked = 6 or ${lower})`;
+  const as = version === null ? sql`task.flow_version` : sql`cast(${version} as integer)`;
+  return [
+    sql`
+      insert into ${events} (task_id, seq, type, detail)
+      select task.task_id, ${nextSeq(sql`task.task_id`)}, 'resume',
+        '{"version":' || cast(${as} as text) || '}'
+      from ${tasks} task where ${held} ${holdTask}`,
+    sql`
+      update ${tasks}
+      set parked = case when parked = 6 then ${ungated} else parked end, aside = null,
+        aside_version = null, last_update = ${now}, wake = wake + 1
+        ${version === null ? sql`` : sql`, flow_version = ${version}`}
+      where ${isAmong(sql`select task.task_id from ${tasks} task where ${held}`, sql`task_id`)}`,
+    sql`select status, parked, flow_version, awaits from ${tasks} where task_id = ${runId}`,
+  ];
+}
+
+export type RunFilter = {
+  readonly flow?: string;
+  readonly status?: string;
+  readonly tenant?: string;
+  /** The transition or finalizer that is next. */
+  readonly at?: string;
+  readonly parent?: string;
+  readonly before?: string;
+  readonly limit: number;
+};
+
+/** A page of runs, newest first. */
+export function listRuns(filter: RunFilter): Statement {
+  const conditions = [
+    sql`flow_version is not null`,
+    ...(filter.flow === undefined ? [] : [sql`name = ${filter.flow}`]),
+    ...(filter.status === undefined ? [] : [sql`status = ${filter.status}`]),
+    ...(filter.tenant === undefined ? [] : [sql`tenant = ${filter.tenant}`]),
+    ...(filter.at === undefined ? [] : [sql`cursor = ${filter.at}`]),
+    ...(filter.parent === undefined ? [] : [sql`parent_id = ${filter.parent}`]),
+    ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
+  ];
+  return sql`
+    select * from ${tasks} where ${join(conditions, " and ")}
+    order by task_id desc ${limit(filter.limit)}`;
+}
+
+export function getRun(runId: string): Statement {
+  return sql`select * from ${tasks} where task_id = ${runId} and flow_version is not null`;
+}
+
+/** What was said to a run and not used yet. */
+export function openSignals(runId: string): Statement {
+  return sql`
+    select signal_id, name, at from ${signals} where task_id = ${runId} and taken = 0
+    order by seq ${limit(signalsMost)}`;
+}
+
+/** How many runs of each flow stand where. */
+export function countRuns(): Statement {
+  return sql`
+    select name, status, cursor, parked, case when retry_count > 0 then 1 else 0 end as retrying,
+      case when waiting is null then 0 else 1 end as waiting, flow_version, count(*) as runs
+    from ${tasks} where flow_version is not null
+    group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3`;
+}

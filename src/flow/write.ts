@@ -1,0 +1,162 @@
+import type { RunFinish, RunPark, RunWrite } from "../queue/statements/runs.ts";
+import type { NewTask } from "../queue/statements/enqueue.ts";
+import type { Decision } from "./decision.ts";
+import { toEventRow } from "./event-row.ts";
+import type { HistoryEvent } from "./history.ts";
+import type { Run, RunError } from "./run.ts";
+import { type RunColumns, toColumns } from "./stored.ts";
+
+/** A run as it was stored last, and the fences to write it with. */
+export type Held = {
+  readonly taskId: string;
+  readonly token: number;
+  readonly seq: number;
+  /** The `wake` that was seen before it was decided what it waits for. */
+  readonly wake: number;
+  readonly columns: RunColumns;
+  readonly awaited: boolean;
+  readonly gate: { readonly group: string | null } | undefined;
+};
+
+export type WriteOptions = {
+  readonly children?: readonly NewTask[];
+  /** The trace that the run belongs to, where that was unknown. */
+  readonly trace?: string | null;
+};
+
+type Storable = Extract<Decision, { run: Run }>;
+
+/** What a decision comes to in the store. */
+export function writeOf(held: Held, decision: Storable, options: WriteOptions = {}): RunFinish {
+  const { run, events, effects } = decision;
+  const columns = toColumns(run);
+  const write: RunWrite = {
+    ...unchanged(held),
+    version: columns.version,
+    cursor: columns.cursor,
+    state: columns.state === held.columns.state ? null : columns.state,
+    intent: columns.intent,
+    waiting: columns.waiting,
+    stoppedAt: columns.stoppedAt,
+    failures: columns.failures,
+    moved: events.some(moves),
+    trace: options.trace ?? null,
+    events: events.map(toEventRow),
+    children: options.children ?? [],
+    cancelsChildren: effects.some(({ type }) => type === "cancel_children"),
+    takes: effects.flatMap((effect) => (effect.type === "take_signal" ? [effect.signalId] : [])),
+    park: parkOf(decision),
+  };
+  const base = { taskId: held.taskId, token: held.token, event: null, run: write } as const;
+  const gate = held.gate && { gate: held.gate };
+  const nothing = { result: null, error: null, counted: 0, delayMs: null, wake: null } as const;
+  switch (decision.type) {
+    case "commit":
+      return { ...base, ...nothing, status: "claimed" };
+    case "park":
+      return { ...base, ...nothing, ...gate, status: "pending", delayMs: 1, wake: held.wake };
+    case "retry": {
+      const error = JSON.stringify(errorOf(events));
+      const given = { status: "pending", error, counted: 1, delayMs: 1, wake: held.wake } as const;
+      return { ...base, ...nothing, ...gate, ...given };
+    }
+    case "finish": {
+      const { status } = decision;
+      const result = status === "completed" ? JSON.stringify(decision.result) : null;
+      const error = decision.error && JSON.stringify(decision.error);
+      const awaited = held.awaited && { awaited: true };
+      return { ...base, ...nothing, ...gate, ...awaited, status, result, error };
+    }
+  }
+}
+
+/** Given back as it was. Somebody may claim it at once, or in a while. */
+export function releaseOf(held: Held, untilMs: number | null = null): RunFinish {
+  return leavingOf(held, { for: "time", untilMs }, []);
+}
+
+/** Kept out of the way, as it was, until somebody has looked. */
+export function asideOf(held: Held, aside: Extract<Decision, { type: "set_aside" }>): RunFinish {
+  const { reason, message, byVersion } = aside;
+  const why = JSON.stringify({ reason, message });
+  return leavingOf(held, { for: "people", why, byVersion }, [toEventRow(aside)]);
+}
+
+function leavingOf(held: Held, park: RunPark, events: RunWrite["events"]): RunFinish {
+  return {
+    taskId: held.taskId,
+    token: held.token,
+    status: "pending",
+    result: null,
+    error: null,
+    counted: 0,
+    delayMs: park.for === "time" && park.untilMs === null ? 0 : 1,
+    wake: null,
+    event: null,
+    ...(held.gate && { gate: held.gate }),
+    run: { ...unchanged(held), park, events },
+  };
+}
+
+function unchanged({ seq, columns }: Held): RunWrite {
+  return {
+    seq,
+    version: null,
+    cursor: columns.cursor,
+    state: null,
+    intent: columns.intent,
+    waiting: columns.waiting,
+    stoppedAt: columns.stoppedAt,
+    failures: columns.failures,
+    moved: false,
+    trace: null,
+    park: { for: "time", untilMs: null },
+    events: [],
+    children: [],
+    cancelsChildren: false,
+    takes: [],
+  };
+}
+
+/** Whether what is at the cursor is something else after it. */
+function moves(event: HistoryEvent): boolean {
+  switch (event.type) {
+    case "complete":
+    case "cancel":
+    case "finish":
+      return true;
+    case "error":
+      return event.retryAtMs === null;
+    case "move":
+      return event.why === "removed";
+    case "start":
+    case "park":
+    case "set_aside":
+    case "resume":
+    case "pod_died":
+    case "retried":
+    case "redriven":
+      return false;
+  }
+}
+
+function parkOf(decision: Storable): RunPark {
+  if (decision.type !== "park") {
+    return { for: "time", untilMs: decision.type === "retry" ? decision.untilMs : null };
+  }
+  const { run, untilMs } = decision;
+  switch (run.waiting?.for) {
+    case "children":
+      return { for: "children" };
+    case "signal":
+      return { for: "signal", name: run.cursor!, untilMs };
+    case "sleep":
+    case undefined:
+      return { for: "time", untilMs };
+  }
+}
+
+function errorOf(events: readonly HistoryEvent[]): RunError | null {
+  const event = events.findLast(({ type }) => type === "error");
+  return event?.type === "error" ? event.error : null;
+}

@@ -1,0 +1,380 @@
+import {
+  holdTask,
+  isAmong,
+  now,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
+import { startedOver, unparkedRun } from "./ask.ts";
+import { insertTasks, type NewTask } from "./enqueue.ts";
+import { nextSeq } from "./events.ts";
+import { type Finish, inOrder, wakesOthers } from "./finish.ts";
+import { ungated } from "./parked.ts";
+import { wakeChildren, wakeIfNothingIsOpen, wakeWaitersOfChildren } from "./waits.ts";
+
+const tasks = table("step_tracker");
+const events = table("step_event");
+const signals = table("step_signal");
+const waits = table("step_wait");
+
+/** What keeps a run from being claimed once it is given back. */
+export type RunPark =
+  /** Nothing, or a time that has yet to come. */
+  | { readonly for: "time"; readonly untilMs: number | null }
+  /** A signal of this name, however long that takes. */
+  | { readonly for: "signal"; readonly name: string; readonly untilMs: number | null }
+  | { readonly for: "children" }
+  /** People: it can't be read. */
+  | { readonly for: "people"; readonly why: string; readonly byVersion: number };
+
+/** What the row of a run says after one write of whoever runs it. */
+export type RunWrite = {
+  /** How many such writes there were before: this one follows them, or isn't stored. */
+  readonly seq: number;
+  readonly version: number | null;
+  readonly cursor: string | null;
+  /** Null where it is what it was. */
+  readonly state: string | null;
+  readonly intent: string | null;
+  readonly waiting: string | null;
+  readonly stoppedAt: string | null;
+  readonly failures: number;
+  /** Whether what is at the cursor is another than before: nobody has died of that, or got anywhere with it. */
+  readonly moved: boolean;
+  /** The trace that it belongs to from now on; null where that is known already. */
+  readonly trace: string | null;
+  /** Only where it is given back. */
+  readonly park: RunPark;
+  readonly events: readonly {
+    readonly type: string;
+    readonly attempt: number | null;
+    readonly detail: string | null;
+  }[];
+  /** Runs that it starts and waits for. */
+  readonly children: readonly NewTask[];
+  /** Whether those that it has started are to be cancelled. */
+  readonly cancelsChildren: boolean;
+  /** The signals that are used up. */
+  readonly takes: readonly string[];
+};
+
+export type RunFinish = Finish & { readonly run: RunWrite };
+
+export function isRunFinish(finish: Finish): finish is RunFinish {
+  return finish.run !== undefined;
+}
+
+/** The statements of a transaction that stores writes of runs, and where among them the answers are. */
+export type RunStatements = {
+  /** Before whatever else ends tasks. */
+  readonly statements: readonly Statement[];
+  /** Which of them say what was stored. */
+  readonly answers: readonly number[];
+  /** What follows when all is stored. */
+  readonly after: readonly Statement[];
+  /** Whether there is something new to claim. */
+  readonly news: boolean;
+};
+
+/** One transaction for all runs of a pod that have something to say: who goes on, who waits, who ends. */
+export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatements {
+  const all = inOrder(given);
+  const fence = fenceOf(all);
+  const kept = all.filter(({ status }) => status === "claimed");
+  const left = all.filter(({ status }) => status !== "claimed");
+  const children = all.flatMap(({ taskId, run }) =>
+    run.children.map((child) => ({ ...child, parentId: taskId })),
+  );
+  const cancelling = all.filter(({ run }) => run.cancelsChildren).map(({ taskId }) => taskId);
+  const takes = all.flatMap(({ taskId, run }) => run.takes.map((id) => [taskId, id] as const));
+  const statements: Statement[] = [];
+  if (children.length > 0) {
+    const parents = sql`select task.task_id from ${fence(sql`task`)}`;
+    statements.push(insertTasks(children, sql`${isAmong(parents, sql`fresh.parent_id`)}`));
+    statements.push(...startOver(children, fence));
+  }
+  if (takes.length > 0) statements.push(takeSignals(takes, fence));
+  if (cancelling.length > 0) statements.push(...cancelChildren(cancelling, fence));
+  if (all.some(({ run }) => run.events.length > 0)) statements.push(noteRuns(podId, all));
+  const answers: number[] = [];
+  if (kept.length > 0) answers.push(statements.push(keepRuns(kept)) - 1);
+  if (left.length > 0) answers.push(statements.push(leaveRuns(left, wakesOthers(all))) - 1);
+  const parents = all.filter(({ run }) => run.park.for === "children").map(({ taskId }) => taskId);
+  const after = [
+    ...(children.length > 0 ? waitForChildren(children) : []),
+    // One may have ended while its parent was claimed, when nobody could wake it.
+    ...(parents.length > 0 ? [wakeIfNothingIsOpen(parents)] : []),
+    ...(cancelling.length > 0 ? wakeWaitersOfChildren(cancelling) : []),
+  ];
+  return { statements, answers, after, news: children.length + cancelling.length > 0 };
+}
+
+const fenceColumns = {
+  task_id: "text",
+  token: "integer",
+  run_seq: "integer",
+  wake: "integer",
+  ends: "integer",
+} as const;
+
+function fenceValues({ taskId, token, run, wake, status }: RunFinish) {
+  return [taskId, token, run.seq, wake, status === "claimed" || status === "pending" ? 0 : 1];
+}
+
+// What a run was when its write was decided on. Tokens, counts of writes and wakes only rise, so that a
+// row which doesn't meet it never will again.
+function isFenced(task: Statement, given: Statement, wakes: boolean): Statement {
+  return sql`${task}.claim_token = ${given}.token and ${task}.run_seq = ${given}.run_seq
+    and ${task}.status in ('claimed', 'pending')
+    and (${given}.wake is null or ${task}.wake = ${given}.wake)
+    ${wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.awaited = 0)`}`;
+}
+
+/** A part of a query: those runs that their writes can be stored of. */
+function fenceOf(all: readonly RunFinish[]): (task: Statement) => Statement {
+  const given = rows(fenceColumns, all.map(fenceValues));
+  const wakes = wakesOthers(all);
+  return (task) => sql`${given} given join ${tasks} ${task} on ${task}.task_id = given.task_id
+    where ${isFenced(task, sql`given`, wakes)}`;
+}
+
+function noteRuns(podId: string, all: readonly RunFinish[]): Statement {
+  const noted = rows(
+    { ...fenceColumns, place: "integer", type: "text", attempt: "integer", detail: "text" },
+    all.flatMap((finish) =>
+      finish.run.events.map(({ type, attempt, detail }, place) => [
+        ...fenceValues(finish),
+        place,
+        type,
+        attempt,
+        detail,
+      ]),
+    ),
+  );
+  return sql`
+    insert into ${events} (task_id, seq, type, attempt, pod_id, detail)
+    select noted.task_id, ${nextSeq(sql`noted.task_id`)} + noted.place, noted.type, noted.attempt,
+      ${podId}, noted.detail
+    from ${noted} noted join ${tasks} task on task.task_id = noted.task_id
+    where ${isFenced(sql`task`, sql`noted`, wakesOthers(all))}
+    ${holdTask}`;
+}
+
+/**
+ * Runs that go on under the same claim. Nothing that is in an index changes, which is most of what it
+ * would cost. Where the pod was taken for dead meanwhile, what it did counts, but the claim is gone.
+ */
+function keepRuns(kept: readonly RunFinish[]): Statement {
+  const next = rows(
+    { ...fenceColumns, ...writeColumns },
+    kept.map((finish) => [...fenceValues(finish), ...writeValues(finish)]),
+  );
+  return sql`
+    update ${tasks} set ${written}
+    from ${next} next
+    where ${tasks}.task_id = next.task_id and ${isFenced(sql`${tasks}`, sql`next`, true)}
+    ${returning(prefixed(sql`${tasks}`), {
+      before: sql`
+        select ${prefixed(sql`task`)} from ${next} next join ${tasks} task on task.task_id = next.task_id
+        where ${isFenced(sql`task`, sql`next`, true)} ${holdTask}`,
+    })}`;
+}
+
+/** Runs that are given back, or have ended. */
+function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement {
+  const next = rows(
+    {
+      ...fenceColumns,
+      ...writeColumns,
+      status: "text",
+      result: "text",
+      parked: "integer",
+      until_at: "integer",
+      awaits: "text",
+      aside: "text",
+      aside_version: "integer",
+    },
+    left.map((finish) => [
+      ...fenceValues(finish),
+      ...writeValues(finish),
+      finish.status,
+      finish.result,
+      ...parkValues(finish.run.park),
+    ]),
+  );
+  return sql`
+    update ${tasks} set ${written}, status = next.status, result = next.result,
+      claim_token = claim_token + case when next.status = 'pending' then 1 else 0 end,
+      claimed_by = case when next.status = 'pending' then null else claimed_by end,
+      claim_call = null, last_update = ${now},
+      run_at = case when next.status = 'pending' then coalesce(next.until_at, ${now}) else run_at end,
+      parked = case when next.parked <> 0 then next.parked when next.until_at > ${now} then 1
+        else ${ungated} end,
+      waits = case when next.parked = 2 then 2 else waits end,
+      awaits = next.awaits, aside = next.aside, aside_version = next.aside_version
+    from ${next} next
+    where ${tasks}.task_id = next.task_id and ${isFenced(sql`${tasks}`, sql`next`, wakes)}
+    ${returning(prefixed(sql`${tasks}`), {
+      before: sql`
+        select ${prefixed(sql`task`)} from ${next} next join ${tasks} task on task.task_id = next.task_id
+        where ${isFenced(sql`task`, sql`next`, wakes)} ${holdTask}`,
+    })}`;
+}
+
+function prefixed(task: Statement): Statement {
+  return sql`${task}.task_id, ${task}.status, ${task}.wake, ${task}.cancel_requested`;
+}
+
+const writeColumns = {
+  version: "integer",
+  cursor: "text",
+  state: "text",
+  intent: "text",
+  waiting: "text",
+  stopped_at: "text",
+  failures: "integer",
+  moved: "integer",
+  error: "text",
+  trace: "text",
+} as const;
+
+function writeValues({ run, error }: RunFinish) {
+  const { version, cursor, state, intent, waiting, stoppedAt, failures, moved, trace } = run;
+  return [
+    version,
+    cursor,
+    state,
+    intent,
+    waiting,
+    stoppedAt,
+    failures,
+    moved ? 1 : 0,
+    error,
+    trace,
+  ];
+}
+
+const written = sql`
+  flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
+  state = coalesce(next.state, ${tasks}.state), intent = next.intent, waiting = next.waiting,
+  stopped_at = next.stopped_at, retry_count = next.failures, run_seq = ${tasks}.run_seq + 1,
+  deaths = case when next.moved = 1 then 0 else deaths end,
+  progress = case when next.moved = 1 then null else progress end,
+  error = next.error, trace = coalesce(next.trace, ${tasks}.trace), advanced_at = ${now}`;
+
+/** Where a time is given as well, the run goes on then if nobody has said anything. */
+function parkValues(park: RunPark) {
+  switch (park.for) {
+    case "time":
+      return [0, park.untilMs, null, null, null];
+    case "signal":
+      return [park.untilMs === null ? 5 : 0, park.untilMs, park.name, null, null];
+    case "children":
+      return [2, null, null, null, null];
+    case "people":
+      return [6, null, null, park.why, park.byVersion];
+  }
+}
+
+function takeSignals(
+  takes: readonly (readonly [string, string])[],
+  fence: (task: Statement) => Statement,
+): Statement {
+  const taken = rows({ task_id: "text", signal_id: "text" }, takes);
+  return sql`
+    update ${signals} set taken = 1
+    from ${taken} used
+    where ${signals}.task_id = used.task_id and ${signals}.signal_id = used.signal_id
+      and used.task_id in (select task.task_id from ${fence(sql`task`)})`;
+}
+
+/** What `cancel` does, for all children that haven't ended. */
+function cancelChildren(
+  parentIds: readonly string[],
+  fence: (task: Statement) => Statement,
+): Statement[] {
+  const parents = rows(
+    { task_id: "text" },
+    parentIds.map((taskId) => [taskId]),
+  );
+  const open = sql`
+    select child.task_id from ${parents} parent
+    join ${waits} wait on wait.waiter_id = parent.task_id
+    join ${tasks} child on child.task_id = wait.awaited_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from ${fence(sql`task`)})`;
+  const among = isAmong(open, sql`task_id`);
+  return [
+    sql`select task_id from ${tasks} task where ${among} order by task_id ${holdTask}`,
+    sql`
+      insert into ${events} (task_id, seq, type)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
+      where ${among}`,
+    sql`
+      update ${tasks}
+      set cancel_requested = 1, wake = wake + 1, last_update = ${now}, ${unparkedRun},
+        claim_token = claim_token + case when status = 'pending' and flow_version is null then 1 else 0 end,
+        status = case when status = 'pending' and flow_version is null then 'cancelled' else status end
+      where ${among}`,
+  ];
+}
+
+/**
+ * A run that was started over starts its children again: those that have completed are there already, by
+ * their keys, and are kept. The others are started over themselves.
+ */
+function startOver(
+  children: readonly (NewTask & { parentId: string })[],
+  fence: (task: Statement) => Statement,
+): Statement[] {
+  const wanted = rows(
+    { parent_id: "text", name: "text", tenant: "text", unique_key: "text" },
+    children.map(({ parentId, name, tenant, key }) => [parentId, name, tenant, key]),
+  );
+  const ended = sql`
+    select child.task_id from ${wanted} wanted
+    join ${tasks} child on child.tenant = wanted.tenant and child.name = wanted.name
+      and child.unique_key = wanted.unique_key
+    where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from ${fence(sql`task`)})`;
+  const among = isAmong(ended, sql`task_id`);
+  return [
+    sql`
+      insert into ${events} (task_id, seq, type)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
+      where ${among} ${holdTask}`,
+    sql`update ${tasks} set ${startedOver} where ${among}`,
+  ];
+}
+
+/** Notes whom the parents of new children wait for. */
+function waitForChildren(children: readonly (NewTask & { parentId: string })[]): Statement[] {
+  const fresh = rows(
+    { awaited_id: "text", waiter_id: "text", place: "integer" },
+    children.map(({ taskId, parentId }, place) => [taskId, parentId, place]),
+  );
+  const stored = sql`select child.task_id from ${fresh} fresh
+    join ${tasks} child on child.task_id = fresh.awaited_id`;
+  const parents = rows(
+    { task_id: "text" },
+    [...new Set(children.map(({ parentId }) => parentId))].map((taskId) => [taskId]),
+  );
+  return [
+    // Those of an earlier time that are gone by now.
+    sql`
+      delete from ${waits}
+      where ${isAmong(sql`select task_id from ${parents} parent`, sql`waiter_id`)}
+        and not exists (select 1 from ${tasks} child where child.task_id = ${waits}.awaited_id)`,
+    sql`
+      insert into ${waits} (awaited_id, waiter_id, place)
+      select fresh.awaited_id, fresh.waiter_id, fresh.place from ${fresh} fresh
+      where exists (select 1 from ${tasks} child where child.task_id = fresh.awaited_id)
+      on conflict do nothing`,
+    sql`update ${tasks} set awaited = awaited + 1 where ${isAmong(stored, sql`task_id`)}`,
+    wakeChildren([...new Set(children.map(({ parentId }) => parentId))]),
+  ];
+}
