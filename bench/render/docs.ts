@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { loadResults } from "../side-by-side/results.ts";
+import { renderFlows } from "./flows.ts";
 import { pictureOf } from "./picture.ts";
 import { tablesOf } from "./tables.ts";
 import { renderThrottle } from "./throttle.ts";
@@ -22,5 +23,5 @@ export function renderDocs(): string[] {
   const shown = "![Bars: each system beside the others](benchmarks-postgres.svg)";
   writeFileSync(page, `${before}\n\n${shown}\n\n${tablesOf(results)}\n\n${text.slice(to)}`);
   writeFileSync(picture, pictureOf(results));
-  return [...new Set([page, picture, ...renderThrottle()])];
+  return [...new Set([page, picture, ...renderThrottle(), ...renderFlows()])];
 }

@@ -4,9 +4,17 @@ import { cell, markdownTable, shown } from "./shown.ts";
 
 type Column = { readonly title: string; readonly metric: string };
 
-const groups: readonly { readonly title: string; readonly columns: readonly Column[] }[] = [
+export type Group = {
+  readonly title: string;
+  readonly columns: readonly Column[];
+  /** Whether our ratio against the others is shown too. */
+  readonly rated: boolean;
+};
+
+const groupsOfTasks: readonly Group[] = [
   {
     title: "Enqueueing, tasks/s",
+    rated: true,
     columns: [
       { title: "1 caller", metric: "tasks.enqueue.sequential" },
       { title: "256 callers", metric: "tasks.enqueue.concurrent" },
@@ -16,6 +24,7 @@ const groups: readonly { readonly title: string; readonly columns: readonly Colu
   },
   {
     title: "Draining a backlog, tasks/s",
+    rated: true,
     columns: [
       { title: "no-op, 1 process", metric: "tasks.drain" },
       { title: "no-op, 2 processes", metric: "tasks.drain.two_processes" },
@@ -26,6 +35,7 @@ const groups: readonly { readonly title: string; readonly columns: readonly Colu
   },
   {
     title: "Waking up, ms",
+    rated: true,
     columns: [
       { title: "p50", metric: "tasks.wakeup.p50" },
       { title: "p99", metric: "tasks.wakeup.p99" },
@@ -33,6 +43,7 @@ const groups: readonly { readonly title: string; readonly columns: readonly Colu
   },
   {
     title: "CPU per task of a drain, us",
+    rated: false,
     columns: [
       { title: "Node", metric: "tasks.drain.cpu" },
       { title: "server", metric: "tasks.drain.server_cpu" },
@@ -41,7 +52,7 @@ const groups: readonly { readonly title: string; readonly columns: readonly Colu
 ];
 
 /** Tables of every system, then our ratios, then the conditions: all that the results hold. */
-export function tablesOf(results: Results): string {
+export function tablesOf(results: Results, groups: readonly Group[] = groupsOfTasks): string {
   const parts = groups.flatMap(({ title, columns }) => {
     const present = columns.filter(({ metric }) => workOf(results, metric));
     return present.length === 0 ? [] : [`**${title}**`, groupTable(results, present)];
@@ -49,7 +60,7 @@ export function tablesOf(results: Results): string {
   return [
     ...parts,
     "**Our ratio**, above 1 is better",
-    ratioTable(results),
+    ratioTable(results, groups),
     conditions(results),
   ].join("\n\n");
 }
@@ -66,9 +77,9 @@ function groupTable(results: Results, columns: readonly Column[]): string {
 const ours = ["flotilla", "flotilla-default"];
 
 /** Ratios are taken within a round; this shows the median of them. */
-function ratioTable(results: Results): string {
+function ratioTable(results: Results, groups: readonly Group[]): string {
   const rated = groups
-    .slice(0, 3)
+    .filter((group) => group.rated)
     .flatMap(({ columns }) => columns)
     .flatMap(({ metric }) => workOf(results, metric) ?? []);
   const peers = [...new Set(rated.flatMap(({ figures }) => Object.keys(figures)))].filter(
