@@ -1,6 +1,9 @@
 import type { Clock } from "../base/clock.ts";
+import type { Flow } from "../flow/builder.ts";
+import type { Finalizer, Part } from "../flow/machine.ts";
 import { claimReserved } from "../queue/statements/claim.ts";
 import { finishTasks } from "../queue/statements/finish.ts";
+import { keepRuns, leaveRuns } from "../queue/statements/runs.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Database } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
@@ -12,6 +15,8 @@ import type { Statement } from "../store/sql.ts";
  * - `started`: the handler was about to run.
  * - `ran`: the handler has returned or thrown, and nothing of that is stored.
  * - `finished`: how the attempt ended is stored, and the pod never learns that it is.
+ *
+ * Of a run, all but the first are about one of its transitions or finalizers.
  */
 export const crashPoints = ["claimed", "started", "ran", "finished"] as const;
 
@@ -48,7 +53,7 @@ export function mortalDatabase(database: Database, life: Life): Database {
   return {
     read: (statement) => whileAlive(() => database.read(statement)),
     write(statements) {
-      const finishing = statements.some((each) => each.strings === finishText);
+      const finishing = statements.some((each) => finishTexts.has(each.strings));
       const claimAt = statements.findIndex((each) => each.strings === claimText);
       if (finishing && life.alive) life.reach("ran");
       return whileAlive(async () => {
@@ -78,8 +83,27 @@ export function mortalHandler(handler: TaskHandler, life: Life): TaskHandler {
   };
 }
 
+export function mortalFlow(flow: Flow, life: Life): Flow {
+  const mortal = <Each extends Part | Finalizer>(part: Each): Each => {
+    if (!("run" in part)) return part;
+    const { run } = part;
+    return {
+      ...part,
+      run(context: unknown) {
+        life.reach("started");
+        return life.alive ? (run(context) as unknown) : new Promise(() => {});
+      },
+    };
+  };
+  return { ...flow, parts: flow.parts.map(mortal), finalizers: flow.finalizers.map(mortal) };
+}
+
 // A statement is known by its template, which is the same object every time it is made.
-const finishText: Statement["strings"] = finishTasks([]).strings;
+const finishTexts: ReadonlySet<Statement["strings"]> = new Set([
+  finishTasks([]).strings,
+  keepRuns([]).strings,
+  leaveRuns([], true).strings,
+]);
 const claimText: Statement["strings"] = claimReserved(
   { podId: "", call: 0, names: [], limit: 0 },
   "",

@@ -7,3 +7,4 @@ export {
 } from "./flotilla.ts";
 export type { TestPod } from "./pod.ts";
 export type { ReachedState } from "./reached.ts";
+export { runTransition, type TransitionOptions, type TransitionResult } from "./transition.ts";

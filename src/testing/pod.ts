@@ -8,7 +8,14 @@ import { assemblePod, type Pod } from "../runtime/assemble.ts";
 import type { Settings } from "../runtime/config.ts";
 import type { Database } from "../store/database.ts";
 import { enlist } from "../throttle/throttles-here.ts";
-import { type CrashPoint, type Life, mortalClock, mortalDatabase, mortalHandler } from "./crash.ts";
+import {
+  type CrashPoint,
+  type Life,
+  mortalClock,
+  mortalDatabase,
+  mortalFlow,
+  mortalHandler,
+} from "./crash.ts";
 
 /** A pod of a test. */
 export type TestPod = {
@@ -69,7 +76,9 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
       alive = false;
     },
   };
-  const use = settings.use.map((each) => (isFlow(each) ? each : mortalHandler(each, life)));
+  const use = settings.use.map((each) =>
+    isFlow(each) ? mortalFlow(each, life) : mortalHandler(each, life),
+  );
   pod = await assemblePod(
     { ...settings, use },
     {

@@ -167,7 +167,7 @@ function noteRuns(podId: string, all: readonly RunFinish[]): Statement {
  * Runs that go on under the same claim. Nothing that is in an index changes, which is most of what it
  * would cost. Where the pod was taken for dead meanwhile, what it did counts, but the claim is gone.
  */
-function keepRuns(kept: readonly RunFinish[]): Statement {
+export function keepRuns(kept: readonly RunFinish[]): Statement {
   const next = rows(
     { ...fenceColumns, ...writeColumns },
     kept.map((finish) => [...fenceValues(finish), ...writeValues(finish)]),
@@ -184,7 +184,7 @@ function keepRuns(kept: readonly RunFinish[]): Statement {
 }
 
 /** Runs that are given back, or have ended. */
-function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement {
+export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement {
   const next = rows(
     {
       ...fenceColumns,

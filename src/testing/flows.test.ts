@@ -1,0 +1,56 @@
+import { describe, expect, test } from "vitest";
+import { flow } from "../flow/flow.ts";
+import { testFlotilla } from "./flotilla.ts";
+
+describe("a run in a test", () => {
+  test("goes on where it stopped after a crash at any point, and does nothing twice that was stored", async () => {
+    for (const point of ["claimed", "started", "ran", "finished"] as const) {
+      for (const times of [1, 2, 3]) {
+        const ran: string[] = [];
+        const three = flow("three", { version: 1 })
+          .to("one", () => void ran.push("one"))
+          .to("two", () => void ran.push("two"))
+          .finally(() => void ran.push("last"))
+          .end();
+        await using t = await testFlotilla({ use: [three], pods: 2 });
+        const crash = t.crashAfter(point, { times });
+        const run = await t.runs.start(three, null);
+
+        expect(await t.runs.wait(run), `${point} ${times}`).toEqual({});
+
+        // A claim is made once, unless somebody dies; and nobody misses a pod when the run has ended.
+        const isOver = point === "finished" && times === 3;
+        const died = crash.pod === undefined || isOver ? 0 : 1;
+        const history = await t.runs.history(run.runId);
+        const completed = history.filter(({ type }) => type === "complete");
+        expect(completed.map(({ transition }) => transition)).toEqual(["one", "two", "finally"]);
+        expect(history.filter(({ type }) => type === "pod_died")).toHaveLength(died);
+        // What had run without being stored runs again, and nothing else.
+        const repeated = died === 1 && point === "ran" ? 1 : 0;
+        expect(ran, `${point} ${times}`).toHaveLength(3 + repeated);
+      }
+    }
+  });
+
+  test("sleeps as long as it says, in no time", async () => {
+    const patient = flow("patient", { version: 1 })
+      .sleep("rest", 30 * 24 * 3_600_000)
+      .to("wake", () => ({ atMs: t.clock.now() }))
+      .end();
+    await using t = await testFlotilla({ use: [patient] });
+    const startedMs = t.clock.now();
+    const { atMs } = await t.runs.wait(await t.runs.start(patient, null));
+    expect(atMs - startedMs).toBeGreaterThanOrEqual(30 * 24 * 3_600_000);
+  });
+
+  test("is told something, and shows what it waits for until then", async () => {
+    const asking = flow("asking", { version: 1 }).signal("approval").end();
+    await using t = await testFlotilla({ use: [asking] });
+    const { runId } = await t.runs.start(asking, null);
+    await t.until(async () => (await t.runs.get(runId))?.doing?.type === "waiting_for_signal");
+
+    await t.runs.signal(runId, "approval", { by: "ada" });
+
+    expect(await t.runs.wait(runId)).toEqual({ approval: { by: "ada" } });
+  });
+});

@@ -1,0 +1,158 @@
+import { type ErrorCode, FlotillaError } from "../base/errors.ts";
+import { encodeJson } from "../base/json.ts";
+import type { Json } from "../base/jsonify.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { checkOptions, nearest } from "../base/options.ts";
+import { check } from "../base/schema.ts";
+import type { Flow } from "../flow/builder.ts";
+import type { Outcome } from "../flow/context.ts";
+import type { NewChild } from "../flow/decision.ts";
+import { createHandoff } from "../flow/handoff.ts";
+import {
+  type Callable,
+  finalizerAt,
+  type Machine,
+  partAt,
+  type SignalPart,
+} from "../flow/machine.ts";
+import { readReturned, readSignal } from "../flow/returned.ts";
+import type { State } from "../flow/run.ts";
+import { runAround } from "../queue/middleware.ts";
+import type { InputOf } from "../queue/task.ts";
+
+export type TransitionOptions<F extends Flow> = {
+  input: InputOf<F>;
+  /** What earlier transitions would have returned. Default: nothing. */
+  state?: Readonly<Record<string, unknown>>;
+  /** What the initializers would have made. Default: they are run. */
+  env?: object;
+  /** Default 1. */
+  attempt?: number;
+  /** Of a transition that waits for one: what it is told. */
+  signal?: unknown;
+  /** For a finalizer: how the run is about to end. Default: completed, with the state. */
+  outcome?: Outcome<Json>;
+  /** Fires as a timeout, a cancel or a shutdown would. */
+  abort?: AbortSignal;
+  /** What an earlier attempt has saved. */
+  lastProgress?: Json;
+  log?: Logger;
+};
+
+/** What one transition has come to. */
+export type TransitionResult = {
+  /** What it adds to the state; empty where it adds nothing. */
+  readonly set: State;
+  /** The state after it, as the next transition would get it. */
+  readonly state: State;
+  /** Where it ends the run by `handoff`: with what. */
+  readonly handedOff?: Json;
+  /** Of a sleep: for how long. */
+  readonly sleepsMs?: number;
+  /** Of children: what it starts. */
+  readonly children?: readonly NewChild[];
+  /** Everything that it said about its progress. */
+  readonly progress: readonly Json[];
+};
+
+/**
+ * Runs one transition or finalizer of a flow alone: without a pod, a store or a clock. What it throws is
+ * thrown, what it returns goes through JSON, as it would.
+ */
+export async function runTransition<F extends Flow>(
+  flow: F,
+  name: string,
+  options: TransitionOptions<F>,
+): Promise<TransitionResult> {
+  checkOptions("runTransition", options, [
+    "input",
+    "state",
+    "env",
+    "attempt",
+    "signal",
+    "outcome",
+    "abort",
+    "lastProgress",
+    "log",
+  ]);
+  const machine: Machine = flow;
+  const part = partAt(machine, name) ?? finalizerAt(machine, name);
+  if (!part) throw unknownPart(machine, name);
+  const state = JSON.parse(encodeJson("state", options.state ?? {})) as State;
+  if (part.kind === "signal") return told(part, state, options.signal);
+  const input = await check(machine.input, throughJson(options.input), "input", "invalid_input");
+  const { abort = new AbortController().signal, log = silentLogger } = options;
+  const run = { runId: "test", flow: machine.name, version: machine.version, signal: abort, log };
+  const env = options.env ?? (await initialized(machine, { ...run, input }));
+  const progress: Json[] = [];
+  const handoff = createHandoff();
+  const context = {
+    ...run,
+    input,
+    env,
+    state,
+    transition: name,
+    attempt: options.attempt ?? 1,
+    token: 1,
+    outcome: options.outcome ?? { type: "completed", output: state },
+    handoff: handoff.handoff,
+    progress: (value: Json) => void progress.push(throughJson(value)),
+    lastProgress: async () => progress.at(-1) ?? options.lastProgress ?? null,
+  };
+  const value = await runAround(machine.interceptors, context, part.run);
+  return resultOf(machine, part, { state, value, handoffCalled: handoff.called(), progress });
+}
+
+type Ran = {
+  readonly state: State;
+  readonly value: unknown;
+  readonly handoffCalled: boolean;
+  readonly progress: readonly Json[];
+};
+
+async function resultOf(machine: Machine, part: Callable, ran: Ran): Promise<TransitionResult> {
+  const { state, progress } = ran;
+  const happened = await readReturned(machine, { part, ...ran });
+  const nothing = { set: {}, state, progress };
+  if (happened.type === "returned") {
+    return { set: happened.set ?? {}, state: { ...state, ...happened.set }, progress };
+  }
+  if (happened.type === "handed_off") return { ...nothing, handedOff: happened.output };
+  if (happened.type === "sleep_asked") return { ...nothing, sleepsMs: happened.ms };
+  if (happened.type === "children_asked") return { ...nothing, children: happened.children };
+  if (happened.type !== "threw" || !("error" in happened.thrown)) return nothing;
+  const { code, message } = happened.thrown.error;
+  throw new FlotillaError(code as ErrorCode, message);
+}
+
+async function told(part: SignalPart, state: State, given: unknown): Promise<TransitionResult> {
+  if (given === undefined) {
+    throw new FlotillaError("invalid_option", `"${part.name}" waits for a signal: give \`signal\``);
+  }
+  const happened = await readSignal(part, { signalId: "test", payload: throughJson(given) });
+  if (happened.type !== "signal_seen") {
+    const message = happened.type === "signal_refused" ? happened.message : "no signal";
+    throw new FlotillaError("invalid_input", message);
+  }
+  const set = { [part.name]: happened.signal!.payload };
+  return { set, state: { ...state, ...set }, progress: [] };
+}
+
+async function initialized(machine: Machine, context: object): Promise<object> {
+  const env = {};
+  for (const make of machine.initializers) Object.assign(env, await make(context));
+  return env;
+}
+
+function throughJson(value: unknown): Json {
+  return value === undefined ? null : (JSON.parse(encodeJson("a value", value)) as Json);
+}
+
+function unknownPart({ name: flow, parts, finalizers }: Machine, name: string): FlotillaError {
+  const meant = nearest(
+    name,
+    [...parts, ...finalizers].map((part) => part.name),
+  );
+  const hint = meant ? `, did you mean "${meant}"?` : "";
+  return new FlotillaError("invalid_option", `flow "${flow}" has no "${name}"${hint}`);
+}
