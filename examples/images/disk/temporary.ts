@@ -1,4 +1,4 @@
-import { readdir } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { unless } from "./durable.ts";
 
@@ -42,4 +42,11 @@ export async function leftovers(target: string, runId: string): Promise<Temporar
     .filter((found) => found?.target === target && found.runId === runId)
     .map((found) => found!)
     .toSorted((a, b) => b.token - a.token);
+}
+
+/** Deletes what this run has left there, under any of its claims. */
+export async function removeLeftovers(target: string, runId: string): Promise<void> {
+  for (const { path } of await leftovers(target, runId)) {
+    await rm(path, { recursive: true, force: true });
+  }
 }

@@ -4,12 +4,12 @@ import { open, stat } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { type Digest, digestOfFile } from "../disk/digest.ts";
 import { publish, unless } from "../disk/durable.ts";
-import type { Writer } from "../disk/temporary.ts";
+import { removeLeftovers, type Writer } from "../disk/temporary.ts";
 import type { ImageLimits } from "../limits.ts";
 import { Refused } from "../refused.ts";
 import { checkStatus } from "./client.ts";
 import { checkSize } from "./manifest.ts";
-import { findPart, forget, noteEtag, type Part } from "./part.ts";
+import { findPart, noteEtag, type Part } from "./part.ts";
 
 export type Download = {
   readonly url: string;
@@ -36,7 +36,7 @@ export async function download(asked: Download): Promise<Downloaded> {
   const { target, writer, digest, bytes, limits, signal } = asked;
   checkSize(bytes, limits);
   if (await isThere(target, { digest, bytes, signal })) {
-    await forget(target, writer.runId);
+    await removeLeftovers(target, writer.runId);
     return { resumedAt: bytes, received: 0 };
   }
   const part = await findPart(target, writer);
@@ -77,7 +77,7 @@ async function fetchRest(asked: Download, part: Part): Promise<Downloaded> {
     if (total < bytes) throw new Error(`${url} ended after ${total} of ${bytes} bytes`);
     if (`sha256:${hash.digest("hex")}` !== digest) {
       // None of it can be believed, so the next attempt begins anew.
-      await forget(target, writer.runId);
+      await removeLeftovers(target, writer.runId);
       throw new Error(`${url} isn't what its digest says`);
     }
     await finish(asked, part.path);
@@ -121,7 +121,7 @@ async function write(
 
 async function finish({ target, writer }: Download, part: string): Promise<void> {
   await publish(part, target);
-  await forget(target, writer.runId);
+  await removeLeftovers(target, writer.runId);
 }
 
 /** A tag that only says "much the same" is no ground to put two halves together. */

@@ -25,13 +25,6 @@ export async function noteEtag(target: string, writer: Writer, etag: string | nu
   await writeFile(temporaryPath(target, writer, "etag"), etag ?? "");
 }
 
-/** Deletes what this run has left, so that it begins anew, or has done. */
-export async function forget(target: string, runId: string): Promise<void> {
-  for (const { path } of await leftovers(target, runId)) {
-    await rm(path, { recursive: true, force: true });
-  }
-}
-
 /**
  * Goes on with what an earlier claim of this run has left, by copying: whoever had that claim may not
  * know yet that it is gone, and would write into what is ours. A copy that a crash cuts short is the
