@@ -9,7 +9,6 @@ import {
   finishRuns,
   insertRuns,
   type LimitRun,
-  moreColumns,
 } from "./limit-statements.ts";
 import { type Entered, type Runs, steps } from "./system.ts";
 
@@ -28,10 +27,6 @@ export async function runWithBare(connections: readonly Bare[], entered: Entered
   const ids = uuidv7(systemClock, systemRandom);
   const ready: Item[] = [];
   const idle = [...connections];
-  for (const column of moreColumns) {
-    // They are there already once somebody has opened this store before.
-    await connections[0]!.commit([column]).catch(() => {});
-  }
 
   const pump = (): void => {
     while (ready.length > 0 && idle.length > 0) {
@@ -50,8 +45,10 @@ export async function runWithBare(connections: readonly Bare[], entered: Entered
       ...(ending.length > 0 ? finishRuns(ending) : []),
       ...(news.length > 0 ? insertRuns(news) : []),
     ]);
-    if (onward.length > 0 && tables[0]!.length !== onward.length) {
-      throw new Error(`${tables[0]!.length} of ${onward.length} runs were still as they had been`);
+    // Nothing but the updates of runs gives rows.
+    const changed = tables.reduce((sum, found) => sum + found.length, 0);
+    if (changed !== olds.length) {
+      throw new Error(`${changed} of ${olds.length} runs were still as they had been`);
     }
     idle.push(bare);
     for (const item of taken) {

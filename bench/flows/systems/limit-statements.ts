@@ -2,7 +2,7 @@ import { limit, now, rows, sql, type Statement, table } from "../../../src/store
 
 /**
  * What a loop written by hand would store of runs, on our tables: a run's row, its next cursor and
- * state where the claim and the cursor are still as they were, and an event for each.
+ * state where the claim and the count of writes are still as they were, and an event for each.
  */
 export type LimitRun = {
   readonly taskId: string;
@@ -16,14 +16,6 @@ const runs = table("step_tracker");
 const events = table("step_event");
 export const podId = "limit";
 const token = 1;
-
-/** What rows of runs have besides those of tasks. */
-export const moreColumns: readonly Statement[] = [
-  sql`alter table ${runs} add column flow_version integer`,
-  sql`alter table ${runs} add column cursor text`,
-  sql`alter table ${runs} add column intent text`,
-  sql`alter table ${runs} add column waiting text`,
-];
 
 export function cursorAt(step: number): string {
   return `step-${step}`;
@@ -50,15 +42,16 @@ export function insertRuns(given: readonly (LimitRun & { payload: string })[]): 
 /** One more step of each run is done. */
 export function advanceRuns(given: readonly LimitRun[]): Statement[] {
   const done = rows(
-    { task_id: "text", token: "integer", was: "text", next: "text", state: "text" },
-    given.map(({ taskId, step }) => [taskId, token, cursorAt(step), cursorAt(step + 1), "{}"]),
+    { task_id: "text", token: "integer", run_seq: "integer", next: "text", state: "text" },
+    given.map(({ taskId, step }) => [taskId, token, step, cursorAt(step + 1), "{}"]),
   );
   return [
     sql`update ${runs} set cursor = done.next, state = done.state, flow_version = 1,
-        retry_count = 0, deaths = 0, waiting = null
+        retry_count = 0, deaths = 0, waiting = null, run_seq = ${runs}.run_seq + 1,
+        advanced_at = ${now}
       from ${done} done
       where ${runs}.task_id = done.task_id and ${runs}.claim_token = done.token
-        and ${runs}.cursor = done.was
+        and ${runs}.run_seq = done.run_seq
       returning ${runs}.task_id`,
     noteSteps(given),
   ];
@@ -67,8 +60,8 @@ export function advanceRuns(given: readonly LimitRun[]): Statement[] {
 /** The last step of each is done, and with it the run. */
 export function finishRuns(given: readonly LimitRun[]): Statement[] {
   const done = rows(
-    { task_id: "text", token: "integer", was: "text", result: "text" },
-    given.map(({ taskId, step }) => [taskId, token, cursorAt(step), "{}"]),
+    { task_id: "text", token: "integer", run_seq: "integer", result: "text" },
+    given.map(({ taskId, step }) => [taskId, token, step, "{}"]),
   );
   const finished = rows(
     { task_id: "text", seq: "integer", detail: "text" },
@@ -80,10 +73,10 @@ export function finishRuns(given: readonly LimitRun[]): Statement[] {
   );
   return [
     sql`update ${runs} set status = 'completed', cursor = null, result = done.result,
-        claim_call = null, last_update = ${now}
+        run_seq = ${runs}.run_seq + 1, claim_call = null, last_update = ${now}
       from ${done} done
       where ${runs}.task_id = done.task_id and ${runs}.claim_token = done.token
-        and ${runs}.cursor = done.was
+        and ${runs}.run_seq = done.run_seq
       returning ${runs}.task_id`,
     noteSteps(given),
     sql`insert into ${events} (task_id, seq, type, pod_id, detail)
