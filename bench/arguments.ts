@@ -55,7 +55,7 @@ const works = [
   "memory",
   "keys",
 ];
-const flowWorks = ["transitions", "resume"];
+const flowWorks = ["one-run", "hundred-runs", "thousand-runs", "resume"];
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
 /** What only a comparison with others knows of. */

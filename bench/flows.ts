@@ -14,9 +14,9 @@ const sizes = {
 };
 
 const loads = [
-  { metric: "flows.transitions.one_run", atOnce: 1 },
-  { metric: "flows.transitions", atOnce: 100 },
-  { metric: "flows.transitions.thousand_runs", atOnce: 1_000 },
+  { name: "one-run", metric: "flows.transitions.one_run", atOnce: 1 },
+  { name: "hundred-runs", metric: "flows.transitions", atOnce: 100 },
+  { name: "thousand-runs", metric: "flows.transitions.thousand_runs", atOnce: 1_000 },
 ];
 
 /** Runs of ten steps that do nothing, side by side with others and with what the store could do. */
@@ -25,8 +25,8 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const wanted = (name: string) => options.only?.includes(name) ?? true;
   await using side = await openFlowSide(options, options.rounds ?? rounds);
   const works: Work[] = [];
-  for (const load of wanted("transitions") ? loads : []) {
-    works.push(...(await measureTransitions(side, { ...load, warmMs, runMs })));
+  for (const { name, ...load } of loads) {
+    if (wanted(name)) works.push(...(await measureTransitions(side, { ...load, warmMs, runMs })));
   }
   if (wanted("resume")) {
     works.push(...(await measureResume(side, { runs: options.tasks ?? size.runs, cutMs })));

@@ -8,7 +8,8 @@ import { reportOf } from "../side-by-side/report.ts";
 /** Restate counts with whichever of its settings was better in the round. */
 export function withBetterRestate(work: Work): Work {
   const { "restate-24": usual, "restate-2": two, ...others } = work.figures;
-  if (!usual || !two) return work;
+  // What it costs belongs to the one setting or the other.
+  if (!usual || !two || work.metric.endsWith("cpu")) return work;
   const restate = usual.map((figure, at): Figure => {
     const other = two[at] ?? figure;
     const isBetter =
