@@ -5,7 +5,7 @@ import type { Happened } from "./happened.ts";
 import type { Callable, Machine } from "./machine.ts";
 import { readReturned } from "./returned.ts";
 import type { State } from "./run.ts";
-import { type Attempt, AttemptContext, signalOf, withFields } from "./run-context.ts";
+import { type Attempt, AttemptContext, fieldsOf, signalOf, withFields } from "./run-context.ts";
 import { classify } from "./thrown.ts";
 
 /**
@@ -62,7 +62,7 @@ export async function initialize(
         runId: running.claim.taskId,
         flow: running.claim.name,
         signal: signalOf(running),
-        log: withFields(parts.log, { run_id: running.claim.taskId, flow: machine.name }),
+        log: withFields(parts.log, fieldsOf(attempt)),
       };
       const made = await unlessAbandoned(attempt, (async () => make(context) as unknown)());
       if (made === abandoned) {

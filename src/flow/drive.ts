@@ -15,13 +15,13 @@ import { rowsOfChildren } from "./children.ts";
 import type { Decision } from "./decision.ts";
 import type { Happened, Now } from "./happened.ts";
 import { lookAtChildren, lookForSignal } from "./look.ts";
-import type { Machine } from "./machine.ts";
+import type { Callable, Machine } from "./machine.ts";
 import { readState } from "./returned.ts";
 import type { Run } from "./run.ts";
-import { startedAttempt } from "./run-context.ts";
+import { type Attempt, startedAttempt } from "./run-context.ts";
 import { type Step, stepOf } from "./step.ts";
 import { openRun, refuseInput, type RunColumns, toColumns } from "./stored.ts";
-import { telling } from "./telling.ts";
+import { type Begun, type Telling, telling } from "./telling.ts";
 import { classify } from "./thrown.ts";
 import { asideOf, type Held, releaseOf, writeOf } from "./write.ts";
 
@@ -37,6 +37,23 @@ export async function driveRun(
   machine: Machine,
   running: Running,
   parts: DriveParts,
+): Promise<Driven> {
+  const tell = telling(machine, running, parts);
+  let driven: Driven;
+  try {
+    driven = await drive(machine, running, parts, tell);
+  } catch (error) {
+    driven = { type: "not_stored", error };
+  }
+  tell.over(driven);
+  return driven;
+}
+
+async function drive(
+  machine: Machine,
+  running: Running,
+  parts: DriveParts,
+  tell: Telling,
 ): Promise<Driven> {
   const { claim } = running;
   const { clock, random } = parts;
@@ -59,7 +76,6 @@ export async function driveRun(
   running.cancelSeen = row.cancelRequested;
   // Nothing is to be stopped until something runs.
   running.actAtMs = Infinity;
-  const tell = telling(machine, running, parts);
 
   const storeMs = () => row.claimedAtMs + Math.round(clock.monotonic() - claimedMs);
   const nowAt = (startedAtMs: number): Now => ({
@@ -76,6 +92,7 @@ export async function driveRun(
     columns,
     awaited: claim.awaited === true,
     gate: claim.gate,
+    trace: tell.trace(),
   });
   const put = (finish: RunFinish) =>
     new Promise<Finished>((resolve, reject) => parts.finishing.put(finish, resolve, reject));
@@ -87,10 +104,7 @@ export async function driveRun(
         return { type: "driven", finish, finished: await put(finish) };
       } catch (error) {
         if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
-        parts.log.error(
-          { run_id: claim.taskId, error: messageOf(error) },
-          "a run can't be given back",
-        );
+        tell.stuck(error);
         await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
       }
     }
@@ -103,11 +117,11 @@ export async function driveRun(
     return leave(asideOf(held(), opened));
   }
   let run: Run = opened.run;
-  tell.claimed(run);
   const input = await readInput(machine, claim);
 
   for (;;) {
     if (running.stopped === "claim_lost") return lost(held());
+    tell.at(run);
     // Nobody can cancel what is ending already.
     if (run.intent !== null) running.cancelSeen = true;
     if (running.stopped === "cancel") running.cancelSeen = true;
@@ -160,34 +174,42 @@ export async function driveRun(
             env,
             state: at.state,
             outcome,
+            traceId: tell.traceId,
           });
-          if (env === undefined && machine.initializers.length > 0) {
-            const initialized = await initialize(machine, made, part.tries.timeoutMs);
-            if ("happened" in initialized) return initialized.happened;
-            ({ env } = initialized);
-          }
-          return await tell.attempting(made, () =>
-            makeAttempt(machine, part, { ...made, env: env ?? {} }),
-          );
+          return await tell.attempting(made, () => call(part, made));
         }
       }
     } catch (error) {
       // The store didn't say. Nothing was done, so the run is given back for another look.
-      parts.log.warn({ run_id: taskId, error: messageOf(error) }, "a run couldn't be looked at");
+      tell.unseen(error);
       return { type: "interrupted" };
     }
+  }
+
+  /** Initializers belong to the first attempt that this pod makes: they fail with it, and are timed with it. */
+  async function initialized(part: Callable, made: Attempt): Promise<Happened> {
+    const ready = await initialize(machine, made, part.tries.timeoutMs);
+    if ("happened" in ready) return ready.happened;
+    ({ env } = ready);
+    return call(part, made);
+  }
+
+  function call(part: Callable, made: Attempt): Promise<Happened> {
+    const isReady = env !== undefined || machine.initializers.length === 0;
+    if (!isReady) return initialized(part, made);
+    return makeAttempt(machine, part, { ...made, env: env ?? {} });
   }
 
   /** Decides what a step has come to and stores it. Gives how the claim ended, where it did. */
   async function store(
     step: Step,
     happened: Happened | undefined,
-    { startedAtMs, startedMs }: { startedAtMs: number; startedMs: number },
+    begun: Begun,
   ): Promise<Driven | undefined> {
     let refusals = 0;
     let happens = happened;
     for (;;) {
-      const now = nowAt(startedAtMs);
+      const now = nowAt(begun.startedAtMs);
       const decision = decide(step, happens, now);
       if (decision.type === "set_aside") {
         tell.setAside(decision);
@@ -201,17 +223,16 @@ export async function driveRun(
       try {
         const { tenant } = row;
         const { ids, maxResultBytes: maxPayloadBytes } = parts;
-        const trace = tell.trace();
         const children = decision.effects.some(({ type }) => type === "start_children")
           ? await rowsOfChildren(decision.effects, {
               ids,
               maxPayloadBytes,
               runId: claim.taskId,
               tenant,
-              trace: trace ?? claim.trace,
+              trace: tell.carried(),
             })
           : [];
-        finish = writeOf(held(), decision, { children, trace });
+        finish = writeOf(held(), decision, children);
         finished = await put(finish);
       } catch (error) {
         if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
@@ -230,7 +251,7 @@ export async function driveRun(
         continue;
       }
       if (finished.type === "lost") return { type: "driven", finish, finished };
-      tell.stored(decision, clock.monotonic() - startedMs, storeMs());
+      tell.stored(decision, begun, storeMs());
       if (decision.type !== "commit") return { type: "driven", finish, finished };
       seq++;
       ({ run } = decision);

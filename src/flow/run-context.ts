@@ -18,6 +18,8 @@ export type Attempt = {
   readonly state: unknown;
   /** Only for finalizers. */
   readonly outcome: unknown;
+  /** The trace that its run belongs to, for the log. */
+  readonly traceId: string | undefined;
   readonly handoff: Handoff;
   /** Set once it has ended, however it ended: what it does later isn't heard. */
   over: boolean;
@@ -98,7 +100,8 @@ export function fieldsOf({
   version,
   transition,
   attempt,
-}: Pick<Attempt, "running" | "parts" | "version" | "transition" | "attempt">) {
+  traceId,
+}: Pick<Attempt, "running" | "parts" | "version" | "transition" | "attempt" | "traceId">) {
   const { claim } = running;
   return {
     run_id: claim.taskId,
@@ -108,6 +111,7 @@ export function fieldsOf({
     attempt,
     token: claim.token,
     pod: parts.podId,
+    ...(traceId !== undefined && { trace_id: traceId }),
   };
 }
 

@@ -16,18 +16,18 @@ export type Held = {
   readonly columns: RunColumns;
   readonly awaited: boolean;
   readonly gate: { readonly group: string | null } | undefined;
-};
-
-export type WriteOptions = {
-  readonly children?: readonly NewTask[];
-  /** The trace that the run belongs to, where that was unknown. */
-  readonly trace?: string | null;
+  /** The trace that the run belongs to, where the row doesn't say yet. */
+  readonly trace: string | null;
 };
 
 type Storable = Extract<Decision, { run: Run }>;
 
 /** What a decision comes to in the store. */
-export function writeOf(held: Held, decision: Storable, options: WriteOptions = {}): RunFinish {
+export function writeOf(
+  held: Held,
+  decision: Storable,
+  children: readonly NewTask[] = [],
+): RunFinish {
   const { run, events, effects } = decision;
   const columns = toColumns(run);
   const write: RunWrite = {
@@ -40,9 +40,8 @@ export function writeOf(held: Held, decision: Storable, options: WriteOptions = 
     stoppedAt: columns.stoppedAt,
     failures: columns.failures,
     moved: events.some(moves),
-    trace: options.trace ?? null,
     events: events.map(toEventRow),
-    children: options.children ?? [],
+    children,
     cancelsChildren: effects.some(({ type }) => type === "cancel_children"),
     takes: effects.flatMap((effect) => (effect.type === "take_signal" ? [effect.signalId] : [])),
     park: parkOf(decision),
@@ -98,7 +97,7 @@ function leavingOf(held: Held, park: RunPark, events: RunWrite["events"]): RunFi
   };
 }
 
-function unchanged({ seq, columns }: Held): RunWrite {
+function unchanged({ seq, columns, trace }: Held): RunWrite {
   return {
     seq,
     version: null,
@@ -109,7 +108,7 @@ function unchanged({ seq, columns }: Held): RunWrite {
     stoppedAt: columns.stoppedAt,
     failures: columns.failures,
     moved: false,
-    trace: null,
+    trace,
     park: { for: "time", untilMs: null },
     events: [],
     children: [],

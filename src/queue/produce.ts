@@ -128,9 +128,9 @@ export function createProducing(parts: ProducingParts) {
       const { trace: given } = options;
       const tracer = activeTracer();
       if (!tracer) return one(task, input, options, passedOn(given));
-      return tracedEnqueue(tracer, { name: nameOf(task), given }, (carried) =>
-        one(task, input, options, carried),
-      );
+      const isFlow = typeof task !== "string" && task.isFlow === true;
+      const span = { name: nameOf(task), given, ...(isFlow && { verb: "start" as const }) };
+      return tracedEnqueue(tracer, span, (carried) => one(task, input, options, carried));
     },
     async enqueueMany<Input>(
       task: TaskContract | string,

@@ -26,6 +26,10 @@ export type WorkerEvent =
       readonly outcome: TransitionOutcome;
       readonly tookMs: number;
     }
+  /** A run was written for the first time: it stands at a transition now. */
+  | { readonly type: "run_begun"; readonly flow: string }
+  /** It can't be read, and people have to look at it. */
+  | { readonly type: "run_set_aside"; readonly flow: string; readonly reason: string }
   | {
       readonly type: "run_ended";
       readonly flow: string;
@@ -34,7 +38,16 @@ export type WorkerEvent =
       readonly tookMs: number;
     };
 
-export type TransitionOutcome = "completed" | "retry" | "failed" | "cancelled" | "parked";
+export type TransitionOutcome =
+  | "completed"
+  | "retry"
+  | "failed"
+  | "cancelled"
+  | "parked"
+  /** Given back as it was: the pod stops, or the store didn't say what it was asked. */
+  | "interrupted"
+  /** Another pod has the run, and what this one did isn't stored. */
+  | "lost";
 
 export type Outcome =
   | "completed"

@@ -91,11 +91,19 @@ export function endingOf(running: Running, thrown: unknown): Ending {
   }
 }
 
-export function taskFields({ claim, span }: Running, podId: string) {
+/** What every line of the log says of whom it is about: a task, or a run as it was claimed. */
+export function taskFields({ claim, span, handler }: Running, podId: string) {
   const traceId = traceIdOf(span, claim.trace);
+  const { flow } = handler;
   return {
-    task: claim.taskId,
-    name: claim.name,
+    ...(flow
+      ? {
+          run_id: claim.taskId,
+          flow: claim.name,
+          run_version: flow.version,
+          transition: claim.run?.cursor ?? null,
+        }
+      : { task: claim.taskId, name: claim.name }),
     pod: podId,
     attempt: claim.failures + 1,
     token: claim.token,

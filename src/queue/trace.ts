@@ -48,6 +48,8 @@ export function passedOn(given: TraceHeaders | undefined): string | null {
 
 export type EnqueueSpan = {
   readonly name: string;
+  /** Tasks are enqueued, runs of flows are started. */
+  readonly verb?: "enqueue" | "start";
   /** How many tasks one call brings, if it is a call for many. */
   readonly batch?: number;
   /** The caller's context, which counts where no span is active here. */
@@ -57,7 +59,7 @@ export type EnqueueSpan = {
 /** Stores tasks within a span, whose context goes into their rows. */
 export async function tracedEnqueue<Answer>(
   tracer: Tracer,
-  { name, batch, given }: EnqueueSpan,
+  { name, verb = "enqueue", batch, given }: EnqueueSpan,
   store: (carried: string | null) => Promise<Answer>,
 ): Promise<Answer> {
   const active = context.active();
@@ -66,12 +68,12 @@ export async function tracedEnqueue<Answer>(
     : remote(active, given && contextOfHeaders(given));
   const span = quietly(() =>
     tracer.startSpan(
-      `enqueue ${name}`,
+      `${verb} ${name}`,
       {
         kind: SpanKind.PRODUCER,
         attributes: {
           ...messaging(name),
-          "messaging.operation.name": "enqueue",
+          "messaging.operation.name": verb,
           "messaging.operation.type": "send",
           ...(batch !== undefined && { "messaging.batch.message_count": batch }),
         },
@@ -123,7 +125,20 @@ export function startRunSpan(claim: Claim, podId: string): RunSpan | undefined {
 
 /** Runs a handler with its span active, so that the spans it makes are children of it. */
 export function inSpan<Result>(span: RunSpan, run: () => Result): Result {
-  return context.with(trace.setSpan(ROOT_CONTEXT, span), run);
+  const came: { result?: { readonly value: Result } | { readonly thrown: unknown } } = {};
+  quietly(() =>
+    context.with(trace.setSpan(ROOT_CONTEXT, span), () => {
+      try {
+        came.result = { value: run() };
+      } catch (thrown) {
+        came.result = { thrown };
+      }
+    }),
+  );
+  const { result } = came;
+  if (result === undefined) return run();
+  if ("thrown" in result) throw result.thrown;
+  return result.value;
 }
 
 /** Ends the span of an attempt once it is known what became of it, with its error as it is stored. */
@@ -139,14 +154,16 @@ export function endRunSpan(span: RunSpan, outcome: string, error: string | null)
 
 /** The trace that an attempt belongs to, for its logs. */
 export function traceIdOf(span: RunSpan | undefined, carried: string | null): string | undefined {
-  return span?.spanContext().traceId ?? contextOfText(carried)?.traceId;
+  const own = span && quietly(() => span.spanContext().traceId);
+  return own ?? contextOfText(carried)?.traceId;
 }
 
-function messaging(name: string) {
+export function messaging(name: string) {
   return { "messaging.system.name": "flotilla", "messaging.destination.name": name };
 }
 
-function fail(span: Span, { code, message, stack }: TaskError): void {
+/** Notes an error with a span, as it is stored. */
+export function fail(span: Span, { code, message, stack }: TaskError): void {
   if (!span.isRecording()) return;
   span.setAttribute("error.type", code);
   span.recordException({ name: code, message, ...(stack !== undefined && { stack }) });
@@ -162,7 +179,7 @@ function note(span: Span, { taskId, created }: Enqueued): void {
 }
 
 /** A part of somebody's SDK that throws must cost a span, never a task. */
-function quietly<Result>(action: () => Result): Result | undefined {
+export function quietly<Result>(action: () => Result): Result | undefined {
   try {
     return action();
   } catch (error) {
@@ -171,13 +188,14 @@ function quietly<Result>(action: () => Result): Result | undefined {
   }
 }
 
-function textOf(span: Span): string {
+/** The context of a span, as it is stored. */
+export function textOf(span: Span): string {
   const { traceId, spanId, traceFlags, traceState } = span.spanContext();
   return textOfContext({ traceId, spanId, flags: traceFlags, state: traceState?.serialize() });
 }
 
 /** A context whose span is in another program. */
-function remote(base: Context, from: TraceContext | undefined): Context {
+export function remote(base: Context, from: TraceContext | undefined): Context {
   if (from === undefined) return base;
   const { traceId, spanId, flags, state } = from;
   return trace.setSpanContext(base, {

@@ -198,7 +198,9 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           if (event.silentMs !== undefined) detection.observe(event.silentMs / 1_000);
           break;
         case "transition":
+        case "run_begun":
         case "run_ended":
+        case "run_set_aside":
           break;
         case "share":
         case "bound":
