@@ -94,8 +94,17 @@ async function drive(
     gate: claim.gate,
     trace: tell.trace(),
   });
-  const put = (finish: RunFinish) =>
+  const send = (finish: RunFinish) =>
     new Promise<Finished>((resolve, reject) => parts.finishing.put(finish, resolve, reject));
+  const put = (finish: RunFinish) => {
+    const { progress } = parts;
+    // What another attempt may ask for is stored first; what belongs to what is done never is.
+    if (!finish.run.moved && progress.isUnsaved(running)) {
+      return progress.leave(running).then(() => send(finish));
+    }
+    progress.forget(running);
+    return send(finish);
+  };
 
   /** Gives the run back as it is; where even that is refused, again later. */
   const leave = async (finish: RunFinish): Promise<Driven> => {
@@ -253,7 +262,7 @@ async function drive(
       if (finished.type === "lost") return { type: "driven", finish, finished };
       tell.stored(decision, begun, storeMs());
       if (decision.type !== "commit") return { type: "driven", finish, finished };
-      seq++;
+      running.runSeq = ++seq;
       ({ run } = decision);
       columns = toColumns(run);
       const { held: isHeld = false, wake = running.wake, cancelRequested } = finished.run ?? {};

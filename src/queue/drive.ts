@@ -5,6 +5,7 @@ import type { Conclusion } from "./conclude.ts";
 import type { RunParts } from "./context.ts";
 import type { Finishing } from "./finishing.ts";
 import type { WorkerEvent } from "./report.ts";
+import type { Progress } from "./progress.ts";
 import type { Running } from "./run.ts";
 
 /** What a pod gives whoever drives the runs of a flow. */
@@ -13,6 +14,7 @@ export type DriveParts = RunParts & {
   random: Random;
   ids: Ids;
   finishing: Pick<Finishing, "put">;
+  progress: Pick<Progress, "forget" | "isUnsaved" | "leave">;
   /** Fires when there is no more time to wait for the store. */
   signal: AbortSignal;
   /** Whether the pod stops, so that what has been stored is given back instead of going on. */

@@ -96,7 +96,9 @@ export function finishContract(kind: StoreKind): void {
       ] as const) {
         expect(await finish([old, ending])).toBe(0);
       }
-      await queue.database.write([saveProgress([{ taskId, token: old.token, value: "1" }])]);
+      await queue.database.write([
+        saveProgress([{ taskId, token: old.token, runSeq: 0, value: "1" }]),
+      ]);
       expect(await snapshot(taskId)).toEqual(before);
       expect(await finish([current!, returned])).toBe(1);
     });
@@ -198,14 +200,16 @@ export function finishContract(kind: StoreKind): void {
     test("stores progress of the current claim only, and the newest counts", async () => {
       const { taskId, claim } = await claimOne();
       await queue.database.write([
-        saveProgress([{ taskId, token: claim.token, value: `{"done":1}` }]),
+        saveProgress([{ taskId, token: claim.token, runSeq: 0, value: `{"done":1}` }]),
       ]);
       await queue.database.write([
-        saveProgress([{ taskId, token: claim.token, value: `{"done":2}` }]),
+        saveProgress([{ taskId, token: claim.token, runSeq: 0, value: `{"done":2}` }]),
       ]);
       expect((await queue.get(taskId))!.progress).toEqual({ done: 2 });
       await finish([claim, returned]);
-      await queue.database.write([saveProgress([{ taskId, token: claim.token, value: "3" }])]);
+      await queue.database.write([
+        saveProgress([{ taskId, token: claim.token, runSeq: 0, value: "3" }]),
+      ]);
       expect((await queue.get(taskId))!.progress).toEqual({ done: 2 });
     });
   });

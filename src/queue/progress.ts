@@ -24,16 +24,20 @@ export type ProgressParts = {
   log?: Logger;
 };
 
+/** It belongs to what a run was at when it was said: what comes after that has none yet. */
+type Unsaved = { readonly value: string; readonly runSeq: number };
+
 export type Progress = ReturnType<typeof createProgress>;
 
 /** Keeps the newest progress of each task and stores it now and then, for all in one write. */
 export function createProgress(parts: ProgressParts) {
   const { database, clock, localProgress: local, log = silentLogger } = parts;
 
-  const store = async (newest: Map<Running, string>): Promise<void> => {
-    const saved = [...newest].map(([{ claim }, value]) => ({
+  const store = async (newest: Map<Running, Unsaved>): Promise<void> => {
+    const saved = [...newest].map(([{ claim }, { value, runSeq }]) => ({
       taskId: claim.taskId,
       token: claim.token,
+      runSeq,
       value,
     }));
     newest.clear();
@@ -45,12 +49,12 @@ export function createProgress(parts: ProgressParts) {
   };
 
   const storing = (intervalMs: number) => {
-    const newest = new Map<Running, string>();
+    const newest = new Map<Running, Unsaved>();
     let cancel: (() => void) | undefined;
     return {
       newest,
       save(running: Running, value: string) {
-        newest.set(running, value);
+        newest.set(running, { value, runSeq: running.runSeq });
         cancel ??= clock.after(intervalMs, () => {
           cancel = undefined;
           void store(newest);
@@ -76,7 +80,7 @@ export function createProgress(parts: ProgressParts) {
     /** What was saved last, by this attempt or by one before it: null where nothing was. */
     async last(running: Running): Promise<Json> {
       const mine = unsaved(running);
-      if (mine !== undefined) return JSON.parse(mine) as Json;
+      if (mine !== undefined) return JSON.parse(mine.value) as Json;
       const { taskId } = running.claim;
       const here = isLocal(running) ? local?.last(taskId) : undefined;
       const [row] = await database.read(readProgress(taskId));
@@ -86,6 +90,8 @@ export function createProgress(parts: ProgressParts) {
       const newest = here && here.token >= token ? here.value : stored;
       return newest ? (JSON.parse(newest) as Json) : null;
     },
+
+    isUnsaved: (running: Running): boolean => unsaved(running) !== undefined,
 
     /** An attempt has ended in a way that may be followed by another: what it saved is to be found. */
     async leave(running: Running): Promise<void> {

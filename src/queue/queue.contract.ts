@@ -210,6 +210,7 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
     "pod_health",
     "step_limit",
     "step_pause",
+    "step_signal",
     "step_wait",
     "throttle",
     "throttle_report",

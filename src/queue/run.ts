@@ -20,6 +20,8 @@ export type Running = {
   actAtMs: number;
   /** The `wake` last seen, which a later decision must not miss. */
   wake: number;
+  /** How often whoever drives a run has written it. 0 for a task. */
+  runSeq: number;
   stopped: StopReason | undefined;
   /** Set once, when the worker has taken its ending; a handler that settles later changes nothing. */
   ended: boolean;
@@ -44,6 +46,7 @@ export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): R
     timeoutMs: handler.options.timeoutMs,
     actAtMs: nowMs + handler.options.timeoutMs,
     wake: claim.wake,
+    runSeq: claim.run?.seq ?? 0,
     stopped: undefined,
     ended: false,
     completing: false,

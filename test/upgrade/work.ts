@@ -41,7 +41,7 @@ export function workOf(): Statement[] {
     unparkDue(),
     lookAhead(names),
     claimTasks(claim(1)),
-    saveProgress([{ taskId: "worked-1", token: 1, value: '"half"' }]),
+    saveProgress([{ taskId: "worked-1", token: 1, runSeq: 0, value: '"half"' }]),
     lookAt(["worked-1"]),
     noteFinishes(podId, [finish("worked-1")]),
     finishTasks([finish("worked-1")]),

@@ -198,16 +198,17 @@ export function lookAt(taskIds: readonly string[]): Statement {
     where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
 }
 
+/** A run keeps its token from one transition to the next, so that its own count of writes is asked for too. */
 export function saveProgress(
-  saved: readonly { taskId: string; token: number; value: string }[],
+  saved: readonly { taskId: string; token: number; runSeq: number; value: string }[],
 ): Statement {
   const newest = rows(
-    { task_id: "text", token: "integer", value: "text" },
-    saved.map((each) => [each.taskId, each.token, each.value]),
+    { task_id: "text", token: "integer", run_seq: "integer", value: "text" },
+    saved.map((each) => [each.taskId, each.token, each.runSeq, each.value]),
   );
   return sql`
     update ${tasks} set progress = newest.value, progress_token = newest.token
     from ${newest} newest
     where ${tasks}.task_id = newest.task_id and ${tasks}.claim_token = newest.token
-      and ${tasks}.status = 'claimed'`;
+      and ${tasks}.run_seq = newest.run_seq and ${tasks}.status = 'claimed'`;
 }

@@ -131,7 +131,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   followFinishes: followFinishes([{ ...finish, status: "failed", followUp }]),
   followRecovery: followRecovery([followUp], orphans),
   lookAt: lookAt(["x"]),
-  saveProgress: saveProgress([{ taskId: "x", token: 1, value: "1" }]),
+  saveProgress: saveProgress([{ taskId: "x", token: 1, runSeq: 0, value: "1" }]),
   findKeys: findKeys([key]),
   findOwn: findOwn([key]),
   findReplaced: findReplaced([key]),
