@@ -104,7 +104,7 @@ export type Tasks = Pausing & {
   events(taskId: string): Promise<TaskEvent[]>;
   list(options?: ListOptions): Promise<TaskPage>;
   stats(): Promise<Stats>;
-  /** Resolves when the cancel is stored: `cancelled` at once, or `cancelling` while a pod still runs it. */
+  /** Resolves when the cancel is stored: `cancelled` at once, or `cancelling` while somebody must still end it. */
   cancel(taskId: string): Promise<"cancelled" | "cancelling" | "finished">;
   /** Starts a failed or cancelled task over. */
   retry(taskId: string): Promise<void>;
@@ -183,7 +183,9 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       // Whoever waited for it may be free now.
       onEnqueued?.();
       if (row["status"] === "cancelled") return "cancelled";
-      return row["status"] === "claimed" ? "cancelling" : "finished";
+      // A run that nobody has claimed has its finalizers before it.
+      const isOpen = row["status"] === "claimed" || row["status"] === "pending";
+      return isOpen ? "cancelling" : "finished";
     },
     async retry(taskId) {
       const { tables } = await resend(database, retryTask(taskId, parts.ids.next()), {

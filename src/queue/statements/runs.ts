@@ -91,6 +91,13 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
   const cancelling = all.filter(({ run }) => run.cancelsChildren).map(({ taskId }) => taskId);
   const takes = all.flatMap(({ taskId, run }) => run.takes.map((id) => [taskId, id] as const));
   const statements: Statement[] = [];
+  if (children.length + takes.length + cancelling.length > 0) {
+    // What is done to other rows holds only if the runs themselves can be written, so nobody may
+    // change those in between.
+    statements.push(
+      sql`select task.task_id from ${fence(sql`task`)} order by task.task_id ${holdTask}`,
+    );
+  }
   if (children.length > 0) {
     const parents = sql`select task.task_id from ${fence(sql`task`)}`;
     statements.push(insertTasks(children, sql`${isAmong(parents, sql`fresh.parent_id`)}`));
