@@ -4,6 +4,7 @@ import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../deadletters/client.ts";
+import { isFlow } from "../flow/handler.ts";
 import type { Pod, PodEvent } from "../runtime/assemble.ts";
 import type { Settings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
@@ -54,6 +55,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
     pod: () => pod,
     slots: work ? settings.slots : 0,
     names: [...workedOn(settings.use, settings.only).keys()],
+    flows: settings.use.filter(isFlow),
   });
   let giveUp: (error: Error) => void = () => {};
   const broken = new Promise<never>((_, reject) => (giveUp = reject));

@@ -14,6 +14,7 @@ import type { InputOf, ResultOf, TaskContract } from "../queue/task.ts";
 import type { WaitOptions } from "../queue/wait.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type FlowCount, toCounts } from "./counts.ts";
+import { type DoingCounts, readDoing } from "./doing.ts";
 import { toHistoryEntry, type HistoryEntry } from "./entries.ts";
 import { type RunView, toRun } from "./row.ts";
 import { countRuns, getRun, listRuns, openSignals, resumeAside, sendSignal } from "./statements.ts";
@@ -90,6 +91,8 @@ export type Runs = {
   resume(runId: string, options?: { as?: number }): Promise<void>;
   /** How many runs of each flow stand where. */
   counts(): Promise<FlowCount[]>;
+  /** What open runs of these flows do, at a cost that doesn't grow with the table: no number is exact beyond 10,000. */
+  doing(flows: readonly string[]): Promise<DoingCounts>;
 };
 
 export type RunsParts = {
@@ -206,6 +209,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     async counts() {
       return toCounts(await database.read(countRuns()));
     },
+    doing: (flows) => readDoing(database, flows),
   };
 }
 

@@ -2,10 +2,12 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { type Pod, type PodEvent, reasonCodes } from "../runtime/assemble.ts";
 import type { Logger } from "../base/log.ts";
+import type { DoingCounts } from "../flow/doing.ts";
 import type { Depth } from "../queue/depth.ts";
 import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
 import type { ThrottleView } from "../throttle/share/read.ts";
 import { createDepthGauges } from "./metrics-depth.ts";
+import { createFlowMetrics, type FlowSeen } from "./metrics-flows.ts";
 import { createThrottleMetrics } from "./metrics-throttles.ts";
 
 /** What `/metrics` says, gathered from what a pod and its store tell, and from a look at the queue. */
@@ -23,6 +25,8 @@ export type ScrapeParts = {
   depth: () => Promise<Depth>;
   /** What the fleet knows of its throttles. */
   throttles?: () => Promise<readonly ThrottleView[]>;
+  /** What the open runs of these flows do. */
+  doing?: (flows: readonly string[]) => Promise<DoingCounts>;
   clock: Clock;
   log: Logger;
 };
@@ -37,6 +41,8 @@ export type MetricsOptions = {
   slots?: number;
   /** The tasks that this program knows: the only names that become labels. */
   names?: readonly string[];
+  /** The flows that it knows. */
+  flows?: readonly FlowSeen[];
   clock?: Clock;
 };
 
@@ -47,7 +53,8 @@ const lagSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 30];
 const silenceSeconds = [0.1, 0.25, 0.5, 1, 2, 4, 5, 6, 7, 8, 10, 15, 30, 60, 300];
 
 export function createMetrics(options: MetricsOptions = {}): Metrics {
-  const { pod = () => undefined, slots = 0, names = [], clock = systemClock } = options;
+  const { pod = () => undefined, slots = 0, names = [], flows = [] } = options;
+  const { clock = systemClock } = options;
   const registry = new Registry();
   const make = instrumentsOf(registry);
   const attempts = make.counter(
@@ -142,6 +149,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   const leads = make.gauge("flotilla_is_leader", "1 on the pod that takes itself for the leader");
   const depth = createDepthGauges(make, names);
   const throttles = createThrottleMetrics(make, registry);
+  const runs = createFlowMetrics(make, flows);
   let lastBeatMs: number | undefined;
 
   // A series that is missing until the first trouble can't be told from one that nobody scrapes.
@@ -201,6 +209,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         case "run_begun":
         case "run_ended":
         case "run_set_aside":
+          runs.observe(event);
           break;
         case "share":
         case "bound":
@@ -219,7 +228,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
       leads.set(current !== undefined && current.leader === current.podId ? 1 : 0);
       beatAge.set(lastBeatMs === undefined ? 0 : (clock.monotonic() - lastBeatMs) / 1_000);
       throttles.showPod(current?.throttles?.here() ?? []);
-      await Promise.all([depth.refresh(parts), throttles.refresh(parts)]);
+      await Promise.all([depth.refresh(parts), throttles.refresh(parts), runs.refresh(parts)]);
       return registry.metrics();
     },
   };

@@ -290,6 +290,8 @@ const runs: Migration = {
       where flow_version is not null`,
     sql`create index ${index("step_aside")} on ${table("step_tracker")} (name)
       where status = 'pending' and parked = 6`,
+    sql`create index ${index("step_told")} on ${table("step_tracker")} (name)
+      where status = 'pending' and parked = 5`,
     // What was said to runs from outside. One that was taken is kept with its run, so that to say it
     // again with the same id says nothing new.
     sql`create table ${table("step_signal")} (

@@ -31,7 +31,8 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.metrics).to(async () => {
       const depth = () => flotilla.depth();
       const throttles = async () => (await flotilla.throttles.list({ limit: 1_000 })).throttles;
-      const text = await metrics.collect({ depth, throttles, clock, log });
+      const doing = (flows: readonly string[]) => flotilla.runs.doing(flows);
+      const text = await metrics.collect({ depth, throttles, doing, clock, log });
       return { status: 200, body: text, headers: { "Content-Type": metrics.contentType } };
     }),
     route(fleetSpecs.pods).to(async () => {
