@@ -13,6 +13,8 @@ export type EndingsParts = {
   leftTo: string;
   /** Told when a task is there to be claimed again, now or when it is due. */
   onPending: () => void;
+  /** Told of tasks and runs that have ended for good. */
+  onEnded: (taskId: string) => void;
   /** Told once of each, when it is stored or never will be from here. */
   onSettled: (run: Running) => void;
 };
@@ -42,7 +44,12 @@ export function createEndings(
   const tell = (run: Running, conclusion: Conclusion) => {
     progress.concluded(run, conclusion);
     report.ended(run, conclusion);
-    if (conclusion.finish.status === "pending") parts.onPending();
+    goOn(conclusion);
+  };
+
+  const goOn = ({ finish: { status, taskId } }: Conclusion) => {
+    if (status === "pending") parts.onPending();
+    else if (status !== "claimed") parts.onEnded(taskId);
   };
 
   const store = async (run: Running, ending: Ending): Promise<void> => {
@@ -60,7 +67,7 @@ export function createEndings(
   const driven = (run: Running, ending: Driven) => {
     if (ending.type === "not_stored") return on.failed(run, ending.error);
     progress.concluded(run, ending);
-    if (ending.finish.status === "pending") parts.onPending();
+    goOn(ending);
     onSettled(run);
   };
 

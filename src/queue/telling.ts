@@ -14,10 +14,12 @@ export type PodState = {
 export type Telling = {
   /** There may be something new to say. */
   look(): void;
-  stop(): void;
+  /** Resolves when what was being said is stored, so that it doesn't come after the pod has left, or soon. */
+  stop(): Promise<void>;
 };
 
 const everyMs = 1_000;
+const lastWordMs = 1_000;
 
 /**
  * Stores why a pod doesn't claim more: at most once a second, and only where it isn't what was stored
@@ -32,17 +34,16 @@ export function createTelling(parts: {
   const { podId, database, clock, state } = parts;
   let stored = JSON.stringify({ holds: state().holds, reasons: [] });
   let notBeforeMs = -Infinity;
-  let writing = false;
+  let writing: Promise<void> | undefined;
 
   const write = async (text: string): Promise<void> => {
-    writing = true;
     try {
       await database.write([tellState(podId, text)]);
     } catch {
       // Said with the next change: a store that is away can't be told that it is.
       stored = "";
     }
-    writing = false;
+    writing = undefined;
   };
   return {
     look() {
@@ -51,10 +52,17 @@ export function createTelling(parts: {
       if (text === stored) return;
       stored = text;
       notBeforeMs = clock.monotonic() + everyMs;
-      void write(text);
+      writing = write(text);
     },
-    stop() {
+    async stop() {
       notBeforeMs = Infinity;
+      if (writing === undefined) return;
+      let cancel = () => {};
+      const late = new Promise<void>((resolve) => {
+        cancel = clock.after(lastWordMs, resolve);
+      });
+      await Promise.race([writing, late]);
+      cancel();
     },
   };
 }

@@ -36,23 +36,35 @@ const unseenMs = 60_000;
 /** Waits for tasks to finish: one question to the store for all that are waited for. */
 export function createWaiting({ database, clock }: { database: Database; clock: Clock }) {
   const waiters = new Map<string, Set<Waiter>>();
+  /** Those to look at now: what is new, and what has ended in this process. */
+  let fresh = new Set<string>();
+  /** When to look at all of them. */
+  let allAtMs = Infinity;
+  let armedMs = Infinity;
   let stopTimer: (() => void) | undefined;
   let stopHints: (() => void) | undefined;
   let looking = false;
-  /** Something was asked or hinted while a look was under way, which may have come too early for it. */
-  let missed = false;
-  let dueMs = Infinity;
   let nextPollMs = firstPollMs;
   let closed = false;
 
-  const arm = (delayMs: number) => {
-    if (looking) missed = true;
+  const lookAtOne = (taskId: string) => {
+    fresh.add(taskId);
+    arm();
+  };
+  const lookAtAll = (delayMs: number) => {
+    allAtMs = Math.min(allAtMs, clock.monotonic() + delayMs);
+    arm();
+  };
+
+  /** Whatever comes while a look is under way is for the next one: that look may have come too early for it. */
+  const arm = () => {
     if (closed || looking || waiters.size === 0) return;
-    const atMs = clock.monotonic() + delayMs;
-    if (stopTimer && atMs >= dueMs) return;
+    const nowMs = clock.monotonic();
+    const atMs = fresh.size > 0 ? nowMs : allAtMs;
+    if (stopTimer && atMs >= armedMs) return;
     stopTimer?.();
-    dueMs = atMs;
-    stopTimer = clock.after(delayMs, () => {
+    armedMs = atMs;
+    stopTimer = clock.after(Math.max(0, atMs - nowMs), () => {
       stopTimer = undefined;
       void look();
     });
@@ -60,36 +72,45 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
 
   const look = async (): Promise<void> => {
     looking = true;
-    missed = false;
+    const isForAll = clock.monotonic() >= allAtMs;
+    const asked = isForAll ? [...waiters.keys()] : [...fresh].filter((id) => waiters.has(id));
+    fresh = new Set();
+    if (isForAll) allAtMs = Infinity;
     try {
-      const asked = [...waiters.keys()];
-      const states = new Map(
-        (await database.read(lookAt(asked))).map((row) => [row["task_id"], row["status"]]),
-      );
-      const ended: string[] = [];
-      for (const taskId of asked) {
-        const exists = states.has(taskId);
-        if (exists && !isOpen(states.get(taskId))) ended.push(taskId);
-        else note(taskId, exists);
-      }
-      // Payloads and results may be large, so only those that somebody gets are read.
-      if (ended.length > 0) {
-        for (const task of await toTasks(database, await database.read(getTasks(ended)))) {
-          for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
-        }
-      }
+      await ask(asked);
     } catch {
       // The store is away for a moment; the next look will tell.
     }
     looking = false;
-    dueMs = Infinity;
     if (waiters.size === 0) {
       stopHints?.();
       stopHints = undefined;
+      allAtMs = Infinity;
       return;
     }
-    arm(missed ? lookGapMs : nextPollMs);
-    nextPollMs = Math.min(pollMs, nextPollMs * 2);
+    if (allAtMs === Infinity) {
+      lookAtAll(nextPollMs);
+      nextPollMs = Math.min(pollMs, nextPollMs * 2);
+    }
+    arm();
+  };
+
+  const ask = async (asked: readonly string[]): Promise<void> => {
+    if (asked.length === 0) return;
+    const states = new Map(
+      (await database.read(lookAt(asked))).map((row) => [row["task_id"], row["status"]]),
+    );
+    const ended: string[] = [];
+    for (const taskId of asked) {
+      const exists = states.has(taskId);
+      if (exists && !isOpen(states.get(taskId))) ended.push(taskId);
+      else note(taskId, exists);
+    }
+    // Payloads and results may be large, so only those that somebody gets are read.
+    if (ended.length === 0) return;
+    for (const task of await toTasks(database, await database.read(getTasks(ended)))) {
+      for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
+    }
   };
 
   const note = (taskId: string, exists: boolean): void => {
@@ -130,13 +151,20 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
             );
       signal?.addEventListener("abort", onAbort, { once: true });
       waiters.set(taskId, (waiters.get(taskId) ?? new Set()).add(waiter));
-      stopHints ??= database.subscribe(() => arm(lookGapMs));
+      // What this process has stored itself it is told of by whoever has.
+      stopHints ??= database.subscribe((whose) => {
+        if (whose !== "own") lookAtAll(lookGapMs);
+      });
       nextPollMs = firstPollMs;
-      arm(0);
+      lookAtOne(taskId);
     });
 
   return {
     settled,
+    /** A task has ended in this process. */
+    ended(taskId: string): void {
+      if (waiters.has(taskId)) lookAtOne(taskId);
+    },
     async result(taskId: string, options: WaitOptions & Known): Promise<Json> {
       return resultOf(await settled(taskId, options));
     },

@@ -65,6 +65,8 @@ export type WorkerOptions = {
   /** Told of claim calls that were given up, for the heartbeat's upsert. */
   onFloor?: (call: number) => void;
   onEvent?: (event: WorkerEvent) => void;
+  /** Told of tasks that have ended here, for those who wait for them in this process. */
+  onEnded?: (taskId: string) => void;
   log?: Logger;
 };
 
@@ -248,7 +250,8 @@ export function startWorker(options: WorkerOptions): Worker {
       }
       claimSoon();
       for (const run of begun) {
-        if (stopping) end(run, { type: "interrupted" });
+        // Whoever drives a run gives it back itself: only so does what was cancelled go on to its finalizers.
+        if (stopping && !run.handler.flow) end(run, { type: "interrupted" });
         else if (run.throttled !== undefined && "refused" in run.throttled) {
           end(run, run.throttled.refused);
         } else begin(run);
@@ -316,6 +319,7 @@ export function startWorker(options: WorkerOptions): Worker {
     report,
     leftTo: outbox ? "kept for the next pod on this machine" : "left to recovery",
     onPending: wake,
+    onEnded: options.onEnded ?? (() => {}),
     onSettled(run) {
       unsettled.delete(run);
       storing--;
@@ -415,13 +419,14 @@ export function startWorker(options: WorkerOptions): Worker {
       elastic.stop();
       gate?.stop();
       telling.look();
-      telling.stop();
+      const told = telling.stop();
       polling.stop();
       cancelWake?.();
       await quiet.within(waitMs);
       for (const run of running.values()) interrupt(run, "shutdown");
       await quiet.within(graceMs * 2);
       await outbox?.settle();
+      await told;
       deadlines.stop();
       progress.stop();
       givingUp.abort();
