@@ -76,15 +76,15 @@ describe("layers are unpacked", () => {
 
   test("a file of several chunks is whole, beside many small ones", async () => {
     const large = Buffer.alloc(3_000_000, "0123456789abcdef");
-    const many = Array.from({ length: 500 }, (_, at) => ({ path: `many/${at}`, content: `${at}` }));
+    const many = Array.from({ length: 100 }, (_, at) => ({ path: `many/${at}`, content: `${at}` }));
     const { root } = await unpack([
       ...many,
       { path: "large", content: large },
       ...many.map(({ path, content }) => ({ path: `more/${path}`, content })),
     ]);
     expect(readFileSync(join(root, "large")).equals(large)).toBe(true);
-    expect(readdirSync(join(root, "many"))).toHaveLength(500);
-    expect(read(root, "more/many/499")).toBe("499");
+    expect(readdirSync(join(root, "many"))).toHaveLength(100);
+    expect(read(root, "more/many/99")).toBe("99");
   });
 
   test("names that are too long for a header come as pax or as GNU has them", async () => {
