@@ -1,6 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { open, stat } from "node:fs/promises";
+import { open, rm, stat } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { type Digest, digestOfFile } from "../disk/digest.ts";
 import { publish, unless } from "../disk/durable.ts";
@@ -69,7 +69,11 @@ async function fetchRest(asked: Download, part: Part): Promise<Downloaded> {
     await checkStatus(answer, isBegun ? [200, 206] : [200]);
     // The server decides whether ours is the beginning of what it has.
     const resumedAt = answer.status === 206 ? checkRange(answer, part.bytes, bytes) : 0;
-    if (resumedAt === 0) await noteEtag(target, writer, strongTag(answer));
+    if (resumedAt === 0) {
+      // What was there is of another version, and must not be taken for the beginning of this one.
+      await rm(part.path, { force: true });
+      await noteEtag(target, writer, strongTag(answer));
+    }
     const hash = createHash("sha256");
     if (resumedAt > 0) await hashBeginning(part.path, resumedAt, hash);
     const received = await write(answer, part.path, resumedAt, { ...asked, hash, idle });

@@ -34,8 +34,9 @@ async function takeOver(target: string, writer: Writer): Promise<void> {
   const found = await leftovers(target, writer.runId);
   if (found.some(({ token, use }) => token === writer.token && use === "etag")) return;
   const earlier = found.filter(({ token }) => token < writer.token);
-  const newest = earlier.find(({ use }) => use === "part");
-  const etag = earlier.find(({ use, token }) => use === "etag" && token === newest?.token);
+  // One without a tag was itself being copied when its pod died, and what it was copied from is there.
+  const etag = earlier.find(({ use }) => use === "etag");
+  const newest = earlier.find(({ use, token }) => use === "part" && token === etag?.token);
   if (newest && etag) {
     const reflink = constants.COPYFILE_FICLONE;
     const part = temporaryPath(target, writer, "part");

@@ -97,6 +97,16 @@ describe("a download", () => {
     expect(names()).toEqual(["blob"]);
   });
 
+  test("goes on from the last part that was whole when its pod died while it was copied", async () => {
+    const { get, target, stopAfter, names } = await scene();
+    await stopAfter(100_000, 3);
+    // The next claim had copied half of it.
+    const copy = temporaryPath(target, { runId: "run", token: 4 }, "part");
+    writeFileSync(copy, content.subarray(0, 50_000));
+    expect(await get(5)).toEqual({ resumedAt: 100_000, received: 200_000 });
+    expect(names()).toEqual(["blob"]);
+  });
+
   test("leaves what other runs are writing alone", async () => {
     const { get, names, target } = await scene();
     writeFileSync(temporaryPath(target, { runId: "other", token: 1 }, "part"), "theirs");

@@ -206,10 +206,13 @@ describe("trouble around it", () => {
   });
 
   test("a run that is cancelled in the middle of a download leaves nothing", async () => {
-    const { pod, flows, registry, layers, print, orphans } = await stage();
+    const { pod, flows, home, registry, layers, print, orphans } = await stage();
     registry.fail(layers[1]!, { type: "stall", afterBytes: 100_000 });
     const { runId } = await pod.runs.start(flows.image, { reference: "demo/sample:1" });
     await expect.poll(() => registry.served(layers[1]!).bytes, { timeout: 20_000 }).toBe(100_000);
+    // The other one has come, is known, and stays.
+    const isKnown = () => home.metadata.blob(layers[0]!) !== undefined;
+    await expect.poll(isKnown, { timeout: 20_000 }).toBe(true);
     await pod.runs.cancel(runId);
     await expect(pod.runs.wait(runId)).rejects.toThrow("cancelled");
     // It has told its children, and doesn't wait for their finalizers.

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { type Pod, startPod } from "flotilla";
 import { onTestFinished } from "vitest";
+import type { Digest } from "../../../examples/images/disk/digest.ts";
 import { imageFlows } from "../../../examples/images/flows/image.ts";
 import type { FlowsOptions } from "../../../examples/images/flows/options.ts";
 import { type Home, type HomeOptions, openHome } from "../../../examples/images/home.ts";
@@ -20,7 +21,7 @@ export type Stage = {
   readonly pod: Pod;
   readonly flows: ReturnType<typeof imageFlows>;
   /** The digests of the sample's layers. */
-  readonly layers: string[];
+  readonly layers: Digest[];
   readonly run: (reference?: string) => ReturnType<Pod["runs"]["wait"]>;
   readonly print: () => Promise<string[]>;
   readonly orphans: () => Promise<Orphan[]>;
