@@ -31,7 +31,9 @@ export type Fleet = {
   close(options?: { keep: boolean }): Promise<void>;
 };
 
-export type StartOptions = Partial<Pick<PodSpec, "names" | "config" | "gate">> & {
+export type StartOptions = Partial<Pick<PodSpec, "names" | "config" | "gate" | "given">> & {
+  /** The path of a program that makes another pod than usual, and talks as that one does. */
+  script?: string;
   /** A way to the store that only this pod takes: through a proxy, or to another server. */
   store?: string;
   env?: Readonly<Record<string, string>>;
@@ -39,7 +41,7 @@ export type StartOptions = Partial<Pick<PodSpec, "names" | "config" | "gate">> &
   under?: readonly string[];
 };
 
-const script = fileURLToPath(new URL("./pod-process.ts", import.meta.url));
+const usualScript = fileURLToPath(new URL("./pod-process.ts", import.meta.url));
 const compileCache = fileURLToPath(new URL("../../node_modules/.cache/pods", import.meta.url));
 
 /** One store, and the processes on it. */
@@ -70,7 +72,7 @@ export async function openFleet(
   };
 
   const start: Fleet["start"] = async (options = {}) => {
-    const { names = ["work"], config = {}, gate, env = {}, under = [] } = options;
+    const { names = ["work"], config = {}, gate, given, env = {}, under = [] } = options;
     const stem = join(folder, `pod-${++started}-${monotonicMs()}`);
     const spec: PodSpec = {
       store: options.store ?? store.url,
@@ -79,13 +81,14 @@ export async function openFleet(
       names,
       config,
       ...(gate && { gate }),
+      ...(given !== undefined && { given }),
     };
     const output = openSync(`${stem}.out`, "a");
     const [program, ...args] = [
       ...under,
       process.execPath,
       "--conditions=flotilla:source",
-      script,
+      options.script ?? usualScript,
       JSON.stringify(spec),
     ];
     const child = spawn(program!, args, {

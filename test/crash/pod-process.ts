@@ -16,6 +16,8 @@ export type PodSpec = {
   config: Omit<Config, "store" | "use" | "log">;
   /** Where this pod stops for good, if it is to. */
   gate?: Gate;
+  /** What another program than this one is told beside that. */
+  given?: unknown;
 };
 
 export type ToPod = { open: string; fails: boolean } | { stopHeart: true };
@@ -75,6 +77,8 @@ function onEvent(event: PodEvent): void {
     case "resent":
     case "store_error":
     case "transition":
+    case "run_begun":
+    case "run_set_aside":
     case "run_ended":
     case "share":
     case "bound":

@@ -1,0 +1,93 @@
+import { fileURLToPath } from "node:url";
+import { createFleet, type Fleet, type StoreKind } from "./harness.ts";
+import type { FlowsGiven } from "./flow-process.ts";
+import { hasEnded, type Named, type StoredRun, storedRuns } from "./flows-ends.ts";
+import { type MachineInput, type Scenario, scenarioOf } from "./flows-machines.ts";
+import { readSaid } from "./flows-said.ts";
+import type { PodProcess } from "./pod-handle.ts";
+import { until } from "./until.ts";
+
+const script = fileURLToPath(new URL("./flow-process.ts", import.meta.url));
+
+export type FlowFleet = Fleet & {
+  startFlows(given?: FlowsGiven, config?: object): Promise<PodProcess>;
+  runs(): Promise<StoredRun[]>;
+  /** Starts one run of each scenario, under this label. */
+  begin(label: string, only: readonly Scenario[], failures?: number): Promise<void>;
+  anyOpen(): Promise<boolean>;
+  /** Waits until all runs have ended. */
+  allEnded(): Promise<StoredRun[]>;
+  /** Waits until nothing happens any more in a pod whose runs stop somewhere. */
+  quiet(pod: PodProcess): Promise<StoredRun[]>;
+};
+
+/** A fleet in which a pod without flows sees to it that the runs of dead ones are recovered. */
+export async function createFlowFleet(
+  on: StoreKind,
+  keyOf: (named: Named) => string = keyInPayload,
+): Promise<FlowFleet> {
+  const fleet = await createFleet({ on });
+  await fleet.start({ names: ["work"] });
+  const runs = () => storedRuns(fleet, keyOf);
+  const open = async () =>
+    (
+      await fleet.sql(
+        `select task_id, status, parked from flotilla_step_tracker
+        where status in ('pending', 'claimed')`,
+      )
+    ).map((row) => ({
+      runId: row["task_id"] as string,
+      status: row["status"] as string,
+      parked: row["parked"] as number,
+    }));
+  const stopped = (pod: PodProcess) =>
+    new Set(
+      readSaid(fleet.folder).flatMap((each) =>
+        each.event === "halted" && each.pod === pod.podId ? [each.runId] : [],
+      ),
+    );
+  return {
+    ...fleet,
+    runs,
+    startFlows: (given = {}, config = {}) => fleet.start({ script, given, config }),
+    async begin(label, only, failures = 2) {
+      await Promise.all(
+        only.map(async (scenario) => {
+          const input: MachineInput = { key: `${label}/${scenario}`, failures };
+          const { runId } = await fleet.flotilla.runs.start(scenario, input);
+          // Some hear it before they ask.
+          if (scenario === "asked") await approve(fleet, runId);
+        }),
+      );
+    },
+    anyOpen: async () => (await open()).length > 0,
+    async allEnded() {
+      await until("all runs have ended", async () => (await open()).length === 0);
+      return runs();
+    },
+    async quiet(pod) {
+      await until("all runs have ended, wait or were stopped", async () => {
+        const restless = (await open()).filter((run) => run.status === "claimed" || !isLong(run));
+        if (restless.length > stopped(pod).size) return false;
+        const halted = stopped(pod);
+        return restless.every(({ runId }) => halted.has(runId));
+      });
+      return runs();
+    },
+  };
+}
+
+const keyInPayload = ({ payload }: Named) => (JSON.parse(payload) as { key: string }).key;
+
+// Children or a signal, for as long as that takes.
+const isLong = ({ parked }: { parked: number }) => parked === 2 || parked === 5;
+
+/** Answers those that ask while no pod is there that could. */
+export async function approveAll(fleet: Fleet, runs: readonly StoredRun[]): Promise<void> {
+  const asking = runs.filter((run) => scenarioOf(run.key) === "asks" && !hasEnded(run));
+  await Promise.all(asking.map(({ runId }) => approve(fleet, runId)));
+}
+
+async function approve(fleet: Fleet, runId: string): Promise<void> {
+  await fleet.flotilla.runs.signal(runId, "approve", { by: "somebody" }, { id: "approval" });
+}
