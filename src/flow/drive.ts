@@ -13,6 +13,7 @@ import { advance } from "./advance.ts";
 import { initialize, makeAttempt } from "./attempt.ts";
 import { rowsOfChildren } from "./children.ts";
 import type { Decision } from "./decision.ts";
+import { draftOf } from "./draft.ts";
 import type { Happened, Now } from "./happened.ts";
 import { lookAtChildren, lookForSignal } from "./look.ts";
 import type { Callable, Machine } from "./machine.ts";
@@ -133,13 +134,12 @@ async function drive(
     tell.at(run);
     // Nobody can cancel what is ending already.
     if (run.intent !== null) running.cancelSeen = true;
-    if (running.stopped === "cancel") running.cancelSeen = true;
     if (running.stopped === "shutdown" || parts.stopping()) return leave(releaseOf(held()));
     const startedAtMs = storeMs();
     const startedMs = clock.monotonic();
     const now = nowAt(startedAtMs);
     try {
-      const step = stepOf(machine, run, now);
+      const step = nextStep(now);
       const happened = await happening(step, run);
       const driven = await store(step, happened, { startedAtMs, startedMs });
       if (driven) return driven;
@@ -149,6 +149,15 @@ async function drive(
       tell.broken(error);
       return leave(releaseOf(held(), storeMs() + refusedMs));
     }
+  }
+
+  /**
+   * Deaths belong to what is at the cursor. Where pods have died at something that is no more, that the run
+   * stands elsewhere by now is stored first: nobody would count the deaths of what is there else.
+   */
+  function nextStep(now: Now): Step {
+    if (columns.deaths <= run.deaths) return stepOf(machine, run, now);
+    return { type: "decided", decision: { type: "commit", ...draftOf(run) } };
   }
 
   /** What comes of a step; undefined where it was decided without. */
@@ -200,6 +209,7 @@ async function drive(
     const ready = await initialize(machine, made, part.tries.timeoutMs);
     if ("happened" in ready) return ready.happened;
     ({ env } = ready);
+    if (run.intent === null && running.cancelSeen) return { type: "cancel_asked", reason: null };
     return call(part, made);
   }
 
@@ -279,7 +289,7 @@ async function drive(
     }
     // What was decided may be decided anew, where the run was woken meanwhile.
     if (happened === undefined) {
-      const again = stepOf(machine, run, now);
+      const again = nextStep(now);
       if (again.type === "decided") return again.decision;
       return { type: "release" };
     }

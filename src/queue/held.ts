@@ -25,7 +25,9 @@ export async function lookAtHeld(
     if (!row || Number(row["claim_token"]) !== run.claim.token) {
       stops.push({ run, reason: "claim_lost" });
     } else if (Number(row["cancel_requested"]) === 1 && !run.cancelSeen) {
+      // Whoever writes with this wake says that it knows of the cancel.
       run.wake = Number(row["wake"]);
+      run.cancelSeen = true;
       stops.push({ run, reason: "cancel" });
     }
   }

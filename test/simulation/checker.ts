@@ -45,7 +45,7 @@ export type Checker = {
   readonly tasks: Map<string, { readonly state: TaskState; readonly sinceMs: number }>;
   /** Looks at what a write is about to meet. */
   before(who: string, intent: Intent): Promise<Seen>;
-  after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): void;
+  after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): Promise<void>;
   readonly pauses: Pauses;
   readonly redrives: Redrives;
   started(run: Omit<Run, "active" | "returned" | "startedMs">): Run;
@@ -176,7 +176,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       const found = await redrives.before(intent);
       return found ? { ...seen, redrives: found } : seen;
     },
-    after(who, intent, seen, changes) {
+    async after(who, intent, seen, changes) {
       if (intent.kind === "beat") {
         const pod = pods.get(who);
         if (pod) pod.lastBeatMs = scheduler.nowMs;
@@ -190,6 +190,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       waits.judgeParked(changes);
       judgeLimits(changes);
       redrives.after(intent, seen.redrives, changes);
+      await redrives.afterwards(intent);
     },
     started(begun) {
       const run: Run = {

@@ -19,7 +19,7 @@ export type Seen = {
   readonly redrives?: RedrivesSeen;
 };
 
-const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
+export const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
 
 export async function lookBefore(database: Database, who: string, intent: Intent): Promise<Seen> {
   if (["finish", "progress", "recover"].includes(intent.kind)) {

@@ -1,5 +1,6 @@
 /** Runs seeds until one violates something, and prints what it found as JSON. */
 import process from "node:process";
+import { runFlowSeed } from "./flows/run.ts";
 import { runSeed } from "./run.ts";
 import { runThrottleSeed } from "./throttles/run.ts";
 import type { Violation } from "./world.ts";
@@ -11,7 +12,8 @@ export type Hunted = {
 };
 
 const [from, to, times, by, scenario] = process.argv.slice(2);
-const run = scenario === "throttles" ? runThrottleSeed : runSeed;
+const runs = { tasks: runSeed, throttles: runThrottleSeed, flows: runFlowSeed };
+const run = runs[scenario as keyof typeof runs];
 let found: Hunted["found"];
 let differing: Hunted["differing"];
 

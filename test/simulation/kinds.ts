@@ -10,6 +10,8 @@ import {
   stopRedrive,
   takeStep,
 } from "../../src/deadletters/redrive-statements.ts";
+import { resumeAside, sendSignal, takeUp } from "../../src/flow/statements.ts";
+import { type Held, releaseOf } from "../../src/flow/write.ts";
 import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/statements.ts";
 import { cancelTask, retryTask } from "../../src/queue/statements/ask.ts";
 import {
@@ -23,6 +25,7 @@ import { finishTasks, saveProgress } from "../../src/queue/statements/finish.ts"
 import { retentionOf } from "../../src/queue/retention.ts";
 import { deleteFinished, recoverTasks } from "../../src/queue/statements/recover.ts";
 import { dropPause, putPause, tellPod } from "../../src/queue/statements/pause.ts";
+import { storeRuns } from "../../src/queue/statements/runs.ts";
 import { moveSchedules } from "../../src/schedules/statements.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 
@@ -49,13 +52,24 @@ export type Kind =
   | "release"
   | "reserve"
   | "resume"
+  | "resume_run"
   | "retry"
+  | "run"
+  | "signal"
+  | "take_up"
   | "tell_pod"
   | "unpark";
 
 const noCall = { podId: "", call: 0, names: [], limit: 0 };
 const noWrite = { redrive: {} as Stored, step: countStep(0, []), writeId: "" };
 const noReason = { code: "cancelled", message: "" } as const;
+
+const noRun = { taskId: "", token: 0, seq: 0, columns: {} } as Held;
+const leaving = releaseOf(noRun);
+const runWrites = [leaving, { ...leaving, status: "claimed" } as const].map(
+  (finish) => storeRuns("", [finish]).statements[0]!.strings,
+);
+const noSignal = { runId: "", signalId: "", name: "", payload: "" };
 
 const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
@@ -81,7 +95,12 @@ const kinds = new Map<Statement["strings"], Kind>([
   [recoverTasks([]).strings, "recover"],
   [releaseCall("", 0).at(-1)!.strings, "release"],
   [reserveAlone("", []).strings, "reserve"],
+  [resumeAside({ runId: "", version: null })[1]!.strings, "resume_run"],
   [retryTask("", "")[1]!.strings, "retry"],
+  [runWrites[0]!, "run"],
+  [runWrites[1]!, "run"],
+  [sendSignal(noSignal)[2]!.strings, "signal"],
+  [takeUp("", 0).strings, "take_up"],
   [unparkDue().strings, "unpark"],
 ]);
 
@@ -100,6 +119,9 @@ export type Intent = {
 const aside: readonly (Kind | undefined)[] = ["reserve", "unpark", undefined];
 
 export function intentOf(statements: readonly Statement[]): Intent {
+  // What runs have to say may begin with the runs that they start.
+  const runs = statements.filter(({ strings }) => kinds.get(strings) === "run");
+  if (runs.length > 0) return { kind: "run", rows: runs.flatMap(boundRows), call: undefined };
   for (const statement of statements) {
     const kind = kinds.get(statement.strings);
     if (kind === undefined || aside.includes(kind)) continue;

@@ -7,7 +7,8 @@ import { FlotillaError } from "../../src/base/errors.ts";
 import { fraction } from "../../src/base/random.ts";
 import type { Database, Row } from "../../src/store/database.ts";
 import type { Statement } from "../../src/store/sql.ts";
-import type { Checker } from "./checker.ts";
+import type { Change } from "./audit.ts";
+import type { Seen } from "./fences.ts";
 import { type Intent, intentOf } from "./kinds.ts";
 import type { Lane } from "./lane.ts";
 import type { World } from "./world.ts";
@@ -26,9 +27,15 @@ export type LinkOptions = {
 
 type Outcome = { readonly tables: Row[][] } | { readonly error: unknown };
 
+/** Whoever looks at each write, right before and right after it. */
+export type Watcher = {
+  before(who: string, intent: Intent): Promise<Seen>;
+  after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): Promise<void>;
+};
+
 export type Network = { connect(options: LinkOptions): Database; hint(): void };
 
-export function createNetwork(world: World, checker: Checker): Network {
+export function createNetwork(world: World, checker: Watcher): Network {
   const { scheduler, store, frozen, onTheWay } = world;
   const listeners = new Set<{ lane: Lane; listener: () => void; due: boolean }>();
 
@@ -65,8 +72,7 @@ export function createNetwork(world: World, checker: Checker): Network {
     const seen = await checker.before(who, intent);
     const { tables, changes } = await store.commit(statements);
     scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
-    checker.after(who, intent, seen, changes);
-    await checker.redrives.afterwards(intent);
+    await checker.after(who, intent, seen, changes);
     if (changes.length > 0) hint();
     return tables;
   };

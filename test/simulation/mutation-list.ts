@@ -11,7 +11,7 @@ export type Mutation = {
   /** Where it takes out two fences: the invariant that shows that the second is missed too. */
   readonly by?: string;
   /** What is simulated: pods with tasks, unless it says otherwise. */
-  readonly scenario?: "throttles";
+  readonly scenario?: "flows" | "throttles";
 };
 
 const finish = (find: string, put = ""): Edit => ({
@@ -104,7 +104,9 @@ export const mutations: readonly Mutation[] = [
   { name: "recover: without the beat", edits: [recoverBeat] },
   {
     name: "recover: deaths without a limit",
-    edits: [recover("const spent = sql`deaths + 1 >= ${deathLimit}`", "const spent = sql`false`")],
+    edits: [
+      recover("const spent = sql`deaths + 1 >= ${deathLimit} and", "const spent = sql`false and"),
+    ],
   },
   {
     name: "claim: without the floor",
@@ -122,7 +124,10 @@ export const mutations: readonly Mutation[] = [
   {
     name: "claim: released though it was cancelled",
     edits: [
-      claim("case when cancel_requested = 1 then 'cancelled' else 'pending' end", "'pending'"),
+      claim(
+        "case when cancel_requested = 1 and flow_version is null then 'cancelled'\n          else 'pending' end",
+        "'pending'",
+      ),
     ],
   },
   {
@@ -147,12 +152,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "recover: cancelled tasks are given back",
-    edits: [
-      recover(
-        "case when cancel_requested = 1 then 'cancelled' when ${spent}",
-        "case when ${spent}",
-      ),
-    ],
+    edits: [recover("case when ${cancelled} then 'cancelled' when ${spent}", "case when ${spent}")],
   },
   {
     name: "leader: the oldest leads though it is silent",

@@ -13,21 +13,22 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Hunted } from "./hunt.ts";
+import { flowMutations } from "./flows/mutations.ts";
 import { type Edit, mutations } from "./mutation-list.ts";
 import { throttleMutations } from "./throttles/mutations.ts";
 
 const seedLimit = 2_000;
 /** How many seeds are run twice. Those of throttles have up to 32 pods, and take longer. */
-const sameTwice = { tasks: 500, throttles: 100 };
+const sameTwice = { tasks: 500, throttles: 100, flows: 200 };
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 const wanted = process.argv.slice(2);
-const chosen = [...mutations, ...throttleMutations].filter(
+const chosen = [...mutations, ...throttleMutations, ...flowMutations].filter(
   ({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)),
 );
 let missed = 0;
 
-for (const scenario of wanted.length === 0 ? (["tasks", "throttles"] as const) : []) {
+for (const scenario of wanted.length === 0 ? (["tasks", "throttles", "flows"] as const) : []) {
   const to = sameTwice[scenario];
   const { found, differing } = await hunt([], { to, twice: true, scenario });
   const shown = found ? `${found.invariant} at seed ${found.seed}` : "nothing violated";

@@ -6,10 +6,12 @@ import { uuidv7 } from "../../src/base/ids.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { startHeartbeat } from "../../src/pods/heartbeat.ts";
-import type { TaskHandler } from "../../src/queue/task.ts";
 import { assemblePod, gapOf, type Pod } from "../../src/runtime/assemble.ts";
 import { resolveConfig } from "../../src/runtime/config.ts";
-import type { Checker, PodFacts } from "./checker.ts";
+import type { Usable } from "../../src/runtime/handlers.ts";
+import type { ScheduleDeclaration } from "../../src/schedules/schedule.ts";
+import type { Database } from "../../src/store/database.ts";
+import type { PodFacts } from "./checker.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { SimDisk } from "./disk.ts";
 import type { Network } from "./link.ts";
@@ -20,6 +22,8 @@ export type SimPod = PodFacts & {
   readonly clock: Clock;
   /** It may be told to stop only once it has started. */
   readonly started: boolean;
+  /** When it was told to stop, if it was. */
+  readonly stoppingMs: number | undefined;
   crash(why: string): void;
   /** SIGSTOP, and SIGCONT later. */
   pause(durationMs: number): void;
@@ -36,10 +40,14 @@ export type SimPodOptions = {
   podId: string;
   names: readonly string[];
   settings: { slots: number; pollMs: number; heartbeatMs: number; deadAfterMs: number };
-  handlersFor: (pod: SimPod) => TaskHandler[];
+  handlersFor: (pod: SimPod) => readonly Usable[];
+  /** Those that it brings. Default: those of tasks. */
+  schedules?: readonly ScheduleDeclaration[];
+  /** Something between it and the store. */
+  through?: (database: Database, crash: () => void) => Database;
   /** The disk of the place that it runs at. */
   disk: SimDisk;
-  onGone: () => void;
+  onGone: (why: string) => void;
 };
 
 /** The name under which a pod's heartbeat alone can be frozen. */
@@ -48,7 +56,7 @@ export const heartOf = (podId: string) => `the heart of ${podId}`;
 export function startSimPod(
   world: World,
   network: Network,
-  checker: Checker,
+  checker: { readonly pods: Map<string, PodFacts> },
   options: SimPodOptions,
 ): SimPod {
   const { scheduler } = world;
@@ -59,6 +67,7 @@ export function startSimPod(
   const startMs = world.between(0, 1_000_000);
   let wallOffsetMs = 0;
   let goneMs: number | undefined;
+  let stoppingMs: number | undefined;
   let running: Pod | undefined;
   let breath = 0;
   let floor = 0;
@@ -75,7 +84,7 @@ export function startSimPod(
     main.kill();
     heart.kill();
     scheduler.note(`${podId} is gone: ${why}`);
-    options.onGone();
+    options.onGone(why);
   };
   const pod: SimPod = {
     podId,
@@ -88,6 +97,9 @@ export function startSimPod(
     },
     get goneMs() {
       return goneMs;
+    },
+    get stoppingMs() {
+      return stoppingMs;
     },
     get started() {
       return running !== undefined;
@@ -105,6 +117,7 @@ export function startSimPod(
     },
     stop() {
       scheduler.note(`${podId} is told to stop`);
+      stoppingMs ??= scheduler.nowMs;
       void running?.stop().then(() => gone("stopped"));
     },
     stepWall(byMs) {
@@ -123,10 +136,11 @@ export function startSimPod(
     graceMs: 1_000,
     shutdownMs: 2_000,
     use: options.handlersFor(pod),
-    schedules,
+    schedules: options.schedules ?? schedules,
   });
   const crash = () => gone("crashed at a request");
-  const database = network.connect({ who: podId, lane: main, crash });
+  const connected = network.connect({ who: podId, lane: main, crash });
+  const database = options.through?.(connected, crash) ?? connected;
   const heartDatabase = network.connect({
     who: podId,
     alias: heartOf(podId),

@@ -124,6 +124,7 @@ export function startCallingPod(
     troubledUntilMs: -1,
     clock,
     started: true,
+    stoppingMs: undefined,
     get alive() {
       return goneMs === undefined;
     },

@@ -3,9 +3,9 @@ import { toSharedRow } from "../../../src/throttle/share/row.ts";
 import { changeShares, getShares, getThrottles } from "../../../src/throttle/share/statements.ts";
 import { toStats } from "../../../src/throttle/share/learned.ts";
 import type { Statement } from "../../../src/store/sql.ts";
-import type { Checker } from "../checker.ts";
 import { startFaults } from "../faults.ts";
-import { createNetwork } from "../link.ts";
+import { nothingSeen } from "../fences.ts";
+import { createNetwork, type Watcher } from "../link.ts";
 import type { Report } from "../run.ts";
 import { createWorld, type World } from "../world.ts";
 import { createDownstream, type Downstream } from "./downstream.ts";
@@ -119,7 +119,7 @@ const change = changeShares(place, 0, "").strings;
 const isChange = ({ strings }: Statement) => strings === change;
 
 /** Looks at the row after every commit, in the same moment. */
-function watched(world: World, sweep: Sweep): { world: World; checker: Checker } {
+function watched(world: World, sweep: Sweep): { world: World; checker: Watcher } {
   const { store } = world;
   let who = "";
   const commit: typeof store.commit = async (statements) => {
@@ -132,16 +132,16 @@ function watched(world: World, sweep: Sweep): { world: World; checker: Checker }
     return done;
   };
   // There are no tasks here to be judged.
-  const checker = {
-    async before(committer: string) {
+  const checker: Watcher = {
+    async before(committer) {
       who = committer;
+      return nothingSeen;
     },
-    after() {},
-    redrives: { async afterwards() {} },
+    async after() {},
   };
   return {
     world: Object.assign(world, { store: { ...store, commit } }),
-    checker: checker as unknown as Checker,
+    checker,
   };
 }
 

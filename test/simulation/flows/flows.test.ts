@@ -1,0 +1,119 @@
+import { describe, expect, test } from "vitest";
+import { runCrashPoint } from "./awaits.ts";
+import { runFlowSeed } from "./run.ts";
+
+const seeds = 45;
+const twiceEvery = 15;
+
+/** Every trouble that must have been met, and everything that must have come of it. */
+const mustHappen = [
+  "children: all ended",
+  "children: cancelled with their parent",
+  "event: cancel",
+  "event: error",
+  "event: move",
+  "event: park",
+  "event: pod_died",
+  "event: retried",
+  "event: set_aside",
+  "fault: block",
+  "fault: crash",
+  "fault: crashed before its answer",
+  "fault: crashed before sending",
+  "fault: doubled",
+  "fault: freeze a heart",
+  "fault: freeze all",
+  "fault: freeze one",
+  "fault: frozen, hang",
+  "fault: frozen, refuse",
+  "fault: hint late",
+  "fault: hint lost",
+  "fault: landed late",
+  "fault: lost after the commit",
+  "fault: lost before the commit",
+  "fault: pause",
+  "fault: pod forgotten",
+  "fault: read failed",
+  "fault: refused",
+  "fault: slow",
+  "fault: stop",
+  "fault: store clock step",
+  "fault: wall clock step",
+  "fence: run, awaited",
+  "fence: run, seq",
+  "fence: run, token",
+  "fence: run, wake",
+  "flow: abort",
+  "flow: cancel",
+  "flow: flaky",
+  "flow: handoff",
+  "flow: patient",
+  "flow: poison",
+  "flow: polite",
+  "flow: snooze",
+  "flow: started over by its parent",
+  "flow: stuck",
+  "flow: taken over by a later version",
+  "flow: unrecoverable",
+  "signal: refused",
+  "signal: sent twice",
+  "signal: used",
+];
+
+describe("runs of flows on virtual time, over a store that fails in every way", () => {
+  const counts = new Map<string, number>();
+
+  test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
+    const broken: string[] = [];
+    for (let seed = 1; seed <= seeds; seed++) {
+      const { violations, counts: counted } = await runFlowSeed(seed);
+      for (const [what, times] of counted) counts.set(what, (counts.get(what) ?? 0) + times);
+      if (violations.length === 0) continue;
+      const found = violations.map(({ invariant, what }) => `${invariant}: ${what}`).join("; ");
+      broken.push(
+        `seed ${seed}: ${found}; replay it with ` +
+          `\`npx node --conditions=flotilla:source test/simulation/flows/replay.ts ${seed}\``,
+      );
+    }
+    expect(broken).toEqual([]);
+  });
+
+  test("were given every trouble, and met every fence", () => {
+    expect(mustHappen.filter((what) => !counts.has(what))).toEqual([]);
+  });
+
+  test("do the same in every run of a seed", { timeout: 600_000 }, async () => {
+    for (let seed = twiceEvery; seed <= seeds; seed += twiceEvery) {
+      const first = await runFlowSeed(seed, { keepTrace: true });
+      const second = await runFlowSeed(seed, { keepTrace: true });
+      expect(second.trace).toEqual(first.trace);
+      expect(second.hash).toBe(first.hash);
+    }
+  });
+});
+
+test(
+  "a pod that dies at any of its requests leaves every run to the same end",
+  { timeout: 600_000 },
+  async () => {
+    const well = await runCrashPoint();
+    expect(well.violations).toEqual([]);
+    expect(well.runs).toEqual([
+      "order completed reserve,approval,parcels,charge,legacy",
+      "parcel completed pack,wrap,send",
+      "plain completed one,two,three",
+    ]);
+    for (let at = 1; at <= well.requests; at++) {
+      for (const when of ["sent", "answered"] as const) {
+        const { violations, runs, crashed } = await runCrashPoint({ at, when });
+        const point = { at, when };
+        expect({ ...point, violations, runs }).toEqual({
+          ...point,
+          violations: [],
+          runs: well.runs,
+        });
+        expect(crashed || at > well.requests - 3).toBe(true);
+      }
+    }
+  },
+);

@@ -1,0 +1,253 @@
+/** The fences of runs, and how each is taken out. */
+import type { Edit, Mutation } from "../mutation-list.ts";
+
+const of =
+  (file: string) =>
+  (find: string, put = ""): Edit => ({ file: `src/${file}.ts`, find, put });
+const runs = of("queue/statements/runs");
+const ask = of("queue/statements/ask");
+const claim = of("queue/statements/claim");
+const recover = of("queue/statements/recover");
+const finishing = of("queue/finishing");
+const asking = of("flow/statements");
+const drive = of("flow/drive");
+const attempt = of("flow/attempt");
+const write = of("flow/write");
+
+export const flowMutations: readonly Mutation[] = [
+  {
+    name: "run: without the token",
+    edits: [runs("${task}.claim_token = ${given}.token and ${task}.run_seq", "${task}.run_seq")],
+  },
+  {
+    name: "run: without the number of its writes",
+    edits: [runs(" and ${task}.run_seq = ${given}.run_seq", "")],
+  },
+  {
+    name: "run: without the status",
+    edits: [runs("    and ${task}.status in ('claimed', 'pending')\n")],
+  },
+  {
+    name: "run: parked without the wake",
+    edits: [runs("and (${given}.wake is null or ${task}.wake = ${given}.wake)")],
+  },
+  {
+    name: "run: ended without waking those who have begun to wait",
+    edits: [runs("wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.awaited = 0)`", "sql``")],
+  },
+  {
+    name: "run: parked for children that have ended meanwhile",
+    edits: [runs("parents.length > 0 ? [wakeIfNothingIsOpen(parents)] : []", "[]")],
+  },
+  {
+    name: "run: events without the fence",
+    edits: [
+      runs(
+        "where ${isFenced(sql`task`, sql`noted`, wakesOthers(all))}",
+        "where task.status <> 'x'",
+      ),
+    ],
+  },
+  {
+    name: "run: children without the fence",
+    edits: [
+      runs(
+        "insertTasks(children, sql`${isAmong(parents, sql`fresh.parent_id`)}`)",
+        "insertTasks(children, sql`${parents.strings.length} > 0`)",
+      ),
+    ],
+  },
+  {
+    name: "run: signals that stay untaken",
+    edits: [runs("if (takes.length > 0) statements", "if (takes.length > 1_000) statements")],
+  },
+  {
+    name: "run: signals taken without the fence",
+    edits: [
+      runs(
+        "\n      and used.task_id in (select task.task_id from ${fence(sql`task`)})`;\n}\n\n/** What `cancel`",
+        "`;\n}\n\n/** What `cancel`",
+      ),
+    ],
+  },
+  {
+    name: "run: children of the cancelled go on",
+    edits: [runs("if (cancelling.length > 0) statements", "if (cancelling.length > 9) statements")],
+  },
+  {
+    name: "run: children that have failed aren't started over with their parent",
+    edits: [runs("    statements.push(...startOver(children, fence));\n")],
+  },
+  {
+    name: "run: deaths kept from one transition to the next",
+    edits: [runs("deaths = case when next.moved = 1 then 0 else deaths end", "deaths = deaths")],
+  },
+  {
+    name: "run: the version stays",
+    edits: [
+      runs("flow_version = coalesce(next.version, flow_version)", "flow_version = flow_version"),
+    ],
+  },
+  {
+    name: "run: given back with its old token",
+    edits: [
+      runs(
+        "claim_token = claim_token + case when next.status = 'pending' then 1 else 0 end",
+        "claim_token = claim_token",
+      ),
+    ],
+  },
+  {
+    name: "run: goes on though it was taken for dead",
+    edits: [finishing('held: row["status"] === "claimed"', "held: true")],
+  },
+  {
+    name: "run: a resend that finds its write is taken for lost",
+    edits: [
+      finishing(
+        "row && finish.run && isStoredRun(row, finish)",
+        "row && finish.run && row === undefined",
+      ),
+    ],
+  },
+  {
+    name: "run: a resend that finds another's write is taken for stored",
+    edits: [
+      finishing(
+        'isOurs && Number(row["run_seq"]) === run!.seq + 1',
+        'isOurs && Number(row["run_seq"]) >= run!.seq',
+      ),
+    ],
+  },
+  {
+    name: "claim: by an earlier version",
+    edits: [
+      claim(
+        "coalesce(flow_version, 0) <= ${version}",
+        "coalesce(flow_version, 0) <= ${version} + 9",
+      ),
+    ],
+  },
+  {
+    name: "claim: a run that was cancelled is ended by a release",
+    edits: [
+      claim(
+        "when cancel_requested = 1 and flow_version is null then 'cancelled'",
+        "when cancel_requested = 1 then 'cancelled'",
+      ),
+    ],
+  },
+  {
+    name: "recover: a cancelled run is ended",
+    edits: [recover("sql`cancel_requested = 1 and ${isTask}`", "sql`cancel_requested = 1`")],
+  },
+  {
+    name: "recover: a run that kills pods is failed",
+    edits: [
+      recover(
+        "sql`deaths + 1 >= ${deathLimit} and ${isTask}`;\n  const cancelled",
+        "sql`deaths + 1 >= ${deathLimit}`;\n  const cancelled",
+      ),
+    ],
+  },
+  {
+    name: "cancel: a run is ended at once",
+    edits: [
+      ask(
+        "const isCancelledAtOnce = sql`status = 'pending' and flow_version is null`",
+        "const isCancelledAtOnce = sql`status = 'pending'`",
+      ),
+    ],
+  },
+  {
+    name: "cancel: what is parked stays so",
+    edits: [ask("and parked in (1, 2, 5)", "and parked in (1)")],
+  },
+  {
+    name: "started over: from where it ended",
+    edits: [
+      ask(
+        "cursor = case when flow_version > 0 then stopped_at else cursor end, intent = null",
+        "intent = null",
+      ),
+    ],
+  },
+  {
+    name: "signal: wakes nobody",
+    edits: [
+      asking(
+        "status = 'pending' and parked in (1, 5) and awaits = ${name}",
+        "status = 'x' and awaits = ${name}",
+      ),
+    ],
+  },
+  {
+    name: "signal: isn't seen by who parks",
+    edits: [asking("set wake = wake + 1,\n        last_update = case", "set last_update = case")],
+  },
+  {
+    name: "signal: the newest first",
+    edits: [asking("taken = 0 order by seq limit 1", "taken = 0 order by seq desc limit 1")],
+  },
+  {
+    name: "set aside: no later version takes it up",
+    edits: [
+      asking("parked = 6 and aside_version < ${version}", "parked = 6 and aside_version < 0"),
+    ],
+  },
+  {
+    name: "drive: a cancel from before the claim isn't seen",
+    edits: [drive("running.cancelSeen = row.cancelRequested;", "running.cancelSeen = false;")],
+  },
+  {
+    name: "drive: a cancel that a write tells of isn't seen",
+    edits: [
+      drive("if (cancelRequested === true) running.cancelSeen = true;\n      // It", "// It"),
+    ],
+  },
+  {
+    name: "drive: finalizers can be cancelled",
+    edits: [drive("if (run.intent !== null) running.cancelSeen = true;", "")],
+  },
+  {
+    name: "drive: goes on while the pod stops",
+    edits: [
+      drive(
+        'if (running.stopped === "shutdown" || parts.stopping()) return',
+        'if (running.stopped === "shutdown") return',
+      ),
+    ],
+  },
+  {
+    name: "drive: what is parked for is looked for but once",
+    edits: [drive('if (step.type !== "call") return undefined;', "")],
+  },
+  {
+    name: "drive: the wake that a write tells of isn't kept",
+    edits: [
+      drive(
+        "      running.wake = wake;\n      if (cancelRequested",
+        "      void wake;\n      if (cancelRequested",
+      ),
+    ],
+  },
+  {
+    name: "attempt: told to stop for what an earlier one was",
+    edits: [
+      attempt(
+        `    running.stopped = undefined;
+    running.controller = undefined;
+  }
+  running.startedMs`,
+        `  }
+  running.startedMs`,
+      ),
+    ],
+  },
+  {
+    name: "write: a retry without the wake",
+    edits: [
+      write("counted: 1, delayMs: 1, wake: held.wake }", "counted: 1, delayMs: 1, wake: null }"),
+    ],
+  },
+].map((mutation) => ({ ...mutation, scenario: "flows" as const }));

@@ -1,0 +1,152 @@
+/** One seed: pods of several versions, those who ask for runs, their troubles, a time of quiet, and the verdict. */
+import { sql, table } from "../../../src/store/sql.ts";
+import { createSimDisk } from "../disk.ts";
+import { startFaults } from "../faults.ts";
+import { createNetwork } from "../link.ts";
+import { type SimPod, startSimPod } from "../pod.ts";
+import type { Report } from "../run.ts";
+import { createWorld, type World } from "../world.ts";
+import { createCalls, type Calls } from "./calls.ts";
+import { createFlowChecker, type FlowChecker } from "./checker.ts";
+import { type FlowClients, startFlowClients } from "./clients.ts";
+import { flowNames, flowsOf, type Input, type Version } from "./machines.ts";
+
+const heartbeatMs = 1_000;
+const deadAfterMs = 4_000;
+// All that may still be to do when the faults stop is done well within this time.
+const quietLimitMs = 240_000;
+
+export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
+  const world = await createWorld(seed, { keepTrace });
+  const { scheduler } = world;
+  let clients: FlowClients;
+  let calls: Calls;
+  const checker: FlowChecker = createFlowChecker(world, {
+    calls: () => calls,
+    onMoved: (moved) => clients.onMoved(moved),
+  });
+  calls = createCalls(world, (call) => checker.judgeCall(call));
+  const network = createNetwork(world, checker);
+  const faultsMs = world.between(8_000, 16_000);
+  const slots = world.between(2, 6);
+  const pollMs = world.pick([500, 1_000, 2_000]);
+  const disk = createSimDisk(world);
+  const pods: SimPod[] = [];
+  let podsMade = 0;
+  const isQuiet = () => scheduler.nowMs >= faultsMs;
+  const mixed = world.pick([[1], [1, 2], [1, 2], [1, 2, 3], [2, 3]] as Version[][]);
+
+  const fill = (place: number): void => {
+    const version = isQuiet() ? 3 : world.pick(mixed);
+    const podId = `p${++podsMade}`;
+    checker.versionOf.set(podId, version);
+    pods[place] = startSimPod(world, network, checker as { pods: Map<string, SimPod> }, {
+      podId,
+      names: flowNames,
+      settings: { slots, pollMs, heartbeatMs, deadAfterMs },
+      disk,
+      schedules: [],
+      handlersFor: (pod) => flowsOf(version, calls.perform(pod, version)),
+      onGone(why) {
+        const stoppingMs = pods[place]?.stoppingMs ?? 0;
+        if (why === "stopped" && stoppingMs > faultsMs) void judgeLeft(world, podId);
+        scheduler.after(world.between(100, 3_000), () => fill(place));
+      },
+    });
+  };
+  const places = world.between(2, 4);
+  for (let place = 0; place < places; place++) {
+    scheduler.after(place === 0 ? 0 : world.between(0, 2_000), () => fill(place));
+  }
+  clients = startFlowClients(world, network, {
+    checker: () => checker,
+    untilMs: faultsMs,
+    gapMs: world.between(300, 1_500),
+  });
+  startFaults(world, { network, pods: () => pods.filter(Boolean), untilMs: faultsMs, deadAfterMs });
+  // The last deploy: everybody is told to stop, one after the other, and comes back as the newest.
+  for (let place = 0; place < places; place++) {
+    scheduler.after(faultsMs + 1_000 + place * world.between(500, 4_000), () => {
+      const pod = pods[place];
+      if (pod?.alive && pod.started) pod.stop();
+      else pod?.crash("replaced");
+    });
+  }
+
+  const allEnded = () => {
+    for (const row of checker.rows.values()) {
+      if (row["status"] === "pending" || row["status"] === "claimed") return false;
+    }
+    return clients.open === 0;
+  };
+  await scheduler.runUntil(
+    () =>
+      world.violations.length > 0 ||
+      scheduler.nowMs > faultsMs + quietLimitMs ||
+      (scheduler.nowMs > faultsMs + 2_000 && allEnded()),
+  );
+  if (world.violations.length === 0) await judgeEnd(world, checker, calls, clients);
+  await world.store.database.close();
+  return {
+    seed,
+    violations: world.violations,
+    hash: scheduler.trace.hash(),
+    trace: scheduler.trace.lines,
+    counts: world.counts,
+    virtualMs: scheduler.nowMs,
+  };
+}
+
+/** A pod that stops while nothing is wrong gives back all that it has. */
+async function judgeLeft(world: World, podId: string): Promise<void> {
+  const left = await world.store.database.read(
+    sql`select task_id, name from ${table("step_tracker")}
+      where status = 'claimed' and claimed_by = ${podId}`,
+  );
+  for (const row of left) {
+    world.violate("shutdown", `${podId} has stopped and holds ${row["task_id"].slice(-6)}`);
+  }
+}
+
+async function judgeEnd(
+  world: World,
+  checker: FlowChecker,
+  calls: Calls,
+  clients: FlowClients,
+): Promise<void> {
+  const { violate } = world;
+  const rows = await world.store.database.read(sql`select * from ${table("step_tracker")}`);
+  for (const row of rows) {
+    const what = `${row["name"]} ${row["task_id"].slice(-6)}`;
+    if (row["status"] === "claimed")
+      violate("T12", `${what} is with ${row["claimed_by"]} for ever`);
+    if (row["status"] === "pending") {
+      violate("F6", `${what} waits for ever at ${row["cursor"]}, parked ${row["parked"]}`);
+    }
+    // What is noted as done was done.
+    const known = checker.histories.known.get(row["task_id"]);
+    const returned = calls.of(row["task_id"]).filter((call) => call.returned).length;
+    if (known && known.calls > returned) {
+      violate("F1", `${what}: ${known.calls} completions are noted, ${returned} calls returned`);
+    }
+  }
+  await checker.signals.judgeEnd();
+  const byOp = new Map<number, Set<string>>();
+  for (const row of rows) {
+    if (row["parent_id"] !== null) continue;
+    const { op } = JSON.parse(row["payload"]) as Input;
+    byOp.set(op, (byOp.get(op) ?? new Set()).add(row["task_id"]));
+  }
+  const holders = new Map<string, string>();
+  for (const { op, flow, key, runId, failed } of clients.started) {
+    const made = byOp.get(op) ?? new Set();
+    const what = `request ${op} (${flow})`;
+    if (made.size > 1) violate("T1", `${what} made ${made.size} runs`);
+    if (failed && made.size > 0) violate("T1", `${what} failed for certain and is there`);
+    if (runId !== undefined && !checker.rows.has(runId)) violate("T1", `${what} isn't there`);
+    if (key === undefined || runId === undefined) continue;
+    const holder = holders.get(`${flow} ${key}`) ?? runId;
+    holders.set(`${flow} ${key}`, holder);
+    if (holder !== runId) violate("T1", `${what} has two runs`);
+  }
+}
