@@ -18,7 +18,7 @@ import type { Call, Calls } from "./calls.ts";
 import { createFamilies } from "./families.ts";
 import { countRunFences } from "./fences.ts";
 import { columnsOf, createHistories } from "./histories.ts";
-import { attempts, flowNames, flowsOf, type Version, versions } from "./machines.ts";
+import { attempts, flowNames, machines, type Version } from "./machines.ts";
 import { createSignals } from "./signals.ts";
 import { judgeStanding } from "./standing.ts";
 
@@ -38,14 +38,6 @@ export type FlowChecker = Watcher & {
 
 const terminal = ["completed", "failed", "cancelled"];
 const open = ["pending", "claimed"];
-
-/** The machines of each version, to read rows by. Nobody runs them. */
-export const machines = new Map(
-  versions.map((version) => [
-    version,
-    new Map(flowsOf(version, async () => {}).map((each) => [each.name, each])),
-  ]),
-);
 
 export function createFlowChecker(
   world: World,

@@ -1,7 +1,6 @@
 /** What chance gives a run to do: how each of its functions goes, and which children it has. */
 import type { World } from "../world.ts";
-import { type Fate, firstName, type Input, orders } from "./machines.ts";
-import { machines } from "./checker.ts";
+import { type Fate, firstName, type Input, machines, orders } from "./machines.ts";
 
 const fatesOfWork: readonly Fate["kind"][] = [
   "abort",

@@ -168,3 +168,11 @@ export function flowsOf(version: Version, perform: Perform): Flow[] {
   for (const each of all) byName.set(each.name, each);
   return all;
 }
+
+/** The machines of each version, to read rows by. Nobody runs them. */
+export const machines = new Map(
+  versions.map((version) => [
+    version,
+    new Map(flowsOf(version, async () => {}).map((each) => [each.name, each])),
+  ]),
+);
