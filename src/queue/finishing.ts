@@ -16,7 +16,7 @@ import {
 } from "./statements/finish.ts";
 import { freeKey } from "./room-keeping.ts";
 import { freeRoom } from "./statements/gates.ts";
-import { isRunFinish, storeRuns } from "./statements/runs.ts";
+import { isRunFinish, lookForNotes, type RunFinish, storeRuns } from "./statements/runs.ts";
 import { forgetEarlierSnoozes } from "./statements/snooze.ts";
 
 /**
@@ -41,6 +41,11 @@ export type RunStored = {
 type Apart = { readonly type: "apart" };
 const apart: Apart = { type: "apart" };
 const storedAll: Finished = { type: "stored" };
+// It was stored, and others have had the run since.
+const storedAndLeft: Finished = {
+  type: "stored",
+  run: { held: false, wake: 0, cancelRequested: false },
+};
 // Others have begun to wait for it since its claim: it is sent again, so that they are woken with it.
 type Awaited = { readonly type: "awaited" };
 const awaited: Awaited = { type: "awaited" };
@@ -78,6 +83,10 @@ function isStoredRun(row: Row, { token, status, run }: Finish): boolean {
   const leaves = status === "pending" && row["status"] === "pending";
   const isOurs = Number(row["claim_token"]) === token + (leaves ? 1 : 0);
   return isOurs && Number(row["run_seq"]) === run!.seq + 1;
+}
+
+function hasNoted({ run }: Finish): boolean {
+  return run !== undefined && run.events.length > 0;
 }
 
 /** The way out for attempts that have ended: whatever ended meanwhile is one statement. */
@@ -160,7 +169,7 @@ export function createFinishing(parts: {
     const seen =
       missing.length > 0 ? await patientRead(missing.map(({ taskId }) => taskId)) : stored;
     const wakes = wakesOthers(finishes);
-    return finishes.map((finish): Finished | Awaited => {
+    const judged = finishes.map((finish): Finished | Awaited => {
       const done = stored.get(finish.taskId);
       if (done) return finish.run ? { type: "stored", run: toRunStored(done) } : storedAll;
       const row = seen.get(finish.taskId);
@@ -176,14 +185,33 @@ export function createFinishing(parts: {
       if (!open || finish.wake === null || wake === finish.wake) return { type: "lost" };
       return { type: "woken", wake, cancelRequested: Number(row["cancel_requested"]) === 1 };
     });
+    const isLost = (at: number) => judged[at]!.type === "lost" && hasNoted(finishes[at]!);
+    if (!judged.some((_, at) => isLost(at))) return judged;
+    const noted = await notedOf(finishes.filter((_, at) => isLost(at)) as RunFinish[]);
+    return judged.map((each, at) =>
+      isLost(at) && noted.has(finishes[at]!.taskId) ? storedAndLeft : each,
+    );
+  };
+
+  /**
+   * A run that was given back can be claimed anew before the answer to that was missed, and then its row
+   * says nothing of it. Those who count want to know, and the history does.
+   */
+  const notedOf = async (finishes: RunFinish[]): Promise<ReadonlySet<string>> => {
+    const rows = await patiently(() => database.read(lookForNotes(podId, finishes)));
+    return new Set(rows.map((row) => row["task_id"] as string));
   };
 
   const patientRead = async (taskIds: string[]) => {
-    // A look that fails is made again; it rides the same patience as the writes.
+    const rows = await patiently(() => database.read(lookAt(taskIds)));
+    return new Map(rows.map((row) => [row["task_id"] as string, row]));
+  };
+
+  // A look that fails is made again; it rides the same patience as the writes.
+  const patiently = async (look: () => Promise<Row[]>): Promise<Row[]> => {
     for (;;) {
       try {
-        const rows = await database.read(lookAt(taskIds));
-        return new Map(rows.map((row) => [row["task_id"] as string, row]));
+        return await look();
       } catch (error) {
         if (parts.signal.aborted || hasCode(error, "closed")) throw error;
         await new Promise<void>((resolve) => parts.clock.after(100, resolve));

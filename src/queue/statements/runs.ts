@@ -171,6 +171,25 @@ function noteRuns(podId: string, all: readonly RunFinish[]): Statement {
 }
 
 /**
+ * Which of these writes were stored, by the last event that each has noted. It says so also of a run that
+ * somebody has taken up since, whose row tells no more of it.
+ */
+export function lookForNotes(podId: string, given: readonly RunFinish[]): Statement {
+  const wanted = rows(
+    { task_id: "text", type: "text", detail: "text" },
+    given.map(({ taskId, run }) => {
+      const { type, detail } = run.events.at(-1)!;
+      return [taskId, type, detail];
+    }),
+  );
+  return sql`
+    select wanted.task_id from ${wanted} wanted
+    where exists (select 1 from ${events} noted
+      where noted.task_id = wanted.task_id and noted.pod_id = ${podId}
+        and noted.type = wanted.type and noted.detail = wanted.detail)`;
+}
+
+/**
  * Runs that go on under the same claim. Nothing that is in an index changes, which is most of what it
  * would cost. Where the pod was taken for dead meanwhile, what it did counts, but the claim is gone.
  */
