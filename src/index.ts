@@ -15,6 +15,7 @@ export type { Selection } from "./deadletters/selection.ts";
 export type { ErrorGroup, ErrorGroups } from "./deadletters/view.ts";
 export type { Flow } from "./flow/builder.ts";
 export type {
+  HistoryOptions,
   OpenSignal,
   RunListOptions,
   RunPage,
@@ -25,6 +26,7 @@ export type {
 } from "./flow/client.ts";
 export type { FlowCount } from "./flow/counts.ts";
 export type { HistoryEntry } from "./flow/entries.ts";
+export type { StuckOptions, StuckRuns } from "./flow/stuck.ts";
 export type { Doing, RunView } from "./flow/row.ts";
 export { flow } from "./flow/flow.ts";
 export { cancel, unrecoverable, type UnrecoverableOptions } from "./flow/thrown.ts";

@@ -5,12 +5,14 @@ import { benchCommand } from "./commands/bench.ts";
 import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { enqueueCommand } from "./commands/enqueue.ts";
+import { flowsCommand } from "./commands/flows.ts";
 import { limitsCommand } from "./commands/limits.ts";
 import { migrateCommand } from "./commands/migrate.ts";
 import { openApiCommand } from "./commands/openapi.ts";
 import { pauseCommands } from "./commands/pause.ts";
 import { devCommand, serveCommand, workCommand } from "./commands/pod.ts";
 import { podsCommand } from "./commands/pods.ts";
+import { runsCommand } from "./commands/runs.ts";
 import { schedulesCommand } from "./commands/schedules.ts";
 import { statsCommand } from "./commands/stats.ts";
 import { tasksCommand } from "./commands/tasks.ts";
@@ -23,6 +25,7 @@ Examples:
   $ flotilla enqueue mail '{"to":"ada"}' --wait   stores a task and waits for its result
   $ flotilla tasks list --status failed           shows what went wrong
   $ flotilla dlq list                             groups it by error
+  $ flotilla flows                                draws flows, and says which runs are stuck
   $ flotilla doctor                               looks for trouble
 
 Every setting is taken from its flag, then from the environment, then from the config file, then
@@ -33,7 +36,7 @@ Exit codes:
   1  it failed
   2  wrong usage: an unknown command or option, or a value that makes no sense
   3  the store is missing, damaged, read-only, full, busy or of another release
-  4  there is no such task, it isn't in a state for that, or the port is taken
+  4  there is no such task or run, it isn't in a state for that, or the port is taken
 `;
 
 /** The whole command line. Parsing it runs the command. */
@@ -57,6 +60,8 @@ export function createProgram(): Command {
     enqueueCommand,
     tasksCommand,
     statsCommand,
+    runsCommand,
+    flowsCommand,
     schedulesCommand,
     dlqCommand,
     podsCommand,

@@ -8,6 +8,7 @@ import { isFlow } from "../flow/handler.ts";
 import type { Pod, PodEvent } from "../runtime/assemble.ts";
 import type { Settings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
+import { machinesOf } from "../runtime/flows.ts";
 import { handlersByName, workedOn } from "../runtime/handlers.ts";
 import { defaultLogger } from "../runtime/log.ts";
 import { startPod } from "../runtime/pod.ts";
@@ -119,10 +120,11 @@ async function startServer(options: RunOptions, parts: ServerParts): Promise<Lis
   const clock = systemClock;
   collectDefaultMetrics({ register: parts.metrics.registry });
   const contracts = handlersByName(settings.use);
+  const machines = machinesOf(settings.use);
   const { maxPayloadBytes } = settings;
   // Loaded only where it serves: a pod that only works shouldn't carry what checks requests.
   const { createApp } = await import("../server/app.ts");
-  const app = createApp({ ...parts, apiKeys, contracts, maxPayloadBytes, clock });
+  const app = createApp({ ...parts, apiKeys, contracts, machines, maxPayloadBytes, clock });
   try {
     return await listen(app, { host, port: port ?? defaultPort, clock });
   } catch (error) {
@@ -144,10 +146,14 @@ function loggerFor({ settings, flags, live }: RunOptions, screen: Screen | undef
 function announce({ settings, live, work }: RunOptions, url: string, screen?: Screen): void {
   const say = screen?.print ?? print;
   if (!live) return say(`flotilla listens on ${url}`);
-  const names = [...workedOn(settings.use, settings.only).keys()];
+  const handlers = [...workedOn(settings.use, settings.only).values()];
+  const names = handlers.filter(({ flow }) => !flow).map(({ name }) => name);
+  const flows = handlers.flatMap(({ name, flow }) => (flow ? [`${name} (${flow.version})`] : []));
   say(`${paint("bold", "flotilla")} listens on ${paint("cyan", url)}`);
   say(`  store   ${withoutSecrets(settings.store)}`);
-  if (work) say(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);
+  if (work && (names.length > 0 || flows.length === 0))
+    say(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);
+  if (work && flows.length > 0) say(`  flows   ${flows.join(", ")}`);
   say(`  try     curl ${url}/v1/tasks`);
 }
 

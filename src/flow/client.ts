@@ -8,6 +8,7 @@ import type { Random } from "../base/random.ts";
 import type { Tasks } from "../queue/client.ts";
 import type { EnqueueOptions } from "../queue/enqueue.ts";
 import { resend, untilKnown } from "../queue/resend.ts";
+import { readHolds } from "../queue/workers.ts";
 import { waitsOf } from "../queue/statements/waits.ts";
 import { getEvents } from "../queue/statements/events.ts";
 import type { InputOf, ResultOf, TaskContract } from "../queue/task.ts";
@@ -17,6 +18,7 @@ import { type FlowCount, toCounts } from "./counts.ts";
 import { type DoingCounts, readDoing } from "./doing.ts";
 import { toHistoryEntry, type HistoryEntry } from "./entries.ts";
 import { type RunView, toRun } from "./row.ts";
+import { readStuck, type StuckOptions, type StuckRuns } from "./stuck.ts";
 import { countRuns, getRun, listRuns, openSignals, resumeAside, sendSignal } from "./statements.ts";
 
 /** As for a task, but attempts belong to transitions, and a run can't replace another. */
@@ -34,12 +36,15 @@ export type StartedRun<F extends TaskContract = TaskContract> = {
 
 export type RunListOptions = {
   flow?: string;
-  status?: "pending" | "claimed" | "completed" | "failed" | "cancelled";
+  /** `open`: pending or claimed. */
+  status?: "open" | "pending" | "claimed" | "completed" | "failed" | "cancelled";
   tenant?: string;
   /** Only those that stand at this transition or finalizer. */
   at?: string;
   /** Only those that this run has started. */
   parent?: string;
+  /** Only those that were set aside, because they can't be read. */
+  setAside?: boolean;
   /** The `next` of the page before. */
   cursor?: string;
   /** 1 to 1,000. Default 50. */
@@ -52,6 +57,13 @@ export type OpenSignal = {
   readonly signalId: string;
   readonly name: string;
   readonly atMs: number;
+};
+
+export type HistoryOptions = {
+  /** Only what came behind the entry with this number. */
+  after?: number;
+  /** 1 to 1,000. Default: all of it. */
+  limit?: number;
 };
 
 export type SignalSendOptions = {
@@ -83,7 +95,7 @@ export type Runs = {
   ): Promise<void>;
   /** What was said to a run and not used yet. */
   signals(runId: string): Promise<OpenSignal[]>;
-  history(runId: string): Promise<HistoryEntry[]>;
+  history(runId: string, options?: HistoryOptions): Promise<HistoryEntry[]>;
   /**
    * Lets a run go on that was set aside, or one that has failed or was cancelled: from the transition where
    * it stopped. With `as`, one that a later version has advanced is given to that version.
@@ -93,6 +105,8 @@ export type Runs = {
   counts(): Promise<FlowCount[]>;
   /** What open runs of these flows do, at a cost that doesn't grow with the table: no number is exact beyond 10,000. */
   doing(flows: readonly string[]): Promise<DoingCounts>;
+  /** Runs that don't get on and may need somebody. */
+  stuck(options?: StuckOptions): Promise<StuckRuns[]>;
 };
 
 export type RunsParts = {
@@ -107,9 +121,19 @@ export type RunsParts = {
 
 type TasksUsed = Pick<Tasks, "cancel" | "enqueue" | "retry" | "waitFor">;
 
+const listNames = [
+  "flow",
+  "status",
+  "tenant",
+  "at",
+  "parent",
+  "setAside",
+  "cursor",
+  "limit",
+] as const;
 const idChars = 200;
 const namePattern = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
-const statuses = ["pending", "claimed", "completed", "failed", "cancelled"] as const;
+const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
 
 export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
   const { database, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
@@ -139,8 +163,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       return row && (await toRuns(database, [row]))[0];
     },
     async list(options = {}) {
-      const names = ["flow", "status", "tenant", "at", "parent", "cursor", "limit"] as const;
-      checkOptions("list", options, names);
+      checkOptions("list", options, listNames);
       const { cursor, limit = 50, ...filter } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       if (filter.status !== undefined) checkChoice("status", filter.status, statuses);
@@ -156,7 +179,8 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     },
     async cancel(runId) {
       await existing(runId);
-      return (await tasks.cancel(runId)) === "finished" ? "finished" : "cancelling";
+      // Only its finalizers end a run, so one that is cancelled had ended before.
+      return (await tasks.cancel(runId)) === "cancelling" ? "cancelling" : "finished";
     },
     async signal(runId, name, payload = null, options = {}) {
       checkOptions("signal", options, ["id"]);
@@ -187,9 +211,13 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
         atMs: Number(row["at"]),
       }));
     },
-    async history(runId) {
+    async history(runId, options = {}) {
+      checkOptions("history", options, ["after", "limit"]);
+      const { after, limit } = options;
+      if (after !== undefined) checkNumber("after", after, { min: 0, max: 2 ** 31 - 1 });
+      if (limit !== undefined) checkNumber("limit", limit, { min: 1, max: 1_000 });
       await existing(runId);
-      return (await database.read(getEvents(runId))).map(toHistoryEntry);
+      return (await database.read(getEvents(runId, options))).map(toHistoryEntry);
     },
     async resume(runId, options = {}) {
       checkOptions("resume", options, ["as"]);
@@ -210,6 +238,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       return toCounts(await database.read(countRuns()));
     },
     doing: (flows) => readDoing(database, flows),
+    stuck: async (options) => readStuck(database, options),
   };
 }
 
@@ -222,7 +251,9 @@ async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView
       waits.set(row["waiter_id"], [...(waits.get(row["waiter_id"]) ?? []), row["awaited_id"]]);
     }
   }
-  return rows.map((row) => toRun(row, waits.get(row["task_id"])));
+  const isWaiting = rows.some((row) => row["status"] === "pending");
+  const holds = isWaiting ? await readHolds(database) : undefined;
+  return rows.map((row) => toRun(row, waits.get(row["task_id"]), holds));
 }
 
 function checkId(id: unknown): void {

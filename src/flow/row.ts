@@ -1,5 +1,6 @@
 import type { Json } from "../base/jsonify.ts";
 import { type Task, toTask } from "../queue/row.ts";
+import type { Holds } from "../queue/workers.ts";
 import { parked } from "../queue/statements/parked.ts";
 import type { Row } from "../store/database.ts";
 import type { Intent, RunError, State, Waiting } from "./run.ts";
@@ -54,6 +55,13 @@ export type RunView = {
   readonly status: "open" | "completed" | "failed" | "cancelled";
   /** Null once it has ended. */
   readonly doing: Doing | null;
+  /**
+   * No pod that is up may take it: none works on its flow, or none in its version or a later one. Always
+   * false while a pod has it and once it has ended.
+   */
+  readonly noWorker: boolean;
+  /** Its flow, or everything, is paused, so nobody claims it. */
+  readonly paused: boolean;
   /** The ending that its finalizers lead to; null while transitions run. */
   readonly intent: Intent["type"] | null;
   /** What it gives, once it has completed. */
@@ -70,15 +78,17 @@ export type RunView = {
   readonly updatedAtMs: number;
 };
 
-export function toRun(row: Row, waitsFor: readonly string[] = []): RunView {
+export function toRun(row: Row, waitsFor: readonly string[] = [], holds?: Holds): RunView {
   const task: Task = toTask(row, waitsFor);
   const { status, tenant, key, priority, payload, failures, deaths, progress } = task;
   const isOpen = status === "pending" || status === "claimed";
+  const version = Number(row["flow_version"]);
+  const isWaiting = status === "pending";
   const advancedMs = Number(row["advanced_at"] ?? 0);
   return {
     runId: task.taskId,
     flow: task.name,
-    version: Number(row["flow_version"]),
+    version,
     tenant,
     key,
     priority,
@@ -89,6 +99,8 @@ export function toRun(row: Row, waitsFor: readonly string[] = []): RunView {
     deaths,
     status: isOpen ? "open" : status,
     doing: isOpen ? doingOf(row) : null,
+    noWorker: isWaiting && holds?.noWorker(task.name, version) === true,
+    paused: isWaiting && holds?.paused(task.name) === true,
     intent: (readJson(row["intent"]) as Intent | null)?.type ?? null,
     output: status === "completed" ? task.result : null,
     error: ("error" in task ? task.error : null) as RunError | null,

@@ -65,7 +65,8 @@ export function sendSignal({ runId, signalId, name, payload }: NewSignal): State
       from ${tasks} task where ${open} and not ${sent} and ${unused} < ${signalsMost}`,
     sql`
       update ${tasks}
-      set wake = wake + 1, last_update = ${now},
+      set wake = wake + 1,
+        last_update = case when status = 'pending' then ${now} else last_update end,
         run_at = case when ${isMeant} then ${now} else run_at end,
         parked = case when ${isMeant} then ${ungated} else parked end
       where task_id = ${runId} and status in ('pending', 'claimed') and ${sent}`,
@@ -100,11 +101,13 @@ export function resumeAside({ runId, version }: ResumeAside): Statement[] {
 
 export type RunFilter = {
   readonly flow?: string;
+  /** `open` is pending or claimed. */
   readonly status?: string;
   readonly tenant?: string;
   /** The transition or finalizer that is next. */
   readonly at?: string;
   readonly parent?: string;
+  readonly setAside?: boolean;
   readonly before?: string;
   readonly limit: number;
 };
@@ -114,15 +117,26 @@ export function listRuns(filter: RunFilter): Statement {
   const conditions = [
     sql`flow_version is not null`,
     ...(filter.flow === undefined ? [] : [sql`name = ${filter.flow}`]),
-    ...(filter.status === undefined ? [] : [sql`status = ${filter.status}`]),
+    ...(filter.status === undefined ? [] : [statusIs(filter.status)]),
+    ...(filter.setAside ? [sql`status = 'pending' and parked = 6`] : []),
     ...(filter.tenant === undefined ? [] : [sql`tenant = ${filter.tenant}`]),
     ...(filter.at === undefined ? [] : [sql`cursor = ${filter.at}`]),
-    ...(filter.parent === undefined ? [] : [sql`parent_id = ${filter.parent}`]),
+    ...(filter.parent === undefined ? [] : [childOf(filter.parent)]),
     ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
   ];
   return sql`
     select * from ${tasks} where ${join(conditions, " and ")}
     order by task_id desc ${limit(filter.limit)}`;
+}
+
+function statusIs(status: string): Statement {
+  return status === "open" ? sql`status in ('pending', 'claimed')` : sql`status = ${status}`;
+}
+
+/** Parents wait for their children, and what somebody waits for is found by an index. */
+function childOf(parentId: string): Statement {
+  const awaited = sql`select awaited_id from ${waits} where waiter_id = ${parentId}`;
+  return sql`parent_id = ${parentId} and ${isAmong(awaited, sql`task_id`)}`;
 }
 
 export function getRun(runId: string): Statement {
@@ -143,4 +157,28 @@ export function countRuns(): Statement {
       case when waiting is null then 0 else 1 end as waiting, flow_version, count(*) as runs
     from ${tasks} where flow_version is not null
     group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3`;
+}
+
+/**
+ * Open runs that nobody has, by where they stand and by what may be wrong with them: `''` where their rows
+ * tell of nothing. A sleep and a delayed start have their time, and aren't waited for.
+ */
+export function countStuck({
+  failures,
+  waitingMs,
+}: {
+  readonly failures: number;
+  readonly waitingMs: number;
+}): Statement {
+  const storedAt = sql`coalesce(advanced_at, created_at)`;
+  // What waits until it is due has its time to come there; of all others it is when they came to wait.
+  const since = sql`case when parked <> 1 and run_at > ${storedAt} then run_at else ${storedAt} end`;
+  const waits = sql`(parked <> 1 or awaits is not null) and ${since} < ${now} - ${waitingMs}`;
+  return sql`
+    select name, cursor, flow_version,
+      case when parked = 6 then 'set_aside' when retry_count >= ${failures} then 'retrying'
+        when ${waits} then 'waiting' else '' end as why,
+      count(*) as runs, min(task_id) as oldest, min(${since}) as since_at
+    from ${tasks} where flow_version is not null and status = 'pending'
+    group by 1, 2, 3, 4 order by 1, 2, 3, 4`;
 }

@@ -48,8 +48,9 @@ export function gateOf(task: Gated): { group: string | null; gated: true } | und
     checkKey("concurrencyKey", concurrencyKey);
     return { group: keyScope(name, concurrencyKey), gated: true };
   }
-  if (concurrency !== undefined) return { group: keyScope(name, madeKey(task)), gated: true };
+  // A flow of a queue has the queue's limit as its own too, and counts among all of the queue.
   if (queue !== undefined) return { group: queueScope(queue.name), gated: true };
+  if (concurrency !== undefined) return { group: keyScope(name, madeKey(task)), gated: true };
   return tenant === "default" ? undefined : { group: null, gated: true };
 }
 

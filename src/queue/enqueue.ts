@@ -110,6 +110,12 @@ export function prepareTask(
   if (isFlow && policy?.onDuplicate === "replace") {
     throw new FlotillaError("invalid_option", `"${name}" is a flow: a run can't replace another`);
   }
+  if (isFlow && attempts !== null) {
+    throw new FlotillaError(
+      "invalid_option",
+      `"${name}" is a flow: attempts are those of its transitions`,
+    );
+  }
   const ready = (): NewTask => ({
     taskId: ids.next(),
     tenant,

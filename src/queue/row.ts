@@ -41,11 +41,16 @@ export type Task = {
   readonly scope: string | null;
   /** The tasks that it waits for, or has waited for, in the order that was given. */
   readonly waitsFor: readonly string[];
+  /** Of a run: the highest version of its flow that has advanced it, 0 before any has. Null of a task. */
+  readonly flowVersion: number | null;
 } & (
   | {
       readonly status: "pending";
       readonly error: TaskError | null;
-      /** No pod that is up works on tasks of this name, so it waits until one does. */
+      /**
+       * No pod that is up works on tasks of this name, or of a run in its version or a later one, so it
+       * waits until one does.
+       */
       readonly noWorker: boolean;
       /** Its name, or everything, is paused, so nobody claims it. */
       readonly paused: boolean;
@@ -85,6 +90,7 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
     cancelRequested: Number(row["cancel_requested"]) === 1,
     scope: row["group_key"],
     waitsFor,
+    flowVersion: row["flow_version"] === null ? null : Number(row["flow_version"]),
   };
   const error = lenientJson(row["error"]) as TaskError | null;
   const status = row["status"] as TaskStatus;

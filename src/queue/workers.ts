@@ -1,28 +1,71 @@
-import type { Database } from "../store/database.ts";
+import type { Database, Row } from "../store/database.ts";
 import { livePods } from "../pods/statements.ts";
 import type { Task } from "./row.ts";
 import { everything, listPauses } from "./statements/pause.ts";
+import type { TaskHandler } from "./task.ts";
 import { readHeld, type ThrottleOfName } from "./throttle-held.ts";
 
 type WorkedOn = {
-  /** The names that pods which are up work on; undefined where one doesn't say which. */
-  readonly names: ReadonlySet<string> | undefined;
+  /**
+   * The names that pods which are up work on, of flows with the highest version that one has; undefined
+   * where a pod doesn't say which.
+   */
+  readonly names: ReadonlyMap<string, number> | undefined;
   /** The throttles that tasks of some of them wait for. */
   readonly throttles: ReadonlyMap<string, ThrottleOfName>;
 };
 
 async function workedOn(database: Database): Promise<WorkedOn> {
-  const names = new Set<string>();
+  const names = new Map<string, number>();
   const throttles = new Map<string, ThrottleOfName>();
   let allSay = true;
   for (const row of await database.read(livePods())) {
     const said = parse(row["metadata"]);
-    if (Array.isArray(said["names"])) for (const name of said["names"]) names.add(String(name));
-    else allSay = false;
+    const versions = (said["flows"] ?? {}) as Readonly<Record<string, unknown>>;
+    if (!Array.isArray(said["names"])) allSay = false;
+    else for (const name of said["names"].map(String)) raise(names, name, versions[name]);
     const of = (said["throttles"] ?? {}) as Readonly<Record<string, ThrottleOfName>>;
     for (const [name, throttle] of Object.entries(of)) throttles.set(name, throttle);
   }
   return { names: allSay ? names : undefined, throttles };
+}
+
+/** Who doesn't say a version takes whatever has the name. */
+function raise(names: Map<string, number>, name: string, said: unknown): void {
+  const version = typeof said === "number" ? said : Number.POSITIVE_INFINITY;
+  names.set(name, Math.max(names.get(name) ?? 0, version));
+}
+
+/** What versions pods have of the flows they work on, for whoever looks at their runs. */
+export function flowsOf(handlers: Iterable<TaskHandler>): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (const { name, flow } of handlers) if (flow) found[name] = flow.version;
+  return found;
+}
+
+/** Whether a pod may take it: a run goes to its version or a later one. */
+function isWorkedOn({ names }: WorkedOn, name: string, version: number | null): boolean {
+  return names === undefined || (names.get(name) ?? -1) >= (version ?? 0);
+}
+
+/** What keeps a task or a run waiting besides what its row says. */
+export type Holds = {
+  /** No pod that is up may take what has this name and, if it is a run, this version. */
+  noWorker(name: string, version: number | null): boolean;
+  /** The name is paused, or everything is. */
+  paused(name: string): boolean;
+};
+
+export async function readHolds(database: Database): Promise<Holds> {
+  return holdsOf(await workedOn(database), await database.read(listPauses()));
+}
+
+function holdsOf(works: WorkedOn, pauses: readonly Row[]): Holds {
+  const paused = new Set(pauses.map((row) => row["name"] as string));
+  return {
+    noWorker: (name, version) => !isWorkedOn(works, name, version),
+    paused: (name) => paused.has(name) || paused.has(everything),
+  };
 }
 
 function parse(metadata: string): Readonly<Record<string, unknown>> {
@@ -39,11 +82,8 @@ export async function withoutWorker(
   names: readonly string[],
 ): Promise<ReadonlySet<string>> {
   if (names.length === 0) return new Set();
-  return unknownAmong(names, await workedOn(database));
-}
-
-function unknownAmong(names: readonly string[], { names: known }: WorkedOn): ReadonlySet<string> {
-  return new Set(known === undefined ? [] : names.filter((name) => !known.has(name)));
+  const works = await workedOn(database);
+  return new Set(names.filter((name) => !isWorkedOn(works, name, null)));
 }
 
 /** Says of waiting tasks whether anybody works on such, and may. Only for those it is asked. */
@@ -51,17 +91,15 @@ export async function markWaiting(database: Database, tasks: readonly Task[]): P
   const names = tasks.filter(({ status }) => status === "pending").map(({ name }) => name);
   if (names.length === 0) return [...tasks];
   const [works, pauses] = await Promise.all([workedOn(database), database.read(listPauses())]);
-  const idle = unknownAmong(names, works);
+  const { noWorker, paused } = holdsOf(works, pauses);
   const throttled = new Map([...works.throttles].filter(([name]) => names.includes(name)));
   const held = throttled.size === 0 ? undefined : await readHeld(database, throttled);
-  const paused = new Set(pauses.map((row) => row["name"] as string));
-  const isPaused = (name: string) => paused.has(name) || paused.has(everything);
   return tasks.map((task) =>
     task.status === "pending"
       ? {
           ...task,
-          noWorker: idle.has(task.name),
-          paused: isPaused(task.name),
+          noWorker: noWorker(task.name, task.flowVersion),
+          paused: paused(task.name),
           throttledBy: held?.get(task.name) ?? null,
         }
       : task,

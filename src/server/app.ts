@@ -4,6 +4,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../deadletters/client.ts";
+import type { Machine } from "../flow/machine.ts";
 import type { TaskContract } from "../queue/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import { requireAccess } from "./access.ts";
@@ -15,6 +16,7 @@ import { bulkRoutes } from "./routes/bulk.ts";
 import { deadLetterRoutes } from "./routes/dead-letters.ts";
 import { fleetRoutes } from "./routes/fleet.ts";
 import { gateRoutes } from "./routes/gates.ts";
+import { runRoutes } from "./routes/runs.ts";
 import { scheduleRoutes } from "./routes/schedules.ts";
 import { taskRoutes } from "./routes/tasks.ts";
 import { throttleRoutes } from "./routes/throttles.ts";
@@ -25,6 +27,8 @@ export type AppParts = {
   apiKeys: readonly string[];
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract>;
+  /** Flows whose machines are shown. */
+  machines?: readonly Machine[];
   /** Where failed tasks are asked about, if not through `flotilla`. */
   deadLetters?: () => DeadLetters;
   metrics: Metrics;
@@ -65,6 +69,7 @@ export function createApp(parts: AppParts): Hono {
     ...fleetRoutes({ ...parts, readiness }),
     ...taskRoutes({ flotilla, contracts, maxBytes }),
     ...bulkRoutes({ flotilla, contracts, maxRowBytes: maxBytes }),
+    ...runRoutes({ flotilla, contracts, machines: parts.machines, maxBytes }),
     ...scheduleRoutes({ flotilla, contracts, maxBytes }),
     ...deadLetterRoutes({ deadLetters: parts.deadLetters ?? (() => flotilla.deadLetters) }),
     ...gateRoutes({ flotilla }),

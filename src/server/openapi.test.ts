@@ -9,9 +9,12 @@ import { abort, type ErrorCode, errorCodes } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { until } from "../base/movable-clock.contract.ts";
 import { enqueueOptionNames, prepareTask } from "../queue/enqueue.ts";
+import { flow } from "../flow/flow.ts";
+import { unrecoverable } from "../flow/thrown.ts";
 import { task } from "../queue/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import type { Pod } from "../runtime/assemble.ts";
+import { machinesOf } from "../runtime/flows.ts";
 import { startPod } from "../runtime/pod.ts";
 import type { Database } from "../store/database.ts";
 import { openStore } from "../store/open.ts";
@@ -56,13 +59,26 @@ beforeAll(async () => {
     return { printed: true };
   });
   const slow = task("slow", {}, () => new Promise<void>((resolve) => release.push(resolve)));
-  const use = [flaky, slow];
+  const parcel = flow("parcel", { version: 1 })
+    .to("wrap", () => ({ wrapped: true }))
+    .end();
+  const order = flow("order", { version: 2, queue: { name: "shop", limit: 5 } })
+    .to("reserve", { attempts: 1 }, ({ input }) => {
+      if (input === "bad") throw unrecoverable("no such item", { by: "user" });
+      return { reserved: true };
+    })
+    .signal("approve", { timeoutMs: 60_000 })
+    .children("parcels", () => [[parcel, 1]])
+    .finally(() => {})
+    .end();
+  const use = [flaky, slow, order, parcel];
   pod = await startPod({ store, use, log: silentLogger, heartbeatMs: 50, deadAfterMs: 30_000 });
   database = await openStore(store);
   app = createApp({
     flotilla,
     apiKeys: [],
     metrics: createMetrics(),
+    machines: machinesOf(use),
     isStopping: () => false,
     clock: systemClock,
     log: silentLogger,
@@ -164,6 +180,34 @@ describe("what routes answer", () => {
     await post(`/v1/tasks/${graph.tasks.first.taskId}/cancel`);
     await ask("get", `/v1/tasks/${taskId}/events`);
 
+    const started = await post("/v1/runs", { flow: "order", input: 1, options: { key: "k" } });
+    await post("/v1/runs", { flow: "order", input: 1, options: { key: "k" } });
+    const other = await post("/v1/runs", { flow: "order", input: "bad" });
+    const { runId: alone } = await post("/v1/runs", { flow: "nobodys" });
+    const doing = (type: string) => async () => {
+      const run = await flotilla.runs.get(started.runId);
+      return run?.doing?.type === type;
+    };
+    await until("a run that waits for a signal", doing("waiting_for_signal"));
+    await until("one that has failed", async () => {
+      return (await flotilla.runs.get(other.runId))?.status === "failed";
+    });
+    await post(`/v1/runs/${alone}/signals`, { name: "any", payload: { by: "ada" }, id: "1" });
+    await ask("get", `/v1/runs/${alone}/signals`);
+    for (const path of ["runs?limit=2", `runs/${started.runId}`, `runs/${other.runId}`, "flows"]) {
+      await ask("get", `/v1/${path}`);
+    }
+    await post(`/v1/runs/${other.runId}/resume`, {});
+    await post(`/v1/runs/${started.runId}/signals`, { name: "approve" });
+    await until("one that is done", async () => {
+      return (await flotilla.runs.get(started.runId))?.status === "completed";
+    });
+    await post(`/v1/runs/${alone}/cancel`);
+    for (const rest of ["", "/history", "/history?limit=2&after=1"]) {
+      await ask("get", `/v1/runs/${started.runId}${rest}`);
+    }
+    await ask("get", `/v1/tasks/${started.runId}`);
+
     await ask("put", "/v1/schedules/nightly", {
       name: "mail",
       pattern: "0 3 * * *",
@@ -233,6 +277,17 @@ describe("what routes answer", () => {
       ["get", "/v1/tasks/none", undefined, "not_found"],
       ["get", "/v1/tasks/none/events", undefined, "not_found"],
       ["post", "/v1/tasks/none/cancel", undefined, "not_found"],
+      ["post", "/v1/runs", { flow: "no spaces" }, "invalid_option"],
+      ["post", "/v1/runs", { flow: "order", options: { attempts: 2 } }, "invalid_option"],
+      ["post", "/v1/runs", { flow: "order", options: { after: ["nobody"] } }, "not_found"],
+      ["get", "/v1/runs?status=done", undefined, "invalid_option"],
+      ["get", "/v1/runs/none", undefined, "not_found"],
+      ["get", "/v1/runs/none/history", undefined, "not_found"],
+      ["get", "/v1/runs/none/signals", undefined, "not_found"],
+      ["post", "/v1/runs/none/signals", { name: "approve" }, "not_found"],
+      ["post", "/v1/runs/none/signals", { name: "no spaces" }, "invalid_option"],
+      ["post", "/v1/runs/none/cancel", undefined, "not_found"],
+      ["post", "/v1/runs/none/resume", { as: 0 }, "invalid_option"],
       ["put", "/v1/schedules/bad", { name: "mail", pattern: "x" }, "invalid_schedule"],
       ["post", "/v1/schedules/none/fire", undefined, "not_found"],
       ["post", "/v1/dlq/redrives", {}, "invalid_option"],

@@ -27,7 +27,7 @@ export function podsCommand(program: Command): void {
         `${ago(nowMs, birthMs)} ago`,
         `${ago(nowMs, lastHeartbeatMs)} ago`,
         oneLine(`${text(metadata["host"])} (${text(metadata["pid"])})`, 60),
-        oneLine(names(metadata["names"]), 60),
+        oneLine(names(metadata), 60),
         status === "up" ? oneLine(why(state), 100) : "",
       ]);
       print(columns([heading.map((each) => paint("dim", each)), ...rows]));
@@ -43,6 +43,9 @@ function text(value: unknown): string {
   return typeof value === "string" || typeof value === "number" ? String(value) : "?";
 }
 
-function names(value: unknown): string {
-  return Array.isArray(value) ? value.join(", ") : "";
+/** Of flows with their versions, because a pod takes no runs that a later one has advanced. */
+function names({ names: all, flows }: PodInfo["metadata"]): string {
+  const versions = new Map(Object.entries(flows ?? {}));
+  const named = (name: string) => (versions.has(name) ? `${name} (${versions.get(name)})` : name);
+  return Array.isArray(all) ? all.map(String).map(named).join(", ") : "";
 }

@@ -7,6 +7,7 @@ import { onStore } from "../connection.ts";
 import { whatHoldsUp } from "../held-up.ts";
 import { type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { pruneCommand } from "./prune.ts";
+import { noWorkerText } from "./runs-text.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
 
 type Flags = StoreFlags & { json?: true };
@@ -59,7 +60,11 @@ async function list({ json, config, store, ...filter }: ListFlags): Promise<void
   if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
 }
 
-const noWorker = "no worker: no pod that is up has a handler for it";
+function noWorker({ flowVersion }: Task): string {
+  return flowVersion
+    ? `${noWorkerText(flowVersion)}: no pod that is up has it`
+    : "no worker: no pod that is up has a handler for it";
+}
 
 /** What a list says of a task: what keeps it waiting before what last went wrong with it. */
 function remarkOn(task: Task): string {
@@ -68,7 +73,7 @@ function remarkOn(task: Task): string {
     return `throttled by ${oneLine(task.throttledBy.name, 40)}`;
   }
   if ("error" in task && task.error) return task.error.message;
-  return task.status === "pending" && task.noWorker ? noWorker : "";
+  return task.status === "pending" && task.noWorker ? noWorker(task) : "";
 }
 
 function toRow(task: Task, nowMs: number): string[] {
@@ -111,8 +116,11 @@ function facts(task: Task): [string, string][] {
       paintStatus(task.status) +
         (task.cancelRequested && task.status === "claimed" ? " (cancel requested)" : "") +
         (task.status === "pending" && task.paused ? " (paused)" : "") +
-        (task.status === "pending" && task.noWorker ? ` (${noWorker})` : ""),
+        (task.status === "pending" && task.noWorker ? ` (${noWorker(task)})` : ""),
     ],
+    ...(task.flowVersion === null
+      ? []
+      : [["run", `of a flow: \`flotilla runs show ${task.taskId}\` shows it`] as [string, string]]),
     ["tenant", oneLine(task.tenant, 200)],
     ...(key === null ? [] : [["key", oneLine(key, 200)] as [string, string]]),
     ["priority", String(task.priority)],

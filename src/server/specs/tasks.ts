@@ -5,7 +5,7 @@ import { json, named, next, paging, said, shortText, spec, taskName, time } from
 
 const statuses = z.enum(["pending", "claimed", "completed", "failed", "cancelled"]);
 
-const taskError = named(
+export const taskError = named(
   "TaskError",
   z.object({
     code: z.string(),
@@ -14,6 +14,10 @@ const taskError = named(
     taskId: said(
       z.string(),
       "With `dependency_failed`: the task that it has waited for in vain.",
+    ).optional(),
+    by: said(
+      z.enum(["system", "user"]),
+      "Of a run: whose fault it is, where it said so.",
     ).optional(),
   }),
   "Why a task failed. The codes are told in docs/errors.md.",
@@ -39,6 +43,10 @@ const taskBase = {
   cancelRequested: z.boolean(),
   scope: said(z.string().nullable(), "The limit by key that it counts among."),
   waitsFor: said(z.array(z.string()).readonly(), "The tasks that it waits or has waited for."),
+  flowVersion: said(
+    z.int().nullable(),
+    "Of a run: the highest version of its flow that has advanced it, 0 before any has. Null of a task.",
+  ),
 };
 
 export const task = named(
@@ -48,7 +56,10 @@ export const task = named(
       ...taskBase,
       status: z.literal("pending"),
       error: taskError.nullable(),
-      noWorker: said(z.boolean(), "No pod that is up works on tasks of this name."),
+      noWorker: said(
+        z.boolean(),
+        "No pod that is up works on tasks of this name, or of a run in its version or a later one.",
+      ),
       paused: said(z.boolean(), "Its name, or everything, is paused."),
       blockedBy: said(z.string().nullable(), "The limit whose room it waits for."),
       throttledBy: said(

@@ -1,0 +1,58 @@
+import process from "node:process";
+import { FlotillaError } from "../../base/errors.ts";
+import { nearest } from "../../base/options.ts";
+import type { StartOptions } from "../../flow/client.ts";
+import type { TaskContract } from "../../queue/task.ts";
+import { resolveConfig } from "../../runtime/config.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import type { Usable } from "../../runtime/handlers.ts";
+import { onStore } from "../connection.ts";
+import type { StoreFlags } from "../flags.ts";
+import { print, printJson } from "../output.ts";
+import { loadConfig } from "../settings.ts";
+import { type NewTaskFlags, parseInput, traceOfCaller, type WaitFlags } from "../task-options.ts";
+
+export type StartFlags = StoreFlags &
+  NewTaskFlags &
+  WaitFlags & { json?: true; onDuplicate?: "existing" | "reject" };
+
+/** Starts a run. With a config its input is checked here, and it counts in its queue. */
+export async function start(
+  name: string,
+  given: string | undefined,
+  flags: StartFlags,
+): Promise<void> {
+  const { json, wait, timeoutMs, config, store, ...rest } = flags;
+  const input = await parseInput(given);
+  const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
+  const flow = flowOf(name, use, json);
+  const options: StartOptions = { ...rest, trace: traceOfCaller() };
+  const where = { ...(config && { config }), ...(store && { store }) };
+  const work = async ({ runs }: Flotilla): Promise<void> => {
+    const { runId, created } = await runs.start(flow, input, options);
+    if (!json) print(runId);
+    if (!wait) {
+      if (json) printJson({ runId, created });
+      return;
+    }
+    const output = await runs.wait(runId, { ...(timeoutMs !== undefined && { timeoutMs }) });
+    printJson(json ? { runId, created, output } : output);
+  };
+  await onStore(where, work, { maxPayloadBytes });
+}
+
+/** A name that the config doesn't have is started all the same: its flow may be in another program. */
+function flowOf(name: string, use: readonly Usable[], json: true | undefined): TaskContract {
+  const found = use.find((each) => each.name === name);
+  if (found && !found.isFlow) {
+    const message = `${name} is a task and no flow: use \`flotilla enqueue ${name}\``;
+    throw new FlotillaError("invalid_option", message);
+  }
+  if (found) return found;
+  const names = use.filter(({ isFlow }) => isFlow).map((each) => each.name);
+  const meant = nearest(name, names);
+  if (meant !== undefined && !json) {
+    process.stderr.write(`flotilla: the config has no flow "${name}"; did you mean "${meant}"?\n`);
+  }
+  return { name, input: undefined, output: undefined, isFlow: true };
+}

@@ -1,0 +1,128 @@
+import { type Command, Option } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { RunListOptions } from "../../flow/client.ts";
+import type { RunView } from "../../flow/row.ts";
+import { onStore } from "../connection.ts";
+import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import { parseInput, withNewTask, withWait } from "../task-options.ts";
+import { show } from "./runs-show.ts";
+import { start } from "./runs-start.ts";
+import { doingText, paintRunStatus } from "./runs-text.ts";
+
+type Flags = StoreFlags & { json?: true };
+type ListFlags = Flags & RunListOptions & { limit: number };
+
+const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
+
+export function runsCommand(program: Command): void {
+  const runs = program
+    .command("runs")
+    .description("start runs of flows, look at them, signal, cancel and resume them")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla runs start order '{"item":"book"}' --wait
+  $ flotilla runs list --flow order --status open
+  $ flotilla runs show 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
+  $ flotilla runs signal 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e approve '{"by":"ada"}'
+  $ flotilla runs resume 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
+
+They need no pod: the database of one that was stopped tells as much.`,
+    );
+  const command = (words: string, does: string) =>
+    withJson(withStore(runs.command(words).description(does)));
+
+  const listing = command("list", "list runs, newest first")
+    .option("--flow <name>", "only runs of this flow")
+    .addOption(new Option("--status <status>", "only runs in this state").choices(statuses))
+    .option("--at <transition>", "only runs that stand there")
+    .option("--parent <id>", "only those that this run has started")
+    .option("--set-aside", "only runs that can't be read, and that nobody touches")
+    .option("--tenant <tenant>", "only runs of this tenant");
+  withPage(listing, 20).action(list);
+  command("show <id>", "show one run: where it stands, its state and its history").action(show);
+  withWait(withNewTask(command("start <flow> [json]", "start a run of a flow"), "run"))
+    .addOption(
+      new Option("--on-duplicate <what>", "what to do where the key is taken").choices([
+        "existing",
+        "reject",
+      ]),
+    )
+    .action(start);
+  command("cancel <id>", "cancel a run; its finalizers still run").action(cancel);
+  command("signal <id> <name> [json]", "say something to a run that waits for it, or will")
+    .option("--id <id>", "sending the same id again says nothing new")
+    .action(signal);
+  command("resume <id>", "let a run go on that was set aside, has failed or was cancelled")
+    .addOption(
+      new Option(
+        "--as <version>",
+        "give a run that a later version has advanced to this one",
+      ).argParser(number("--as", { min: 1, max: 1_000_000_000 })),
+    )
+    .action(resume);
+}
+
+async function list({ json, config, store, ...filter }: ListFlags): Promise<void> {
+  const flags = { ...(config && { config }), ...(store && { store }) };
+  const page = await onStore(flags, ({ runs }) => runs.list(filter));
+  if (json) return printJson(page);
+  if (page.runs.length === 0) return print("no runs");
+  const nowMs = systemClock.now();
+  const heading = ["id", "flow", "version", "status", "at", "attempt", "age", ""];
+  const rows = page.runs.map((run) => toRow(run, nowMs));
+  print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+}
+
+function toRow(run: RunView, nowMs: number): string[] {
+  const { status, at, attempt, version, error } = run;
+  const isOpen = status === "open";
+  const remarks = [doingText(run, nowMs), error?.message ?? ""].filter((each) => each !== "");
+  return [
+    run.runId,
+    oneLine(run.flow, 40),
+    version === 0 ? "" : String(version),
+    paintRunStatus(status),
+    isOpen ? oneLine(at ?? "start", 40) : "",
+    isOpen ? String(attempt) : "",
+    ago(nowMs, run.createdAtMs),
+    paint("dim", oneLine(remarks.join("; "), 120)),
+  ];
+}
+
+async function cancel(runId: string, flags: Flags): Promise<void> {
+  const status = await onStore(flags, ({ runs }) => runs.cancel(runId));
+  if (status === "finished") {
+    throw new FlotillaError("conflict", `run ${runId} has ended already and can't be cancelled`);
+  }
+  if (flags.json) return printJson({ runId, status });
+  print(`run ${runId} will be cancelled, once its finalizers have run`);
+}
+
+async function signal(
+  runId: string,
+  name: string,
+  given: string | undefined,
+  { id, ...flags }: Flags & { id?: string },
+): Promise<void> {
+  const payload = await parseInput(given);
+  const options = id === undefined ? {} : { id };
+  await onStore(flags, ({ runs }) => runs.signal(runId, name, payload, options));
+  if (flags.json) return printJson({ runId, name, status: "sent" });
+  print(`run ${runId} was told ${name}`);
+}
+
+async function resume(runId: string, { as, ...flags }: Flags & { as?: number }): Promise<void> {
+  const options = as === undefined ? {} : { as };
+  const run = await onStore(flags, async ({ runs }) => {
+    await runs.resume(runId, options);
+    return runs.get(runId);
+  });
+  if (flags.json) return printJson({ runId, status: run?.status ?? "open" });
+  const where = run?.at == null ? "" : ` at ${oneLine(run.at, 100)}`;
+  print(`run ${runId} goes on${where}`);
+}
