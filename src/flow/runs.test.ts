@@ -1,12 +1,28 @@
 import { afterAll } from "vitest";
 import { closeStores } from "../queue/queue.contract.ts";
 import { storeKinds } from "../store/kinds.contract.ts";
+import { afterContract } from "./after.contract.ts";
+import { cancelRunningContract } from "./cancel-running.contract.ts";
+import { cancelContract } from "./cancel.contract.ts";
+import { childrenEndingContract } from "./children-ending.contract.ts";
+import { childrenRacesContract } from "./children-races.contract.ts";
 import { childrenContract } from "./children.contract.ts";
+import { finalizersTroubleContract } from "./finalizers-trouble.contract.ts";
+import { finalizersContract } from "./finalizers.contract.ts";
 import { signalsContract } from "./signals.contract.ts";
+import { sleepContract } from "./sleep.contract.ts";
 
 afterAll(closeStores);
 
 for (const kind of storeKinds) {
   signalsContract(kind);
   childrenContract(kind);
+  childrenEndingContract(kind);
+  childrenRacesContract(kind);
+  sleepContract(kind);
+  afterContract(kind);
+  cancelContract(kind);
+  cancelRunningContract(kind);
+  finalizersContract(kind);
+  finalizersTroubleContract(kind);
 }

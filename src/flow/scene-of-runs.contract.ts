@@ -74,6 +74,16 @@ export async function openRuns(kind: StoreKind) {
       });
     },
 
+    async childrenOf(runId: string): Promise<RunView[]> {
+      return (await runs.list({ parent: runId, limit: 1_000 })).runs.toReversed();
+    },
+
+    /** The children that a run waits for, once it does. */
+    async childrenAwaited(runId: string): Promise<RunView[]> {
+      await scene.doing(runId, "waiting_for_children");
+      return scene.childrenOf(runId);
+    },
+
     /** What was noted of a run, in short. */
     async noted(runId: string): Promise<string[]> {
       return (await runs.history(runId)).map(({ type, transition }) =>
@@ -81,12 +91,12 @@ export async function openRuns(kind: StoreKind) {
       );
     },
 
-    /** A pod claims the run and dies, and a leader recovers it. */
+    /** A pod claims the run, whatever that waits for, and dies; and a leader recovers it. */
     async die(runId: string): Promise<void> {
       await queue.beat("mortal");
       await queue.until(`a claim of ${runId}`, async () => {
         await database.write([
-          sql`update ${tasks} set status = 'claimed', claimed_by = 'mortal',
+          sql`update ${tasks} set status = 'claimed', claimed_by = 'mortal', parked = 0, run_at = 0,
             claim_token = claim_token + 1 where task_id = ${runId} and status = 'pending'`,
         ]);
         return (await queue.row(runId))["claimed_by"] === "mortal";

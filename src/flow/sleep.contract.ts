@@ -1,0 +1,123 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { StoreKind } from "../store/database.contract.ts";
+import { flow } from "./flow.ts";
+import { openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
+
+/** What a run that sleeps is promised on every store. */
+export function sleepContract(kind: StoreKind): void {
+  describe(`durable sleep on ${kind.name}`, () => {
+    let scene: RunsUnderTest;
+    let calls: string[];
+    beforeEach(async () => {
+      scene = await openRuns(kind);
+      calls = [];
+    });
+    afterEach(() => scene.close());
+
+    const napping = (ms: number) =>
+      flow("napping", { version: 1 })
+        .to("before", () => void calls.push("before"))
+        .sleep("nap", ms)
+        .to("after", () => void calls.push("after"))
+        .end();
+    const times = (run: { doing: unknown }) => run.doing as { sinceMs: number; untilMs: number };
+
+    test("a run sleeps for as long as was said, and holds no pod meanwhile", async () => {
+      const nap = napping(60);
+      const pod = await scene.work("pod-1", [nap]);
+      const { runId } = await scene.start(nap, null);
+      const asleep = await scene.doing(runId, "sleeping");
+      expect(asleep).toMatchObject({ at: "nap", status: "open" });
+      expect(times(asleep).untilMs - times(asleep).sinceMs).toBeGreaterThanOrEqual(60);
+      await scene.queue.until("the pod being idle", () => pod.running === 0);
+      await scene.folds();
+      expect(calls).toEqual(["before"]);
+      const ended = await scene.ended(runId);
+      expect(ended.status).toBe("completed");
+      expect(ended.updatedAtMs).toBeGreaterThanOrEqual(times(asleep).untilMs);
+      expect(calls).toEqual(["before", "after"]);
+      const woken = (await scene.history(runId)).find(({ transition }) => transition === "nap")!;
+      expect(woken.type).toBe("park");
+    });
+
+    test("it wakes on another pod than it fell asleep on", async () => {
+      const nap = napping(30);
+      const first = await scene.work("pod-1", [nap]);
+      const { runId } = await scene.start(nap, null);
+      await scene.doing(runId, "sleeping");
+      await scene.queue.outcome(first.stop({ waitMs: 0 }));
+      await scene.work("pod-2", [nap]);
+      await scene.ended(runId);
+      expect(calls).toEqual(["before", "after"]);
+      const byPod = (await scene.history(runId)).map(({ type, podId }) => `${type} ${podId}`);
+      expect(byPod).toEqual([
+        "start pod-1",
+        "complete pod-1",
+        "park pod-1",
+        "complete pod-2",
+        "complete pod-2",
+        "finish pod-2",
+      ]);
+    });
+
+    test("one that is claimed before its time sleeps on until the time that was set", async () => {
+      const nap = napping(3_600_000);
+      await scene.work("pod-1", [nap]);
+      const { runId } = await scene.start(nap, null);
+      const before = await scene.doing(runId, "sleeping");
+      await scene.die(runId);
+      const tokenOf = async () => Number((await scene.queue.row(runId))["claim_token"]);
+      const token = await tokenOf();
+      await scene.queue.until("another claim", async () => (await tokenOf()) > token + 1);
+      const after = await scene.doing(runId, "sleeping");
+      expect(after.doing).toEqual(before.doing);
+      expect(calls).toEqual(["before"]);
+      // Only falling asleep is noted.
+      const parks = (await scene.noted(runId)).filter((each) => each === "park nap");
+      expect(parks).toHaveLength(1);
+      expect(after.deaths).toBe(1);
+    });
+
+    test("what is said to a sleeper doesn't wake it, and is there when it does", async () => {
+      const deaf = flow("deaf", { version: 1 }).sleep("nap", 80).signal("word").end();
+      await scene.work("pod-1", [deaf]);
+      const { runId } = await scene.start(deaf, null);
+      const asleep = await scene.doing(runId, "sleeping");
+      await scene.signal(runId, "word", "early");
+      const ended = await scene.ended(runId);
+      expect(ended).toMatchObject({ status: "completed", output: { word: "early" } });
+      expect(ended.updatedAtMs).toBeGreaterThanOrEqual(times(asleep).untilMs);
+    });
+
+    test("for how long can be worked out from the state, and none is no sleep", async () => {
+      const planned = flow<number>("planned", { version: 1 })
+        .to("plan", ({ input }) => ({ ms: input }))
+        .sleep("nap", ({ state }) => state.ms)
+        .end();
+      await scene.work("pod-1", [planned]);
+      const awake = await scene.start(planned, 0);
+      await scene.ended(awake.runId);
+      expect(await scene.noted(awake.runId)).toEqual([
+        "start",
+        "complete plan",
+        "complete nap",
+        "finish",
+      ]);
+      const asleep = await scene.start(planned, 20);
+      await scene.ended(asleep.runId);
+      expect(await scene.noted(asleep.runId)).toContain("park nap");
+    });
+
+    test("a sleeper leaves its place in a queue to the next", async () => {
+      const queue = { name: "one-by-one", limit: 1 };
+      const lazy = flow<number>("lazy", { version: 1, queue })
+        .to("begin", ({ input }) => void calls.push(`begin ${input}`))
+        .sleep("nap", 3_600_000)
+        .end();
+      await scene.work("pod-1", [lazy]);
+      const runs = [await scene.start(lazy, 1), await scene.start(lazy, 2)];
+      for (const { runId } of runs) await scene.doing(runId, "sleeping");
+      expect(calls).toEqual(["begin 1", "begin 2"]);
+    });
+  });
+}
