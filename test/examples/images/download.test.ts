@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { randomBytes } from "node:crypto";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Digest, digestOf } from "../../../examples/images/disk/digest.ts";
 import { temporaryPath } from "../../../examples/images/disk/temporary.ts";
 import { imageLimits } from "../../../examples/images/limits.ts";
@@ -194,6 +194,15 @@ describe("a download", () => {
     fail({ type: "status", status: 503 }, { type: "status", status: 429, retryAfterS: 7 });
     await expect(get()).rejects.toThrow("answered 503");
     await expect(get()).rejects.toMatchObject({ retryAfterMs: 7_000 });
+  });
+
+  test("that is slow isn't given up for as long as something comes", async () => {
+    const { get } = await scene();
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    onTestFinished(() => void vi.useRealTimers());
+    // Each chunk takes nearly as long as it may.
+    const onProgress = () => void vi.advanceTimersByTime(29_000);
+    expect(await get(1, { idleMs: 30_000, onProgress })).toMatchObject({ received: 300_000 });
   });
 
   test("that stalls is given up, and goes on from there", async () => {

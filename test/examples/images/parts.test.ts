@@ -174,6 +174,8 @@ describe("the operation guard", () => {
     const stop = new AbortController();
     const second = guard.run("unpack", "b", async () => "never", stop.signal);
     const third = guard.run("unpack", "c", async () => "third");
+    // All that comes before the waiting is done by then.
+    await new Promise(setImmediate);
     stop.abort(new Error("enough"));
     await expect(second).rejects.toThrow("enough");
     await expect.poll(() => guard.running("unpack")).toBe(1);
