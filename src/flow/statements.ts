@@ -180,5 +180,5 @@ export function countStuck({
         when ${waits} then 'waiting' else '' end as why,
       count(*) as runs, min(task_id) as oldest, min(${since}) as since_at
     from ${tasks} where flow_version is not null and status = 'pending'
-    group by 1, 2, 3, 4 order by 1, 2, 3, 4`;
+    group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4`;
 }
