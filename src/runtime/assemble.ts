@@ -20,6 +20,7 @@ import { createLeader } from "../queue/recover.ts";
 import { createSchedules, putAll } from "../schedules/client.ts";
 import { createFiring } from "../schedules/fire.ts";
 import { throttlesOf } from "../queue/throttle-held.ts";
+import { flowsOf } from "../queue/workers.ts";
 import { startWorker, type Worker } from "../queue/worker.ts";
 import type { Settings } from "./config.ts";
 import { workedOn } from "./handlers.ts";
@@ -151,6 +152,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     stallBeats,
     metadata: {
       names: [...handlers.keys()],
+      flows: flowsOf(handlers.values()),
       throttles: throttlesOf(handlers.values()),
       followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
     },
