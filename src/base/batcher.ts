@@ -5,6 +5,8 @@ export type BatcherOptions = {
   maxItems?: number;
   /** Batches under way at once. Two let one be prepared while the other is committed. Default 2. */
   inFlight?: number;
+  /** More than this at once are sent in as many parts as may be under way, so that one is worked on while another is stored. */
+  splitAbove?: number;
   /** Items that may wait. More are refused, since memory isn't endless. Default 100,000. */
   maxWaiting?: number;
 };
@@ -32,7 +34,12 @@ export type Put<Item, Result> = (
 /** The same for those who send so much that a promise for each would be felt. */
 export function callingBatcher<Item, Result>(
   send: (items: Item[]) => Promise<Result[]>,
-  { maxItems = 500, inFlight = 2, maxWaiting = 100_000 }: BatcherOptions = {},
+  {
+    maxItems = 500,
+    inFlight = 2,
+    maxWaiting = 100_000,
+    splitAbove = Infinity,
+  }: BatcherOptions = {},
 ): Put<Item, Result> {
   type Waiting = {
     item: Item;
@@ -46,8 +53,11 @@ export function callingBatcher<Item, Result>(
   const flush = () => {
     scheduled = false;
     while (waiting.length > 0 && underWay < inFlight) {
-      const batch = waiting.length <= maxItems ? waiting : waiting.slice(0, maxItems);
-      waiting = waiting.length <= maxItems ? [] : waiting.slice(maxItems);
+      const free = inFlight - underWay;
+      const share = waiting.length > splitAbove ? Math.ceil(waiting.length / free) : Infinity;
+      const size = Math.min(maxItems, share);
+      const batch = waiting.length <= size ? waiting : waiting.slice(0, size);
+      waiting = waiting.length <= size ? [] : waiting.slice(size);
       underWay++;
       void deliver(batch).finally(() => {
         underWay--;

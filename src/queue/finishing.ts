@@ -49,6 +49,7 @@ const storedAndLeft: Finished = {
 // Others have begun to wait for it since its claim: it is sent again, so that they are woken with it.
 type Awaited = { readonly type: "awaited" };
 const awaited: Awaited = { type: "awaited" };
+const splitRuns = 16;
 const unlessBusy = untilMended.filter((code) => code !== "store_busy");
 
 export type StoreHow = {
@@ -219,7 +220,12 @@ export function createFinishing(parts: {
     }
   };
 
-  const putTogether = callingBatcher(sendTogether);
+  const putTasks = callingBatcher(sendTogether);
+  // Runs that go on come back when they are stored: all at once they would wait for the store, and then
+  // the store for them.
+  const putRuns = callingBatcher(sendTogether, { splitAbove: splitRuns });
+  const putTogether: typeof putTasks = (finish, resolve, reject) =>
+    (finish.run === undefined ? putTasks : putRuns)(finish, resolve, reject);
   const together = (finish: Finish) =>
     new Promise<Finished | Apart | Awaited>((resolve, reject) =>
       putTogether(finish, resolve, reject),

@@ -43,6 +43,7 @@ import {
   recoverTasks,
   sweep,
 } from "./recover.ts";
+import { type RunFinish, storeRuns } from "./runs.ts";
 import { forgetEarlierSnoozes } from "./snooze.ts";
 import {
   beginWaiting,
@@ -101,6 +102,39 @@ const candidates: Candidate[] = [
   { taskId: "y", tenant: "acme", group: null, groupLimit: 1 },
 ];
 const gate = { group: "key/a/k" };
+
+const flows = new Map([["a", 2]]);
+
+type Given = Partial<Omit<RunFinish, "run">> & { readonly run?: Partial<RunFinish["run"]> };
+
+function runStatements(given: readonly Given[]): Statement[] {
+  const finishes = given.map((each, at): RunFinish => ({
+    ...finish,
+    ...each,
+    taskId: `x${at}`,
+    event: null,
+    run: {
+      seq: 1,
+      version: 1,
+      cursor: "a",
+      state: "{}",
+      intent: null,
+      waiting: null,
+      stoppedAt: null,
+      failures: 0,
+      moved: true,
+      trace: null,
+      park: { for: "time", untilMs: null },
+      events: [{ type: "complete", attempt: 1, detail: "{}" }],
+      children: [],
+      cancelsChildren: false,
+      takes: [],
+      ...each.run,
+    },
+  }));
+  const { statements, after } = storeRuns("pod", finishes);
+  return [...statements, ...after];
+}
 
 /** What runs for every task, or for every beat, and so must never read the whole table. */
 export const hotStatements: Record<string, Statement | Statement[]> = {
@@ -166,4 +200,20 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
     remaining: 0,
   }),
   discardTasks: discardTasks([letter], "w"),
+  "claimTasks, of flows": claimTasks({ ...call, flows }),
+  "claimOldest, of flows": claimOldest({ ...call, flows }, [{ name: "a", priority: 3 }]),
+  "claimReserved, of flows": claimReserved({ ...call, flows }, "x"),
+  "passGates, of flows": passGates({ ...call, flows }, candidates).statements,
+  "reserveAlone, of flows": reserveAlone("pod", ["a", "b"], flows),
+  "storeRuns, going on": runStatements([{ status: "claimed" }]),
+  "storeRuns, parked and ended": runStatements([
+    { status: "pending", wake: 3 },
+    { status: "completed", result: "1" },
+  ]),
+  "storeRuns, with children": runStatements([
+    { status: "pending", run: { children: [{ ...key, isRun: true }], park: { for: "children" } } },
+  ]),
+  "storeRuns, cancelling and told": runStatements([
+    { status: "claimed", run: { cancelsChildren: true, takes: ["s"] } },
+  ]),
 };

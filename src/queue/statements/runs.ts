@@ -105,10 +105,16 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
   }
   if (takes.length > 0) statements.push(takeSignals(takes, fence));
   if (cancelling.length > 0) statements.push(...cancelChildren(cancelling, fence));
-  if (all.some(({ run }) => run.events.length > 0)) statements.push(noteRuns(podId, all));
   const answers: number[] = [];
-  if (kept.length > 0) answers.push(statements.push(keepRuns(kept)) - 1);
-  if (left.length > 0) answers.push(statements.push(leaveRuns(left, wakesOthers(all))) - 1);
+  if (left.length > 0) {
+    const wakes = wakesOthers(all);
+    if (left.some(hasEvents)) statements.push(noteLeft(podId, left, wakes));
+    answers.push(statements.push(leaveRuns(left, wakes)) - 1);
+  }
+  if (kept.length > 0) {
+    answers.push(statements.push(keepRuns(kept)) - 1);
+    if (kept.some(hasEvents)) statements.push(noteKept(podId, kept));
+  }
   const parents = all.filter(({ run }) => run.park.for === "children").map(({ taskId }) => taskId);
   const after = [
     ...(children.length > 0 ? waitForChildren(children) : []),
@@ -117,6 +123,10 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
     ...(cancelling.length > 0 ? wakeWaitersOfChildren(cancelling) : []),
   ];
   return { statements, answers, after, news: children.length + cancelling.length > 0 };
+}
+
+function hasEvents({ run }: RunFinish): boolean {
+  return run.events.length > 0;
 }
 
 const fenceColumns = {
@@ -148,26 +158,51 @@ function fenceOf(all: readonly RunFinish[]): (task: Statement) => Statement {
     where ${isFenced(task, sql`given`, wakes)}`;
 }
 
-function noteRuns(podId: string, all: readonly RunFinish[]): Statement {
-  const noted = rows(
-    { ...fenceColumns, place: "integer", type: "text", attempt: "integer", detail: "text" },
-    all.flatMap((finish) =>
-      finish.run.events.map(({ type, attempt, detail }, place) => [
-        ...fenceValues(finish),
-        place,
-        type,
-        attempt,
-        detail,
-      ]),
-    ),
+/**
+ * The number of an event follows from the write that notes it, with room between two writes for what others
+ * note: so nobody has to look for the last one, and what is sent again is known by its number.
+ */
+const numbersPerWrite = 100;
+
+type Noted = { readonly finish: RunFinish; readonly place: number };
+
+function eventRows(finishes: readonly RunFinish[]) {
+  const all = finishes.flatMap((finish): Noted[] =>
+    finish.run.events.map((_, place) => ({ finish, place })),
   );
+  return rows(
+    { ...fenceColumns, seq: "integer", type: "text", attempt: "integer", detail: "text" },
+    all.map(({ finish, place }) => {
+      const { type, attempt, detail } = finish.run.events[place]!;
+      const seq = (finish.run.seq + 1) * numbersPerWrite + place;
+      return [...fenceValues(finish), seq, type, attempt, detail];
+    }),
+  );
+}
+
+const eventColumns = sql`task_id, seq, type, attempt, pod_id, detail`;
+
+/** Notes what happened to runs that are about to be left. Goes before that, under the same conditions. */
+function noteLeft(podId: string, left: readonly RunFinish[], wakes: boolean): Statement {
   return sql`
-    insert into ${events} (task_id, seq, type, attempt, pod_id, detail)
-    select noted.task_id, ${nextSeq(sql`noted.task_id`)} + noted.place, noted.type, noted.attempt,
-      ${podId}, noted.detail
-    from ${noted} noted join ${tasks} task on task.task_id = noted.task_id
-    where ${isFenced(sql`task`, sql`noted`, wakesOthers(all))}
+    insert into ${events} (${eventColumns})
+    select noted.task_id, noted.seq, noted.type, noted.attempt, ${podId}, noted.detail
+    from ${eventRows(left)} noted join ${tasks} task on task.task_id = noted.task_id
+    where ${isFenced(sql`task`, sql`noted`, wakes)}
     ${holdTask}`;
+}
+
+/**
+ * Notes what happened to runs that go on. Goes after that: while a claim lasts only its own writes are
+ * counted, so that the count says which of them was stored, now or by an earlier send.
+ */
+function noteKept(podId: string, kept: readonly RunFinish[]): Statement {
+  return sql`
+    insert into ${events} (${eventColumns})
+    select noted.task_id, noted.seq, noted.type, noted.attempt, ${podId}, noted.detail
+    from ${eventRows(kept)} noted join ${tasks} task on task.task_id = noted.task_id
+    where task.claim_token = noted.token and task.run_seq = noted.run_seq + 1
+    on conflict do nothing`;
 }
 
 /**
@@ -194,19 +229,59 @@ export function lookForNotes(podId: string, given: readonly RunFinish[]): Statem
  * would cost. Where the pod was taken for dead meanwhile, what it did counts, but the claim is gone.
  */
 export function keepRuns(kept: readonly RunFinish[]): Statement {
+  const { next, changes } = kept.every(isPlain) ? plainWrites(kept) : anyWrites(kept);
+  const fenced = (task: Statement) => sql`${task}.claim_token = next.token
+    and ${task}.run_seq = next.run_seq and ${task}.status in ('claimed', 'pending')`;
+  return sql`
+    update ${tasks} set ${changes}
+    from ${next} next
+    where ${tasks}.task_id = next.task_id and ${fenced(sql`${tasks}`)}
+    ${returning(prefixed(sql`${tasks}`), {
+      before: sql`
+        select ${prefixed(sql`task`)} from ${next} next join ${tasks} task on task.task_id = next.task_id
+        where ${fenced(sql`task`)} ${holdTask}`,
+    })}`;
+}
+
+/** Whether a transition has simply completed, as nearly all do: then much less has to be sent and set. */
+function isPlain({ run, error }: RunFinish): boolean {
+  const { intent, waiting, stoppedAt, trace, failures, moved, version } = run;
+  const hasNothing = intent === null && waiting === null && stoppedAt === null && trace === null;
+  return hasNothing && moved && failures === 0 && error === null && version !== null;
+}
+
+function plainWrites(kept: readonly RunFinish[]) {
+  const next = rows(
+    {
+      task_id: "text",
+      token: "integer",
+      run_seq: "integer",
+      version: "integer",
+      cursor: "text",
+      state: "text",
+    },
+    kept.map(({ taskId, token, run }) => [
+      taskId,
+      token,
+      run.seq,
+      run.version,
+      run.cursor,
+      run.state,
+    ]),
+  );
+  const changes = sql`
+    flow_version = next.version, cursor = next.cursor, state = coalesce(next.state, ${tasks}.state),
+    intent = null, waiting = null, stopped_at = null, retry_count = 0, deaths = 0, progress = null,
+    error = null, run_seq = ${tasks}.run_seq + 1, advanced_at = ${now}`;
+  return { next, changes };
+}
+
+function anyWrites(kept: readonly RunFinish[]) {
   const next = rows(
     { ...fenceColumns, ...writeColumns },
     kept.map((finish) => [...fenceValues(finish), ...writeValues(finish)]),
   );
-  return sql`
-    update ${tasks} set ${written}
-    from ${next} next
-    where ${tasks}.task_id = next.task_id and ${isFenced(sql`${tasks}`, sql`next`, true)}
-    ${returning(prefixed(sql`${tasks}`), {
-      before: sql`
-        select ${prefixed(sql`task`)} from ${next} next join ${tasks} task on task.task_id = next.task_id
-        where ${isFenced(sql`task`, sql`next`, true)} ${holdTask}`,
-    })}`;
+  return { next, changes: written };
 }
 
 /** Runs that are given back, or have ended. */
@@ -289,7 +364,8 @@ const written = sql`
   stopped_at = next.stopped_at, retry_count = next.failures, run_seq = ${tasks}.run_seq + 1,
   deaths = case when next.moved = 1 then 0 else deaths end,
   progress = case when next.moved = 1 then null else progress end,
-  error = next.error, trace = coalesce(next.trace, ${tasks}.trace), advanced_at = ${now}`;
+  error = case when next.moved = 1 then next.error else coalesce(next.error, ${tasks}.error) end,
+  trace = coalesce(next.trace, ${tasks}.trace), advanced_at = ${now}`;
 
 /** Where a time is given as well, the run goes on then if nobody has said anything. */
 function parkValues(park: RunPark) {
