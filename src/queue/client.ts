@@ -128,7 +128,14 @@ export type TasksParts = {
   onEnqueued?: () => void;
 };
 
-export function createTasks(parts: TasksParts): Tasks & { close(): void } {
+/** What the process itself has of them besides. */
+export type OwnTasks = Tasks & {
+  /** A task has ended here, so that whoever waits for it in this process needn't wait for a look. */
+  ended(taskId: string): void;
+  close(): void;
+};
+
+export function createTasks(parts: TasksParts): OwnTasks {
   const { database, clock, random, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
   const waiting = createWaiting(parts);
 
@@ -182,6 +189,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       if (row["status"] === "cancelled") await freeKey(parts, row["group_key"]);
       // Whoever waited for it may be free now.
       onEnqueued?.();
+      waiting.ended(taskId);
       if (row["status"] === "cancelled") return "cancelled";
       // A run that nobody has claimed has its finalizers before it.
       const isOpen = row["status"] === "claimed" || row["status"] === "pending";
@@ -212,6 +220,7 @@ export function createTasks(parts: TasksParts): Tasks & { close(): void } {
       const { seen } = await existing(taskId);
       return waiting.settled(taskId, { ...options, seen });
     },
+    ended: waiting.ended,
     close: waiting.close,
   };
 

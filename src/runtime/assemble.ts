@@ -203,6 +203,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     throttles: throttles.registry,
     onFloor: parts.raiseFloor,
     onEvent,
+    onEnded: tasks.ended,
   });
   log.info(
     { pod: podId, names: [...handlers.keys()], slots: settings.slots },
