@@ -26,16 +26,12 @@ export async function openRuns(kind: StoreKind) {
   const { database, clock, random, ids } = queue;
   const workers: Worker[] = [];
   const tampered = new Set<string>();
-  const runs = createRuns(queue, {
-    database,
-    clock,
-    random,
-    ids,
-    onEnqueued: () => workers.forEach((worker) => worker.wake()),
-  });
+  const wake = () => workers.forEach((worker) => worker.wake());
+  const runs = createRuns(queue, { database, clock, random, ids, onEnqueued: wake });
 
   const scene = {
     ...runs,
+    wake,
     queue,
     database,
     clock,
@@ -91,7 +87,7 @@ export async function openRuns(kind: StoreKind) {
       }));
       if (orphans.length === 0) return 0;
       const [, recovered] = await database.write([noteRecovery(orphans), recoverTasks(orphans)]);
-      for (const worker of workers) worker.wake();
+      wake();
       return recovered!.length;
     },
 
@@ -107,11 +103,15 @@ export async function openRuns(kind: StoreKind) {
         ...database,
         async write(statements, options) {
           const tables = await database.write(statements, options);
-          if (!statements.some(writesRuns) || !loses()) return tables;
+          if (!scene.writesRuns(statements) || !loses()) return tables;
           throw new FlotillaError("unknown_outcome", "the answer was lost");
         },
       };
     },
+
+    /** Whether these store what became of runs. */
+    writesRuns: (statements: readonly Statement[]): boolean =>
+      JSON.stringify(statements).includes("next.cursor"),
 
     /** Every run that is stored is what its history tells. */
     async folded(): Promise<void> {
@@ -171,10 +171,6 @@ function columnsOf(row: Row) {
 
 function readJson(text: unknown): unknown {
   return typeof text === "string" ? JSON.parse(text) : null;
-}
-
-function writesRuns(statement: Statement): boolean {
-  return JSON.stringify(statement).includes("next.stopped_at");
 }
 
 /** The code of what something rejects with. */

@@ -46,6 +46,7 @@ export class AttemptContext implements RunContext<unknown, unknown> {
   readonly token: number;
   readonly handoff: Handoff["handoff"];
   readonly #attempt: Attempt;
+  #signal: AbortSignal | undefined;
 
   constructor(attempt: Attempt) {
     const { running } = attempt;
@@ -64,7 +65,10 @@ export class AttemptContext implements RunContext<unknown, unknown> {
   }
 
   get signal(): AbortSignal {
-    return signalOf(this.#attempt.running);
+    const { running, over } = this.#attempt;
+    // What runs by now under the same claim has a signal of its own.
+    this.#signal ??= over ? AbortSignal.abort(stopError(running)) : signalOf(running);
+    return this.#signal;
   }
 
   get progress(): (value: Json) => void {

@@ -48,8 +48,9 @@ export function createEndings(
   };
 
   const goOn = ({ finish: { status, taskId } }: Conclusion) => {
-    if (status === "pending") parts.onPending();
-    else if (status !== "claimed") parts.onEnded(taskId);
+    // A run that was to go on, but whose pod was taken for dead, is there for everybody again.
+    if (status === "pending" || status === "claimed") parts.onPending();
+    else parts.onEnded(taskId);
   };
 
   const store = async (run: Running, ending: Ending): Promise<void> => {
@@ -67,8 +68,9 @@ export function createEndings(
   const driven = (run: Running, ending: Driven) => {
     if (ending.type === "not_stored") return on.failed(run, ending.error);
     progress.concluded(run, ending);
-    goOn(ending);
+    // Nothing that is held is claimed by the same pod, so it is let go before that looks.
     onSettled(run);
+    goOn(ending);
   };
 
   return (run, ending) => {

@@ -69,6 +69,7 @@ export function createGateTurns(parts: GateTurnsParts) {
       const anywhere = looks % anywhereEvery === 0;
       const tries = await readTries(database, {
         names: call.names,
+        flows: call.flows,
         most: call.most,
         together: call.together,
         held: call.held ?? [],

@@ -1,6 +1,6 @@
 import type { Database, Row } from "../store/database.ts";
 import { atMost } from "./name-slots.ts";
-import type { NamesTogether } from "./statements/claim.ts";
+import type { FlowVersions, NamesTogether } from "./statements/claim.ts";
 import { type Candidate, candidatesOf, type Pair, pairsAtGate } from "./statements/gates.ts";
 
 /** How many of a key run at once where nothing says otherwise. */
@@ -24,6 +24,8 @@ export type Tries = {
 
 export type TriesOptions = {
   names: readonly string[];
+  /** Those of the names that are flows: what only a later version may claim isn't tried. */
+  flows?: FlowVersions | undefined;
   round: Round;
   /** Names of which no more than so many are to be claimed. */
   most?: ReadonlyMap<string, number> | undefined;
@@ -51,13 +53,13 @@ const triesMost = 400;
 
 /** Looks for what to try: the tenants that have something ready and room, in turn, and their first tasks. */
 export async function readTries(database: Database, options: TriesOptions): Promise<Tries> {
-  const { names, limit, fromPriority } = options;
+  const { names, flows, limit, fromPriority } = options;
   const { pairs, round } = await readPairs(database, names, options.round);
   if (pairs.length === 0) return { candidates: [], round };
   const tenants = new Set(pairs.map(({ tenant }) => tenant)).size;
   const wanted = options.wide === true ? triesMost : Math.min(triesMost, limit * 2);
   const count = Math.ceil(wanted / tenants);
-  const rows = await database.read(candidatesOf(pairs, { count, fromPriority }));
+  const rows = await database.read(candidatesOf(pairs, { count, fromPriority, flows }));
   const held = new Set(options.held);
   const free = rows.filter((row) => !held.has(row["task_id"] as string));
   const turns = takeTurns(free, options.round.after);

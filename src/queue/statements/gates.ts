@@ -13,7 +13,7 @@ import {
   takeTask,
   holdTask,
 } from "../../store/sql.ts";
-import { type ClaimCall, isDue, notNewer, take } from "./claim.ts";
+import { type ClaimCall, type FlowVersions, isDue, notNewer, take } from "./claim.ts";
 import { isPending } from "./parked.ts";
 import { heldOfTenant, tenantScope, withRooms } from "./rooms.ts";
 
@@ -60,13 +60,17 @@ export function pairsAtGate(names: readonly string[], after: string, count: numb
  */
 export function candidatesOf(
   pairs: readonly Pair[],
-  { count, fromPriority }: { count: number; fromPriority: number },
+  {
+    count,
+    fromPriority,
+    flows,
+  }: { count: number; fromPriority: number; flows?: FlowVersions | undefined },
 ): Statement {
   const parts = padded(pairs, { name: "", tenant: "" }).map(
     ({ name, tenant }) => sql`select * from (
       select task_id, name, tenant, group_key, priority, created_at from ${tasks} task
       where name = ${name} and tenant = ${tenant} and ${isAtGate} and priority <= ${fromPriority}
-        and ${isDue}
+        and ${isDue} ${notNewer(flows, [name])}
       order by priority desc, created_at, task_id ${limit(count)}) of_pair`,
   );
   return sql`

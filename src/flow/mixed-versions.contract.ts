@@ -1,0 +1,254 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { z } from "zod";
+import type { StoreKind } from "../store/database.contract.ts";
+import { sql } from "../store/sql.ts";
+import type { Flow } from "./builder.ts";
+import { flow } from "./flow.ts";
+import { codeOf, openRuns, type RunsUnderTest } from "./open-runs.contract.ts";
+
+/** What holds while pods have different versions of a flow, on every store. */
+export function mixedVersionsContract(kind: StoreKind): void {
+  describe(`versions of flows on ${kind.name}`, () => {
+    let runs: RunsUnderTest;
+    let calls: string[];
+    beforeEach(async () => {
+      runs = await openRuns(kind);
+      calls = [];
+    });
+    afterEach(() => runs.close());
+
+    type Options = { fails?: () => boolean; queue?: { name: string; limit: number } };
+
+    /** Each version says that it was the one; the second transition fails for as long as is said. */
+    const deploy = (version: number, { fails = () => false, queue }: Options = {}): Flow =>
+      flow("deploy", {
+        version,
+        backoff: { baseMs: 1, jitter: 0 },
+        ...(queue && { queue }),
+      })
+        .to("one", () => void calls.push(`one by ${version}`))
+        .to("two", () => {
+          calls.push(`two by ${version}`);
+          if (fails()) throw new Error("not yet");
+        })
+        .end();
+
+    test("a run that a later version has advanced is never claimed by an earlier one, which goes on with its own", async () => {
+      let failing = true;
+      const second = await runs.pod("pod-2", [deploy(2, { fails: () => failing })]);
+      const advanced = await runs.start("deploy", 1);
+      await runs.seen(advanced, "it has begun", ({ at, attempt }) => at === "two" && attempt > 1);
+      await runs.stop(second);
+      calls.length = 0;
+      await runs.pod("pod-1", [deploy(1)]);
+      const own = await runs.start("deploy", 2);
+      expect(await runs.ended(own)).toMatchObject({ status: "completed", version: 1 });
+      await runs.pass(50);
+      expect(calls).toEqual(["one by 1", "two by 1"]);
+      expect(await runs.get(advanced.runId)).toMatchObject({ version: 2, status: "open" });
+      failing = false;
+      await runs.pod("pod-3", [deploy(2)]);
+      expect(await runs.ended(advanced)).toMatchObject({ status: "completed", version: 2 });
+      expect(calls.slice(2)).toEqual(["two by 2"]);
+    });
+
+    test("one that a later version has only failed stays with the earlier", async () => {
+      const first = await runs.pod("pod-1", [deploy(1, { fails: () => true })]);
+      const run = await runs.start("deploy", 1);
+      await runs.seen(run, "it has failed", ({ attempt }) => attempt > 1);
+      await runs.stop(first);
+      const second = await runs.pod("pod-2", [deploy(2, { fails: () => true })]);
+      await runs.until("the second has tried", () => calls.includes("two by 2"));
+      await runs.stop(second);
+      expect(await runs.get(run.runId)).toMatchObject({ version: 1, at: "two" });
+      calls.length = 0;
+      await runs.pod("pod-3", [deploy(1)]);
+      expect(await runs.ended(run)).toMatchObject({ status: "completed", version: 1 });
+      expect(calls).toEqual(["two by 1"]);
+    });
+
+    test("one of a later version that must run alone, or waits at a gate, is left alone too", async () => {
+      const queue = { name: "deploys", limit: 5 };
+      const second = await runs.pod("pod-2", [deploy(2, { fails: () => true, queue })]);
+      const made = deploy(2, { queue });
+      const ids: string[] = [];
+      for (let at = 0; at < 6; at++) ids.push((await runs.start(made, at)).runId);
+      for (const runId of ids)
+        await runs.seen(runId, "it has begun", ({ version }) => version === 2);
+      await runs.stop(second);
+      // Two of them have seen pods die.
+      for (const runId of ids.slice(0, 2)) await runs.tamper(runId, sql`deaths = 2`);
+      calls.length = 0;
+      const few = { capacity: { slots: 1, target: 1 } };
+      await runs.pod("pod-1", [deploy(1, { queue })], few);
+      // It doesn't have to wait behind those that it mustn't touch.
+      const own = await runs.start(deploy(1, { queue }), 7);
+      expect(await runs.ended(own)).toMatchObject({ status: "completed", version: 1 });
+      await runs.pass(50);
+      expect(calls).toEqual(["one by 1", "two by 1"]);
+      await runs.pod("pod-3", [made]);
+      for (const runId of ids) expect(await runs.ended(runId)).toMatchObject({ version: 2 });
+    });
+
+    test("both versions side by side finish all runs, and a later one takes over what an earlier began", async () => {
+      await runs.pod("pod-1", [deploy(1)]);
+      const started = [];
+      for (let at = 0; at < 10; at++) started.push(await runs.start("deploy", at));
+      await runs.pod("pod-2", [deploy(2)]);
+      for (let at = 0; at < 10; at++) started.push(await runs.start("deploy", at));
+      for (const run of started)
+        expect(await runs.ended(run)).toMatchObject({ status: "completed" });
+      expect(calls).toHaveLength(40);
+    });
+
+    const first = (last: () => void): Flow =>
+      flow("image", { version: 1, backoff: { baseMs: 1 } })
+        .to("pull", () => ({ pulled: true }))
+        .to("unpack", last)
+        .to("tidy", () => ({ tidied: true }))
+        .end();
+    /** A run that stands at `unpack`, with an attempt failed. */
+    const standing = async () => {
+      const pod = await runs.pod("pod-1", [
+        first(() => {
+          throw new Error("no space");
+        }),
+      ]);
+      const run = await runs.start("image", null);
+      await runs.seen(run, "it stands", ({ at, attempt }) => at === "unpack" && attempt > 1);
+      await runs.stop(pod);
+      return run;
+    };
+
+    test("a transition that has another name is gone on with, with its attempts", async () => {
+      const run = await standing();
+      const { attempt } = (await runs.get(run.runId))!;
+      const renamed = flow("image", { version: 2, renamed: { unpack: "extract" } })
+        .to("pull", () => ({ pulled: "again" }))
+        .to("extract", ({ attempt: at }) => ({ extracted: at }))
+        .to("new", () => ({ new: true }))
+        .end();
+      await runs.pod("pod-2", [renamed]);
+      expect(await runs.ended(run)).toMatchObject({
+        output: { pulled: true, extracted: attempt, new: true },
+      });
+    });
+
+    test("from one that is no more a run goes on with what is said instead, or ends", async () => {
+      const run = await standing();
+      const removed = flow("image", { version: 2, removed: { unpack: "tidy" } })
+        .to("pull", () => ({ pulled: "again" }))
+        .to("tidy", ({ attempt }) => ({ tidied: attempt }))
+        .end();
+      const pod = await runs.pod("pod-2", [removed]);
+      expect(await runs.ended(run)).toMatchObject({ output: { pulled: true, tidied: 1 } });
+      await runs.stop(pod);
+      const another = await standing();
+      const ended = flow("image", { version: 3, removed: { unpack: "end", tidy: "end" } })
+        .to("pull", () => ({ pulled: "again" }))
+        .end();
+      await runs.pod("pod-3", [ended]);
+      expect(await runs.ended(another)).toMatchObject({ output: { pulled: true } });
+    });
+
+    test("one that stands at a name which nobody knows is set aside visibly, others go on, and a higher version takes it up", async () => {
+      const run = await standing();
+      const unknown = flow("image", { version: 2 })
+        .to("pull", () => ({ pulled: "by 2" }))
+        .end();
+      const pod = await runs.pod("pod-2", [unknown]);
+      const other = await runs.start("image", null);
+      expect(await runs.ended(other)).toMatchObject({ output: { pulled: "by 2" } });
+      expect(await runs.doing(run, "set_aside")).toMatchObject({
+        at: "unpack",
+        state: { pulled: true },
+        doing: { reason: "unknown_transition", byVersion: 2 },
+      });
+      await runs.stop(pod);
+      // The same version again changes nothing about it.
+      const again = await runs.pod("pod-3", [unknown]);
+      await runs.pass(50);
+      expect(await runs.get(run.runId)).toMatchObject({ doing: { type: "set_aside" } });
+      await runs.stop(again);
+      const mended = flow("image", { version: 3, removed: { unpack: "end" } })
+        .to("pull", () => ({ pulled: "by 3" }))
+        .end();
+      await runs.pod("pod-4", [mended]);
+      expect(await runs.ended(run)).toMatchObject({ version: 3, output: { pulled: true } });
+      expect(await runs.told(run)).toContain("set_aside");
+    });
+
+    test.each([
+      ["state", sql`state = '{"half":'`],
+      ["state that is no object", sql`state = '[1]'`],
+      ["intended ending", sql`intent = '{"type":"odd"}'`],
+      ["wait", sql`waiting = '{"for":"godot"}'`],
+    ])(
+      "one whose %s can't be read is set aside, and doesn't stop the others",
+      async (_, changes) => {
+        const run = await standing();
+        await runs.tamper(run, changes);
+        const before = await runs.queue.row(run.runId);
+        await runs.pod("pod-2", [first(() => {})]);
+        const other = await runs.start("image", null);
+        expect(await runs.ended(other)).toMatchObject({ status: "completed" });
+        expect(await runs.doing(run, "set_aside")).toMatchObject({
+          doing: { reason: "unreadable", byVersion: 1 },
+        });
+        const { state, intent, waiting, cursor } = await runs.queue.row(run.runId);
+        expect({ state, intent, waiting, cursor }).toEqual({
+          state: before["state"],
+          intent: before["intent"],
+          waiting: before["waiting"],
+          cursor: before["cursor"],
+        });
+      },
+    );
+
+    test("one that was set aside goes on when somebody has mended it and says so", async () => {
+      const run = await standing();
+      const { state } = await runs.queue.row(run.runId);
+      await runs.tamper(run, sql`state = 'broken'`);
+      await runs.pod("pod-2", [first(() => {})]);
+      await runs.doing(run, "set_aside");
+      await runs.tamper(run, sql`state = ${state as string}`);
+      await runs.resume(run.runId);
+      expect(await runs.ended(run)).toMatchObject({ output: { pulled: true, tidied: true } });
+      expect(await runs.told(run)).toContain("resume");
+    });
+
+    test("one that a later version has advanced can be given to an earlier one by hand", async () => {
+      const second = await runs.pod("pod-2", [deploy(2, { fails: () => true })]);
+      const run = await runs.start("deploy", 1);
+      await runs.seen(run, "it has begun", ({ at, attempt }) => at === "two" && attempt > 1);
+      await runs.stop(second);
+      await runs.pod("pod-1", [deploy(1)]);
+      await runs.resume(run.runId, { as: 1 });
+      expect(await runs.ended(run)).toMatchObject({ status: "completed", version: 1 });
+      expect(await codeOf(runs.resume(run.runId))).toBe("conflict");
+    });
+
+    test("nothing is resumed that goes on by itself, has completed, or isn't there", async () => {
+      const run = await runs.start("deploy", 1);
+      expect(await codeOf(runs.resume(run.runId))).toBe("conflict");
+      expect(await codeOf(runs.resume("nobody"))).toBe("not_found");
+      await runs.pod("pod-1", [deploy(1)]);
+      await runs.ended(run);
+      expect(await codeOf(runs.resume(run.runId))).toBe("conflict");
+    });
+
+    test("an input that a later version refuses sets a run aside that is under way, and fails a new one", async () => {
+      const run = await standing();
+      const strict = flow("image", { version: 2, input: z.object({ url: z.string() }) })
+        .to("pull", () => {})
+        .to("unpack", () => {})
+        .end();
+      await runs.pod("pod-2", [strict]);
+      const fresh = await runs.start("image", 3);
+      expect(await runs.ended(fresh)).toMatchObject({ error: { code: "invalid_input" } });
+      expect(await runs.doing(run, "set_aside")).toMatchObject({
+        doing: { reason: "invalid_input" },
+      });
+    });
+  });
+}
