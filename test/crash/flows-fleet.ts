@@ -5,7 +5,7 @@ import { hasEnded, type Named, type StoredRun, storedRuns } from "./flows-ends.t
 import { type MachineInput, type Scenario, scenarioOf } from "./flows-machines.ts";
 import { readSaid } from "./flows-said.ts";
 import type { PodProcess } from "./pod-handle.ts";
-import { until } from "./until.ts";
+import { pauseFor, until } from "./until.ts";
 
 const script = fileURLToPath(new URL("./flow-process.ts", import.meta.url));
 
@@ -21,25 +21,35 @@ export type FlowFleet = Fleet & {
   quiet(pod: PodProcess): Promise<StoredRun[]>;
 };
 
-/** A fleet in which a pod without flows sees to it that the runs of dead ones are recovered. */
+/** The most that a test of a whole fleet takes where the machine has much else to do. */
+export const fleetMs = 180_000;
+
+export type FlowFleetOptions = {
+  readonly keyOf?: (named: Named) => string;
+  /** Whether a pod without flows sees to it that the runs of dead ones are recovered. Default true. */
+  readonly recovers?: boolean;
+};
+
 export async function createFlowFleet(
   on: StoreKind,
-  keyOf: (named: Named) => string = keyInPayload,
+  { keyOf = keyInPayload, recovers = true }: FlowFleetOptions = {},
 ): Promise<FlowFleet> {
   const fleet = await createFleet({ on });
-  await fleet.start({ names: ["work"] });
+  if (recovers) await fleet.start({ names: ["work"] });
   const runs = () => storedRuns(fleet, keyOf);
-  const open = async () =>
-    (
-      await fleet.sql(
-        `select task_id, status, parked from flotilla_step_tracker
-        where status in ('pending', 'claimed')`,
-      )
-    ).map((row) => ({
+  // To look is work too, and those that are looked at need the machine more.
+  const open = async () => {
+    await pauseFor(50);
+    const rows = await fleet.sql(
+      `select task_id, status, parked from flotilla_step_tracker
+      where status in ('pending', 'claimed')`,
+    );
+    return rows.map((row) => ({
       runId: row["task_id"] as string,
       status: row["status"] as string,
       parked: row["parked"] as number,
     }));
+  };
   const stopped = (pod: PodProcess) =>
     new Set(
       readSaid(fleet.folder).flatMap((each) =>
@@ -62,16 +72,19 @@ export async function createFlowFleet(
     },
     anyOpen: async () => (await open()).length > 0,
     async allEnded() {
-      await until("all runs have ended", async () => (await open()).length === 0);
+      await until("all runs have ended", async () => (await open()).length === 0, fleetMs);
       return runs();
     },
     async quiet(pod) {
-      await until("all runs have ended, wait or were stopped", async () => {
-        const restless = (await open()).filter((run) => run.status === "claimed" || !isLong(run));
-        if (restless.length > stopped(pod).size) return false;
-        const halted = stopped(pod);
-        return restless.every(({ runId }) => halted.has(runId));
-      });
+      await until(
+        "all runs have ended, wait or were stopped",
+        async () => {
+          const restless = (await open()).filter((run) => run.status === "claimed" || !isLong(run));
+          const halted = stopped(pod);
+          return restless.every(({ runId }) => halted.has(runId));
+        },
+        fleetMs,
+      );
       return runs();
     },
   };

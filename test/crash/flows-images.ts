@@ -31,8 +31,12 @@ export function imagesOf(
   runs: () => Runs,
 ) {
   const flows = new Map<string, Promise<ImageFlows>>();
-  const flowsOf = async (home: string): Promise<ImageFlows> =>
-    imageFlows(await openHome(join(folder, home)), { registry, interceptors: [interceptor] });
+  const flowsOf = async (home: string): Promise<ImageFlows> => {
+    const opened = await openHome(join(folder, home));
+    const made = imageFlows(opened, { registry, interceptors: [interceptor] });
+    for (const each of Object.values(made)) Object.assign(each, { queue: undefined });
+    return made;
+  };
   const opened = (home: string): Promise<ImageFlows> => {
     const known = flows.get(home) ?? flowsOf(home);
     flows.set(home, known);
@@ -46,7 +50,7 @@ export function imagesOf(
   const handlers = async (): Promise<TaskHandler[]> => {
     const any = await opened("any");
     return names.map((name) => {
-      const { queue: _queue, concurrency: _concurrency, ...handler } = flowHandler(any[name]);
+      const handler = flowHandler(any[name]);
       return {
         ...handler,
         flow: {

@@ -190,7 +190,7 @@ export function machines(interceptor: Interceptor, { runs, opened }: Surrounding
 
   // It takes longer than a pod that stops will wait.
   const lasts = begun("lasts")
-    .to("takes-long", ({ signal }) => sleep(systemClock, 600, signal))
+    .to("takes-long", ({ signal }) => sleep(systemClock, 2_000, signal))
     .to("last", (context) => ({ last: markOf(context) }))
     .finally("tidy", tidy)
     .end();
