@@ -68,9 +68,13 @@ export async function stage(options: StageOptions = {}): Promise<Stage> {
   };
 }
 
+let clean: Promise<string[]> | undefined;
+
 /** What a run without any trouble leaves. */
-export async function cleanPrint(): Promise<string[]> {
-  const { run, print } = await stage();
-  await run();
-  return print();
+export function cleanPrint(): Promise<string[]> {
+  clean ??= stage().then(async ({ run, print }) => {
+    await run();
+    return print();
+  });
+  return clean;
 }
