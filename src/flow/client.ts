@@ -117,6 +117,8 @@ export type RunsParts = {
   maxPayloadBytes?: number;
   /** Told after something was stored that a pod in this process may have waited for. */
   onEnqueued?: () => void;
+  /** Whether the pod that these belong to stops, so that nothing new is begun with it. */
+  stopping?: () => boolean;
 };
 
 type TasksUsed = Pick<Tasks, "cancel" | "enqueue" | "retry" | "waitFor">;
@@ -154,6 +156,12 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       if (contract?.isFlow !== true) {
         const name = JSON.stringify(contract?.name);
         throw new FlotillaError("invalid_option", `start: ${name} is no flow: enqueue it`);
+      }
+      if (parts.stopping?.()) {
+        throw new FlotillaError(
+          "closed",
+          `start: this pod stops: start "${contract.name}" on another`,
+        );
       }
       const { taskId, created } = await tasks.enqueue(contract, input, options);
       return { runId: taskId, created };

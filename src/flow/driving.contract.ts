@@ -209,7 +209,7 @@ export function drivingContract(kind: StoreKind): void {
     });
 
     test.each([
-      ["calls `next` twice", (next: () => Promise<unknown>) => next().then(next)],
+      ["calls `next` twice", (next: () => Promise<unknown>) => Promise.all([next(), next()])],
       ["doesn't call `next`", () => ({ one: "made up" })],
       ["doesn't wait for `next`", (next: () => Promise<unknown>) => void next()],
     ])("an interceptor that %s fails the attempt, and nothing runs twice", async (_, misuse) => {

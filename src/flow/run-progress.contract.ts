@@ -29,7 +29,7 @@ export function runProgressContract(kind: StoreKind): void {
         })
         .end();
       let ready: Promise<void> | undefined;
-      return { made, leave: () => leave(), wait: (until: Promise<void>) => (ready = until) };
+      return { made, leave: () => leave(), wait: (until: Promise<void>) => void (ready = until) };
     };
 
     test("people can read it while the transition runs", async () => {

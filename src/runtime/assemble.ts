@@ -235,7 +235,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     ...tasks,
     podId,
     deadLetters,
-    runs: createRuns(tasks, scheduleParts),
+    runs: createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined }),
     schedules: createSchedules(scheduleParts),
     throttles: throttles.client,
     get leader() {

@@ -3,6 +3,7 @@ import { silentLogger } from "../base/log.ts";
 import { until } from "../base/movable-clock.contract.ts";
 import { task } from "../queue/task.ts";
 import { temporaryFile } from "../store/kinds.contract.ts";
+import { flow } from "../flow/flow.ts";
 import { connect } from "./connect.ts";
 import { type PodEvent } from "./assemble.ts";
 import { startPod } from "./pod.ts";
@@ -41,6 +42,27 @@ describe("a pod", () => {
     const types = new Set(events.map((event) => event.type).filter((type) => type !== "contended"));
     expect(types).toEqual(new Set(["beat", "leading", "claimed", "ended"]));
     await expect(pod.enqueue(double, 1)).rejects.toMatchObject({ code: "closed" });
+  });
+
+  test("begins no runs from the moment that it is told to stop, while what runs is finished and stored", async () => {
+    let finish = () => {};
+    const short = flow("short", { version: 1 })
+      .to("one", () => new Promise<void>((resolve) => (finish = resolve)))
+      .to("two", () => ({ two: true }))
+      .end();
+    const pod = await startPod({ ...settings(), use: [short] });
+    const { runId } = await pod.runs.start(short, null);
+    await until("it runs", async () => (await pod.runs.get(runId))?.doing?.type === "running");
+    const stopped = pod.stop();
+    await expect(pod.runs.start(short, null)).rejects.toMatchObject({ code: "closed" });
+    finish();
+    await stopped;
+    await expect(pod.runs.start(short, null)).rejects.toMatchObject({ code: "closed" });
+    await using producer = connect(place.path);
+    expect(await producer.runs.get(runId)).toMatchObject({ at: "two", attempt: 1, deaths: 0 });
+    expect((await producer.runs.list()).runs).toHaveLength(1);
+    await using next = await startPod({ ...settings(), use: [short] });
+    expect(await next.runs.wait(runId)).toEqual({ two: true });
   });
 
   test("loses nothing to a listener that throws", async () => {
