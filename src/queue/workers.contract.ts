@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { beat, leave } from "../pods/statements.ts";
 import type { StoreKind } from "../store/database.contract.ts";
+import { sql, table } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
 
 /** What is said of tasks that nobody works on, on every store. */
@@ -33,6 +34,23 @@ export function workersContract(kind: StoreKind): void {
       await queue.database.write([leave("pod-1")]);
       expect(await seen()).toEqual([false, true, false, ["mail"]]);
       expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
+    });
+
+    test("of a run have one only where a pod has its version or a later one", async () => {
+      const { taskId } = await queue.enqueue("order", 1);
+      const seen = async () => (await queue.get(taskId)) as { noWorker?: boolean };
+      await start("pod-1", { names: ["order"], flows: { order: 2 } });
+      expect(await seen()).toMatchObject({ noWorker: false, flowVersion: null });
+      const advancedBy = (version: number) =>
+        queue.database.write([
+          sql`update ${table("step_tracker")} set flow_version = ${version} where task_id = ${taskId}`,
+        ]);
+      await advancedBy(2);
+      expect(await seen()).toMatchObject({ noWorker: false, flowVersion: 2 });
+      await advancedBy(3);
+      expect(await seen()).toMatchObject({ noWorker: true, flowVersion: 3 });
+      await start("pod-2", { names: ["order"], flows: { order: 3 } });
+      expect(await seen()).toMatchObject({ noWorker: false });
     });
 
     test("and those whose name or everything is paused are told apart", async () => {
