@@ -3,12 +3,16 @@
  * is over or a promise is broken. Then it tells the seed, and where everything was kept.
  *
  *   npm run soak -- --minutes 120 --store postgres --seed 7
+ *
+ * With `--store simulation` it is the simulation of runs instead, seed after seed.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { startPostgres } from "../postgres/server.ts";
+import { crashPoints, runCrashPoint } from "../simulation/flows/awaits.ts";
+import { runFlowSeed } from "../simulation/flows/run.ts";
 import { openFleet, type Fleet } from "./fleet.ts";
 import { monotonicMs } from "./ledger.ts";
 import { openRoughPlace } from "./postgres/rough.ts";
@@ -27,13 +31,15 @@ const { values } = parseArgs({
 });
 const minutes = Number(values.minutes);
 if (!(minutes > 0)) throw new Error("--minutes takes a number above zero");
-if (values.store !== "postgres" && values.store !== "sqlite") {
-  throw new Error("--store takes sqlite or postgres");
+const kinds = { postgres: postgresRound, sqlite: sqliteRound, simulation: simulatedRound };
+if (!Object.hasOwn(kinds, values.store)) {
+  throw new Error(`--store takes ${Object.keys(kinds).join(", ")}`);
 }
 const firstSeed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 32));
 const startedMs = monotonicMs();
-const round = values.store === "sqlite" ? sqliteRound : postgresRound;
+const round = kinds[values.store as keyof typeof kinds];
 
+const simulatedSeeds = 200;
 let rounds = 0;
 do {
   const seed = (firstSeed + rounds++) % 2 ** 32;
@@ -41,6 +47,23 @@ do {
   await round(seed);
 } while (monotonicMs() - startedMs < minutes * 60_000);
 say(`${rounds} rounds, and every promise was kept`);
+
+/** So many seeds, and then a crash at every await. */
+async function simulatedRound(first: number): Promise<void> {
+  const stop = (what: string, violations: readonly { invariant: string; what: string }[]) => {
+    if (violations.length === 0) return;
+    for (const each of violations) say(`${each.invariant}: ${each.what}`);
+    say(`${what} broke promises`);
+    process.exit(1);
+  };
+  const from = (first * simulatedSeeds) % 2 ** 32;
+  for (let seed = from; seed < from + simulatedSeeds; seed++) {
+    stop(`seed ${seed} of test/simulation/flows/replay.ts`, (await runFlowSeed(seed)).violations);
+  }
+  for (const point of crashPoints((await runCrashPoint()).requests)) {
+    stop(`a crash at ${JSON.stringify(point)}`, (await runCrashPoint(point)).violations);
+  }
+}
 
 async function sqliteRound(seed: number): Promise<void> {
   const fleet = await openFleet(sqliteStore);

@@ -26,6 +26,14 @@ export type Ended = {
   readonly crashed: boolean;
 };
 
+/** Every place at which a pod that makes so many requests can die. */
+export function crashPoints(requests: number): CrashPoint[] {
+  return Array.from({ length: requests }, (_, nth) => nth + 1).flatMap((at): CrashPoint[] => [
+    { at, when: "sent" },
+    { at, when: "answered" },
+  ]);
+}
+
 const limitMs = 120_000;
 const kid: Input = { op: 1, fates: {}, sleepMs: 0, kids: [] };
 const order: Input = {

@@ -18,7 +18,7 @@ import type { Call, Calls } from "./calls.ts";
 import { createFamilies } from "./families.ts";
 import { countRunFences } from "./fences.ts";
 import { columnsOf, createHistories } from "./histories.ts";
-import { attempts, flowNames, machines, type Version } from "./machines.ts";
+import { attempts, errand, flowNames, machines, type Version } from "./machines.ts";
 import { createSignals } from "./signals.ts";
 import { judgeStanding } from "./standing.ts";
 
@@ -30,6 +30,8 @@ export type FlowChecker = Watcher & {
   readonly pods: Map<string, SimPod>;
   readonly versionOf: Map<string, Version>;
   readonly rows: ReadonlyMap<string, Row>;
+  /** The tasks among them that haven't ended. */
+  readonly errands: ReadonlySet<string>;
   readonly signals: ReturnType<typeof createSignals>;
   readonly histories: ReturnType<typeof createHistories>;
   /** Whether this call may begin. */
@@ -48,6 +50,7 @@ export function createFlowChecker(
   const pods = new Map<string, SimPod>();
   const versionOf = new Map<string, Version>();
   const rows = new Map<string, Row>();
+  const errands = new Set<string>();
   /** Claims that recovery took from their pod, as `run@token`, with the number of writes until then. */
   const recovered = new Map<string, number>();
   const deathsAtClaim = new Map<string, number>();
@@ -145,6 +148,7 @@ export function createFlowChecker(
     pods,
     versionOf,
     rows,
+    errands,
     signals,
     histories,
     async before() {
@@ -155,6 +159,11 @@ export function createFlowChecker(
       if (intent.kind === "beat") {
         const pod = pods.get(who);
         if (pod) pod.lastBeatMs = scheduler.nowMs;
+      }
+      for (const { name, taskId, after } of changes) {
+        if (name !== errand) continue;
+        if (terminal.includes(after?.status ?? "")) errands.delete(taskId);
+        else errands.add(taskId);
       }
       const ids = idsOf(changes);
       if (ids.length === 0) return;
@@ -223,6 +232,7 @@ export function createFlowChecker(
     if (attempt !== run.failures + 1) violate("F1", `${what}: attempt ${attempt}`);
     if (run.deaths >= deathLimit) violate("T6", `${what}: after ${run.deaths} deaths`);
     if (run.deaths !== columns.deaths) violate("T6", `${what}: nobody counts its deaths`);
+    if (!isFinalizer && row["waits"] === 3) violate("waits", `${what}: it mustn't run any more`);
     if (isFinalizer !== (run.intent !== null)) violate("F7", `${what}: intent ${columns.intent}`);
     if (!isFinalizer && toldOfCancel.get(claimOf(row)) === true) {
       violate("cancel", `${what}: began though the run was known to be cancelled`);

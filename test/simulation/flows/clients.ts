@@ -6,7 +6,8 @@
 import { hasCode } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
 import { createRuns, type Runs, type StartOptions } from "../../../src/flow/client.ts";
-import { createTasks } from "../../../src/queue/client.ts";
+import { createDeadLetters, type DeadLetters } from "../../../src/deadletters/client.ts";
+import { createTasks, type Tasks } from "../../../src/queue/client.ts";
 import { passing } from "../../../src/queue/resend.ts";
 import type { Row } from "../../../src/store/database.ts";
 import { sql, table } from "../../../src/store/sql.ts";
@@ -15,7 +16,7 @@ import type { Network } from "../link.ts";
 import { startOfTimeMs, type World } from "../world.ts";
 import type { FlowChecker, Moved } from "./checker.ts";
 import { drawInput } from "./inputs.ts";
-import { orders, signalNames } from "./machines.ts";
+import { errand, orders, signalNames } from "./machines.ts";
 
 /** A request for a run, and what the client was told. */
 export type Started = {
@@ -31,6 +32,13 @@ export type FlowClients = {
   readonly open: number;
   /** Something may want to be said just now. */
   onMoved(moved: Moved): void;
+  close(): void;
+};
+
+type Client = {
+  readonly runs: Runs;
+  readonly tasks: Tasks;
+  readonly letters: DeadLetters & { close(): void };
 };
 
 export type FlowClientsOptions = {
@@ -63,14 +71,15 @@ export function startFlowClients(
       .finally(() => open--);
   };
 
-  const clients = ["c1", "c2"].map((who): Runs => {
+  const clients = ["c1", "c2"].map((who): Client => {
     const lane = createLane(scheduler);
     const wallMs = () => startOfTimeMs + scheduler.nowMs;
     const clock = laneClock(scheduler, lane, { wallMs, startMs: 0 });
     const random = world.fork();
     const database = network.connect({ who, lane });
     const parts = { database, clock, random, ids: uuidv7(clock, random) };
-    return createRuns(createTasks(parts), parts);
+    const tasks = createTasks(parts);
+    return { runs: createRuns(tasks, parts), tasks, letters: createDeadLetters(parts) };
   });
 
   const start = async (runs: Runs): Promise<void> => {
@@ -121,7 +130,10 @@ export function startFlowClients(
     known();
   };
 
-  const act = (runs: Runs): void => {
+  const act = ({ runs, tasks, letters }: Client): void => {
+    // Tasks end in the same writes as runs.
+    if (world.chance(0.15)) return asked(tasks.enqueueMany(errand, [{}, {}, {}]));
+    if (world.chance(0.04)) return asked(letters.redrive({ name: world.pick(likely) }));
     const runId = acked.length > 2 ? world.pick(acked.slice(-8)) : undefined;
     if (runId === undefined || world.chance(0.5)) return asked(start(runs));
     if (world.chance(0.3)) return asked(runs.cancel(runId));
@@ -130,10 +142,10 @@ export function startFlowClients(
     asked(signal(runs, runId, world.pick(["go", "more", "approval", "other"]), world.chance(0.7)));
   };
 
-  for (const runs of clients) {
+  for (const client of clients) {
     const loop = () => {
       if (scheduler.nowMs >= untilMs) return;
-      act(runs);
+      act(client);
       scheduler.after(world.between(gapMs / 4, gapMs * 2), loop);
     };
     scheduler.after(world.between(0, gapMs), loop);
@@ -147,7 +159,7 @@ export function startFlowClients(
         select 1 from ${table("step_signal")} signal
         where signal.task_id = run.task_id and signal.name = run.awaits and signal.taken = 0)`);
     for (const { task_id: runId, awaits } of waiting) {
-      asked(signal(clients[0]!, runId, awaits, true));
+      asked(signal(clients[0]!.runs, runId, awaits, true));
     }
     scheduler.after(careEveryMs, () => void care());
   };
@@ -155,7 +167,7 @@ export function startFlowClients(
 
   /** What runs are about to do is what is most likely to be crossed. */
   const meddle = (row: Row): void => {
-    const runs = world.pick(clients);
+    const { runs } = world.pick(clients);
     const runId = row["task_id"] as string;
     const next = row["cursor"] as string;
     const soonMs = world.between(0, world.troubles.delayMs * 2 + 5);
@@ -173,10 +185,11 @@ export function startFlowClients(
     get open() {
       return open;
     },
+    close: () => clients.forEach(({ letters }) => letters.close()),
     onMoved({ row, before }) {
       if (scheduler.nowMs >= untilMs || row["status"] === "completed") return;
       if (row["status"] === "failed" || row["status"] === "cancelled") {
-        if (world.chance(0.15)) asked(world.pick(clients).resume(row["task_id"]));
+        if (world.chance(0.15)) asked(world.pick(clients).runs.resume(row["task_id"]));
         return;
       }
       const changed =

@@ -6,6 +6,8 @@ import type { World } from "../world.ts";
 import type { Input } from "./machines.ts";
 
 const childrenParts = ["kids", "parcels"];
+const waitsForChildren = (row: Row | undefined) => String(row?.["waiting"]).includes("children");
+const short = (row: Row) => (row["task_id"] as string).slice(-6);
 const isOpen = (row: Row) => row["status"] === "pending" || row["status"] === "claimed";
 
 export function createFamilies(world: World) {
@@ -44,8 +46,9 @@ export function createFamilies(world: World) {
       events: readonly HistoryEvent[],
       rows: ReadonlyMap<string, Row>,
     ): Promise<void> {
-      if (row["parent_id"] !== null && !before && !rows.has(row["parent_id"])) {
-        violate("children", `${row["task_id"].slice(-6)} is nobody's child`);
+      const parent = row["parent_id"] === null ? undefined : rows.get(row["parent_id"]);
+      if (row["parent_id"] !== null && !before && !waitsForChildren(parent)) {
+        violate("children", `${row["task_id"].slice(-6)} was started, and nobody waits for it`);
       }
       if (row["name"] !== "order" && row["name"] !== "parent") return;
       const what = `${row["name"]} ${row["task_id"].slice(-6)}`;
@@ -55,8 +58,12 @@ export function createFamilies(world: World) {
           const children = await childrenOf(row["task_id"]);
           judgeCompleted(row, event.set![event.transition], children, what);
         }
-        const waited = before !== undefined && String(before["waiting"]).includes("children");
-        if (event.type !== "cancel" || !waited) continue;
+        if (event.type === "park" && event.waiting?.for === "children") {
+          const isFailed = (child: Row) => !isOpen(child) && child["status"] !== "completed";
+          const left = (await childrenOf(row["task_id"])).find(isFailed);
+          if (left) violate("children", `${what}: waits for ${left["status"]} ${short(left)}`);
+        }
+        if (event.type !== "cancel" || !waitsForChildren(before)) continue;
         world.count("children: cancelled with their parent");
         const left = (await childrenOf(row["task_id"])).find(
           (child) => isOpen(child) && Number(child["cancel_requested"]) === 0,

@@ -18,7 +18,7 @@ export function countRunFences(
     else if (met["run_seq"] !== sent["run_seq"]) world.count("fence: run, seq");
     else if (met["status"] !== "claimed" && met["status"] !== "pending") {
       world.count("fence: run, status");
-    } else if (sent["wake"] !== null && met["wake"] !== sent["wake"]) {
+    } else if (sent["wake"] != null && met["wake"] !== sent["wake"]) {
       world.count("fence: run, wake");
     } else if (Number(met["awaited"]) > 0) world.count("fence: run, awaited");
   }

@@ -35,7 +35,7 @@ export function drawInput(world: World, flow: string, op: number): Input {
     fates[firstName(name)] = { kind, times: timesOf(world, kind), workMs: world.between(0, 2_000) };
   };
   // A later version doesn't know this one, so something is to stand there when that comes.
-  for (const name of orders[flow]!) draw(name, fatesOfWork, name === "wrap" ? 0.6 : 0.3);
+  for (const name of orders[flow]!) draw(name, fatesOfWork, name === "wrap" ? 0.8 : 0.3);
   for (const { name } of machines.get(3)!.get(flow)!.finalizers) draw(name, fatesOfFinalizers, 0.2);
   const possible = flow === "parent" || flow === "order" ? kinds[flow] : [];
   const kids = Array.from({ length: possible.length > 0 ? world.between(0, 3) : 0 }, () => {

@@ -62,6 +62,8 @@ export const orders: Readonly<Record<string, readonly string[]>> = {
   ask: ["go", "more"],
   parent: ["kids", "sum"],
 };
+/** A task, among the runs. */
+export const errand = "errand";
 export const signalNames = ["approval", "go", "more"];
 export const flowNames = Object.keys(orders);
 

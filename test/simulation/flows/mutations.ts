@@ -17,15 +17,17 @@ const write = of("flow/write");
 export const flowMutations: readonly Mutation[] = [
   {
     name: "run: without the token",
-    edits: [runs("${task}.claim_token = ${given}.token and ${task}.run_seq", "${task}.run_seq")],
+    edits: [
+      runs("${task}.claim_token = ${given}.token and ${task}.run_seq", "${task}.run_seq"),
+      runs("sql`${task}.claim_token = next.token\n    and ${task}.run_seq", "sql`${task}.run_seq"),
+    ],
   },
   {
     name: "run: without the number of its writes",
-    edits: [runs(" and ${task}.run_seq = ${given}.run_seq", "")],
-  },
-  {
-    name: "run: without the status",
-    edits: [runs("    and ${task}.status in ('claimed', 'pending')\n")],
+    edits: [
+      runs(" and ${task}.run_seq = ${given}.run_seq"),
+      runs("\n    and ${task}.run_seq = next.run_seq and ${task}.status", " and ${task}.status"),
+    ],
   },
   {
     name: "run: parked without the wake",
@@ -42,10 +44,8 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "run: events without the fence",
     edits: [
-      runs(
-        "where ${isFenced(sql`task`, sql`noted`, wakesOthers(all))}",
-        "where task.status <> 'x'",
-      ),
+      runs("where ${isFenced(sql`task`, sql`noted`, wakes)}", "where true"),
+      runs("task.claim_token = noted.token and task.run_seq = noted.run_seq + 1", "true"),
     ],
   },
   {
@@ -80,21 +80,16 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "run: deaths kept from one transition to the next",
-    edits: [runs("deaths = case when next.moved = 1 then 0 else deaths end", "deaths = deaths")],
+    edits: [
+      runs("deaths = case when next.moved = 1 then 0 else deaths end", "deaths = deaths"),
+      runs("retry_count = 0, deaths = 0, progress", "retry_count = 0, progress"),
+    ],
   },
   {
     name: "run: the version stays",
     edits: [
-      runs("flow_version = coalesce(next.version, flow_version)", "flow_version = flow_version"),
-    ],
-  },
-  {
-    name: "run: given back with its old token",
-    edits: [
-      runs(
-        "claim_token = claim_token + case when next.status = 'pending' then 1 else 0 end",
-        "claim_token = claim_token",
-      ),
+      runs("flow_version = coalesce(next.version, flow_version),"),
+      runs("flow_version = next.version,"),
     ],
   },
   {
@@ -223,15 +218,6 @@ export const flowMutations: readonly Mutation[] = [
     edits: [drive('if (step.type !== "call") return undefined;', "")],
   },
   {
-    name: "drive: the wake that a write tells of isn't kept",
-    edits: [
-      drive(
-        "      running.wake = wake;\n      if (cancelRequested",
-        "      void wake;\n      if (cancelRequested",
-      ),
-    ],
-  },
-  {
     name: "attempt: told to stop for what an earlier one was",
     edits: [
       attempt(
@@ -248,6 +234,57 @@ export const flowMutations: readonly Mutation[] = [
     name: "write: a retry without the wake",
     edits: [
       write("counted: 1, delayMs: 1, wake: held.wake }", "counted: 1, delayMs: 1, wake: null }"),
+    ],
+  },
+  {
+    // What has ended was written once more, so that the number covers the status.
+    name: "run: without the status, nor the number of its writes",
+    edits: [
+      runs(" and ${task}.run_seq = ${given}.run_seq"),
+      runs("    and ${task}.status in ('claimed', 'pending')\n"),
+      runs(
+        "\n    and ${task}.run_seq = next.run_seq and ${task}.status in ('claimed', 'pending')`;",
+        "`;",
+      ),
+    ],
+    by: "F3",
+  },
+  {
+    name: "drive: deaths from before a move hide those behind it",
+    edits: [drive("if (columns.deaths <= run.deaths) return", "if (columns.deaths >= 0) return")],
+  },
+  {
+    name: "drive: runs though what it was to run after has failed",
+    edits: [drive("if (claim.doomed && ", "if (claim.doomed === null && ")],
+  },
+  {
+    name: "held: a cancel that was heard of is parked over",
+    edits: [of("queue/held")("      run.cancelSeen = true;\n")],
+  },
+  {
+    name: "worker: a run that comes while the pod stops ends as a task",
+    edits: [of("queue/worker")("if (stopping && !run.handler.flow) end", "if (stopping) end")],
+  },
+  {
+    name: "worker: what ignores its signal is waited for",
+    edits: [of("queue/worker")("        run.abandon?.();\n")],
+  },
+  {
+    name: "step: what has killed its pods is run again",
+    edits: [
+      of("flow/step")(
+        'if (run.deaths >= deathLimit) return decided("poisoned");\n  const part',
+        "const part",
+      ),
+    ],
+  },
+  {
+    name: "gates: more of a queue than may run",
+    edits: [
+      of("queue/statements/gates")(
+        "where group_key is null or in_group <= group_room) by_tenant",
+        "where true) by_tenant",
+      ),
     ],
   },
 ].map((mutation) => ({ ...mutation, scenario: "flows" as const }));

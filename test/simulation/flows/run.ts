@@ -1,4 +1,6 @@
 /** One seed: pods of several versions, those who ask for runs, their troubles, a time of quiet, and the verdict. */
+import { sleep } from "../../../src/base/clock.ts";
+import { task } from "../../../src/queue/task.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import { createSimDisk } from "../disk.ts";
 import { startFaults } from "../faults.ts";
@@ -7,9 +9,9 @@ import { type SimPod, startSimPod } from "../pod.ts";
 import type { Report } from "../run.ts";
 import { createWorld, type World } from "../world.ts";
 import { createCalls, type Calls } from "./calls.ts";
-import { createFlowChecker, type FlowChecker } from "./checker.ts";
+import { createFlowChecker, type FlowChecker, type Moved } from "./checker.ts";
 import { type FlowClients, startFlowClients } from "./clients.ts";
-import { flowNames, flowsOf, type Input, type Version } from "./machines.ts";
+import { errand, flowNames, flowsOf, type Input, type Version } from "./machines.ts";
 
 const heartbeatMs = 1_000;
 const deadAfterMs = 4_000;
@@ -23,7 +25,10 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
   let calls: Calls;
   const checker: FlowChecker = createFlowChecker(world, {
     calls: () => calls,
-    onMoved: (moved) => clients.onMoved(moved),
+    onMoved(moved) {
+      clients.onMoved(moved);
+      if (!isQuiet()) pauseAtClaim(moved);
+    },
   });
   calls = createCalls(world, (call) => checker.judgeCall(call));
   const network = createNetwork(world, checker);
@@ -34,7 +39,18 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
   const pods: SimPod[] = [];
   let podsMade = 0;
   const isQuiet = () => scheduler.nowMs >= faultsMs;
-  const mixed = world.pick([[1], [1, 2], [1, 2], [1, 2, 3], [2, 3]] as Version[][]);
+  const mixed = world.pick([[1], [1, 2], [1, 2], [1, 2], [1, 2, 3], [2, 3]] as Version[][]);
+
+  /** Most that can go wrong with a claim goes wrong where its pod falls silent right behind it. */
+  const pauses = world.chance(0.4) ? 0.03 : 0;
+  const pauseAtClaim = ({ row, before }: Moved): void => {
+    if (row["status"] !== "claimed" || before?.["status"] === "claimed") return;
+    if (!world.chance(pauses)) return;
+    world.count("fault: pause at a claim");
+    const pod = checker.pods.get(row["claimed_by"]);
+    const soonMs = world.between(0, world.troubles.delayMs * 3);
+    scheduler.after(soonMs, () => pod?.alive && pod.pause(world.between(3_000, 9_000)));
+  };
 
   const fill = (place: number): void => {
     const version = isQuiet() ? 3 : world.pick(mixed);
@@ -42,11 +58,14 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
     checker.versionOf.set(podId, version);
     pods[place] = startSimPod(world, network, checker as { pods: Map<string, SimPod> }, {
       podId,
-      names: flowNames,
+      names: [...flowNames, errand],
       settings: { slots, pollMs, heartbeatMs, deadAfterMs },
       disk,
       schedules: [],
-      handlersFor: (pod) => flowsOf(version, calls.perform(pod, version)),
+      handlersFor: (pod) => [
+        ...flowsOf(version, calls.perform(pod, version)),
+        task(errand, {}, () => sleep(pod.clock, 20)),
+      ],
       onGone(why) {
         const stoppingMs = pods[place]?.stoppingMs ?? 0;
         if (why === "stopped" && stoppingMs > faultsMs) void judgeLeft(world, podId);
@@ -77,7 +96,7 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
     for (const row of checker.rows.values()) {
       if (row["status"] === "pending" || row["status"] === "claimed") return false;
     }
-    return clients.open === 0;
+    return clients.open === 0 && checker.errands.size === 0;
   };
   await scheduler.runUntil(
     () =>
@@ -86,6 +105,7 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
       (scheduler.nowMs > faultsMs + 2_000 && allEnded()),
   );
   if (world.violations.length === 0) await judgeEnd(world, checker, calls, clients);
+  clients.close();
   await world.store.database.close();
   return {
     seed,
@@ -123,6 +143,7 @@ async function judgeEnd(
     if (row["status"] === "pending") {
       violate("F6", `${what} waits for ever at ${row["cursor"]}, parked ${row["parked"]}`);
     }
+    if (row["name"] === errand) continue;
     // What is noted as done was done.
     const known = checker.histories.known.get(row["task_id"]);
     const returned = calls.of(row["task_id"]).filter((call) => call.returned).length;
@@ -133,7 +154,7 @@ async function judgeEnd(
   await checker.signals.judgeEnd();
   const byOp = new Map<number, Set<string>>();
   for (const row of rows) {
-    if (row["parent_id"] !== null) continue;
+    if (row["parent_id"] !== null || row["name"] === errand) continue;
     const { op } = JSON.parse(row["payload"]) as Input;
     byOp.set(op, (byOp.get(op) ?? new Set()).add(row["task_id"]));
   }
