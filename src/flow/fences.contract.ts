@@ -79,24 +79,57 @@ export function fencesContract(kind: StoreKind): void {
       expect(completed.map(({ podId }) => podId)).toEqual(["pod-1", "pod-2", "pod-2"]);
     });
 
-    test("one that fails after another has claimed takes no attempt away", async () => {
-      const fails: ((error: Error) => void)[] = [];
-      const failing = flow("failing", { version: 1, attempts: 1 })
+    /** A flow of one transition, whose attempts end when the test says so. */
+    const single = () => {
+      const attempts: { fails: () => void; ends: () => void }[] = [];
+      const made: Flow = flow("single", { version: 1, backoff: { baseMs: 60_000, jitter: 0 } })
         .to("one", () => {
-          if (fails.length > 0) return undefined;
-          return new Promise<void>((_, reject) => fails.push(reject));
+          return new Promise<{ by: number }>((resolve, reject) => {
+            const by = attempts.length + 1;
+            const fails = () => reject(new Error("too late"));
+            attempts.push({ fails, ends: () => resolve({ by }) });
+          });
         })
         .end();
-      const first = await runs.pod("pod-1", [failing], paused);
-      const run = await runs.start(failing, null);
-      await runs.until("it runs", () => fails.length === 1);
+      return { made, attempts };
+    };
+
+    test.each(["fails", "ends"] as const)(
+      "what %s on a pod that another has claimed it from leaves no trace",
+      async (how) => {
+        const { made, attempts } = single();
+        const first = await runs.pod("pod-1", [made], paused);
+        const run = await runs.start(made, null);
+        await runs.until("it runs", () => attempts.length === 1);
+        await runs.recoverFrom("pod-1");
+        await runs.pod("pod-2", [made]);
+        await runs.until("it runs again", () => attempts.length === 2);
+        attempts[0]![how]();
+        await runs.until("the first is done with it", () => first.running === 0);
+        expect(await runs.get(run.runId)).toMatchObject({
+          attempt: 1,
+          error: null,
+          doing: { type: "running", podId: "pod-2" },
+        });
+        attempts[1]!.ends();
+        expect(await runs.ended(run)).toMatchObject({ output: { by: 2 } });
+        expect(await runs.told(run)).toEqual(["pod_died", "start", "complete one", "finish"]);
+      },
+    );
+
+    test("what fails or ends on a pod that was taken for dead counts, where nobody has claimed it since", async () => {
+      const { made, attempts } = single();
+      await runs.pod("pod-1", [made], paused);
+      const failing = await runs.start(made, null);
+      await runs.until("it runs", () => attempts.length === 1);
       await runs.recoverFrom("pod-1");
-      await runs.pod("pod-2", [failing]);
-      expect(await runs.ended(run)).toMatchObject({ status: "completed" });
-      fails[0]!(new Error("too late"));
-      await runs.until("the first is done with it", () => first.running === 0);
-      expect(await runs.get(run.runId)).toMatchObject({ status: "completed" });
-      expect(await runs.told(run)).toEqual(["pod_died", "start", "complete one", "finish"]);
+      attempts[0]!.fails();
+      expect(await runs.doing(failing, "retrying")).toMatchObject({ attempt: 2, deaths: 1 });
+      const ending = await runs.start(made, null);
+      await runs.until("it runs", () => attempts.length === 2);
+      await runs.recoverFrom("pod-1");
+      attempts[1]!.ends();
+      expect(await runs.ended(ending)).toMatchObject({ output: { by: 2 } });
     });
 
     test("a pod that learns that another has its run leaves what it runs at once", async () => {

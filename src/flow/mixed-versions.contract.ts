@@ -168,14 +168,14 @@ export function mixedVersionsContract(kind: StoreKind): void {
       // The same version again changes nothing about it.
       const again = await runs.pod("pod-3", [unknown]);
       await runs.pass(50);
-      expect(await runs.get(run.runId)).toMatchObject({ doing: { type: "set_aside" } });
+      const asides = (await runs.told(run)).filter((type) => type === "set_aside");
+      expect(asides).toHaveLength(1);
       await runs.stop(again);
       const mended = flow("image", { version: 3, removed: { unpack: "end" } })
         .to("pull", () => ({ pulled: "by 3" }))
         .end();
       await runs.pod("pod-4", [mended]);
       expect(await runs.ended(run)).toMatchObject({ version: 3, output: { pulled: true } });
-      expect(await runs.told(run)).toContain("set_aside");
     });
 
     test.each([
