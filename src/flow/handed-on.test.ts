@@ -77,6 +77,38 @@ describe("a run that pods hand on to each other", () => {
     expect(await scene.noted(runId)).not.toContain("park word");
   });
 
+  test("loses no signal to a pod that had it before", async () => {
+    const machine = flow("told", { version: 1 }).signal("word").end();
+    const { runId } = await scene.start(machine, {});
+    await scene.signal(runId, "word", "hello");
+    const { database } = scene;
+    let looks = 0;
+    let letGo = () => {};
+    const heldBack = new Promise<void>((resolve) => {
+      letGo = resolve;
+    });
+    /** Says nothing once it has seen the signal, until it is let go. */
+    const slow: Database = {
+      ...database,
+      async read(statement) {
+        if (statement.strings === firstSignal("", "").strings) looks++;
+        return database.read(statement);
+      },
+      async write(...given) {
+        if (looks > 0) await heldBack;
+        return database.write(...given);
+      },
+    };
+    await scene.work("slow", [machine], { database: slow });
+    await scene.queue.until("a look for the signal", async () => looks > 0);
+    await scene.recover("slow", runId);
+    await scene.die(runId);
+    letGo();
+
+    const { status, output } = await scene.ended(runId);
+    expect({ status, output }).toEqual({ status: "completed", output: { word: "hello" } });
+  });
+
   test("runs its finalizers though it was cancelled after a pod that stops has claimed it", async () => {
     const calls: string[] = [];
     const machine = flow("claimed", { version: 1 })

@@ -189,7 +189,8 @@ export function startFlowClients(
     onMoved({ row, before }) {
       if (scheduler.nowMs >= untilMs || row["status"] === "completed") return;
       if (row["status"] === "failed" || row["status"] === "cancelled") {
-        if (world.chance(0.15)) asked(world.pick(clients).runs.resume(row["task_id"]));
+        if (world.chance(row["name"] === "parent" ? 0.5 : 0.2))
+          asked(world.pick(clients).runs.resume(row["task_id"]));
         return;
       }
       const changed =
