@@ -5,17 +5,25 @@ import { describe, expect, test } from "vitest";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), "utf8");
-const lines = read("docs/promises.md")
-  .split("\n")
-  .filter((line) => /^\| \d+/.test(line));
+const linesOf = (page: string) =>
+  read(page)
+    .split("\n")
+    .filter((line) => /^\| \d+/.test(line));
 const numberOf = (line: string) => Number(/\d+/.exec(line)![0]);
 const fromTo = (first: number, last: number) =>
   Array.from({ length: last - first + 1 }, (_, at) => first + at);
 
-describe("what was asked of the queue", () => {
+const asked = [
+  { page: "docs/promises.md", of: "the queue", points: 70 },
+  { page: "docs/flow-promises.md", of: "flows", points: 37 },
+];
+
+describe.each(asked)("what was asked of $of", ({ page, points }) => {
+  const lines = linesOf(page);
+
   test("has a line for every point", () => {
-    const numbers = lines.map(numberOf).toSorted((a, b) => a - b);
-    expect(numbers).toEqual(fromTo(1, 70));
+    const numbers = new Set(lines.map(numberOf));
+    expect([...numbers].toSorted((a, b) => a - b)).toEqual(fromTo(1, points));
   });
 
   test.each(lines.map((line) => [numberOf(line), line] as const))(
