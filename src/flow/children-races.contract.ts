@@ -82,11 +82,7 @@ export function childrenRacesContract(kind: StoreKind): void {
         await caller.begin();
         await scene.database.within(caller.handle).write(cancelTask(runId));
         held.letGo();
-        await scene.queue.until("that it waits for the row", async () => {
-          const blocked = await caller.all(`select 1 from pg_stat_activity
-            where datname = current_database() and wait_event_type = 'Lock'`);
-          return blocked.length > 0;
-        });
+        await scene.untilBlocked(caller);
         await caller.exec("commit");
         await caller.close();
         expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });

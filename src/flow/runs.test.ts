@@ -9,6 +9,7 @@ import { childrenRacesContract } from "./children-races.contract.ts";
 import { childrenContract } from "./children.contract.ts";
 import { finalizersTroubleContract } from "./finalizers-trouble.contract.ts";
 import { finalizersContract } from "./finalizers.contract.ts";
+import { signalsRacesContract } from "./signals-races.contract.ts";
 import { signalsContract } from "./signals.contract.ts";
 import { sleepContract } from "./sleep.contract.ts";
 
@@ -16,6 +17,7 @@ afterAll(closeStores);
 
 for (const kind of storeKinds) {
   signalsContract(kind);
+  signalsRacesContract(kind);
   childrenContract(kind);
   childrenEndingContract(kind);
   childrenRacesContract(kind);

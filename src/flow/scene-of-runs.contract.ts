@@ -8,7 +8,7 @@ import type { TaskHandler } from "../queue/task.ts";
 import type { Worker, WorkerOptions } from "../queue/worker.ts";
 import { seePods, toPodSeen } from "../pods/statements.ts";
 import type { Database, Row } from "../store/database.ts";
-import type { StoreKind } from "../store/database.contract.ts";
+import type { CallerConnection, StoreKind } from "../store/database.contract.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
 import type { Flow } from "./builder.ts";
 import { createRuns } from "./client.ts";
@@ -91,6 +91,12 @@ export async function openRuns(kind: StoreKind) {
       );
     },
 
+    /** The times of the first wait that was noted of a run, which may be over by now. */
+    async parkedFor(runId: string): Promise<{ sinceMs: number; untilMs: number }> {
+      const park = (await runs.history(runId)).find(({ type }) => type === "park")!;
+      return (park.detail as { waiting: { sinceMs: number; untilMs: number } }).waiting;
+    },
+
     /** A pod claims the run, whatever that waits for, and dies; and a leader recovers it. */
     async die(runId: string): Promise<void> {
       await queue.beat("mortal");
@@ -114,6 +120,15 @@ export async function openRuns(kind: StoreKind) {
       const [, recovered] = await database.write(statements);
       expect(recovered).toHaveLength(1);
       onEnqueued();
+    },
+
+    /** Waits until somebody waits for what a transaction of the caller's holds, on Postgres. */
+    async untilBlocked(caller: CallerConnection): Promise<void> {
+      await queue.until("that somebody waits for a row", async () => {
+        const blocked = await caller.all(`select 1 from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'`);
+        return blocked.length > 0;
+      });
     },
 
     /** Every run in the store is what its history tells. */

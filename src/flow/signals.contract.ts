@@ -3,18 +3,13 @@ import { z } from "zod";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
 import { flow } from "./flow.ts";
-import {
-  givesBack,
-  holding,
-  looksForSignal,
-  openRuns,
-  type RunsUnderTest,
-} from "./scene-of-runs.contract.ts";
+import { openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
 import { signalsMost } from "./statements.ts";
 
 const yes = z.object({ by: z.string() });
 
-const asking = flow("asking", { version: 1 })
+/** Goes on when somebody has said that it may. */
+export const asking = flow("asking", { version: 1 })
   .to("ask", () => ({ asked: true }))
   .signal("approval", { schema: yes })
   .to("act", ({ state }) => ({ done: `for ${state.approval.by}` }))
@@ -61,55 +56,13 @@ export function signalsContract(kind: StoreKind): void {
       expect(await scene.noted(runId)).not.toContain("park approval");
     });
 
-    test("one that comes while the run is being parked isn't missed", async () => {
-      const held = holding(scene.database, givesBack);
-      await scene.work("pod-1", [asking], { database: held.database });
-      const { runId } = await scene.start(asking, null);
-      await scene.queue.until("the write that parks it", () => held.reached);
-      await scene.signal(runId, "approval", { by: "racer" });
-      held.letGo();
-      expect(await scene.ended(runId)).toMatchObject({ output: { done: "for racer" } });
-      // The run was never given back for it.
-      expect(await scene.noted(runId)).not.toContain("park approval");
-    });
-
-    test("one that comes between the run's look and its parking isn't missed", async () => {
-      const held = holding(scene.database, looksForSignal, "answer");
-      await scene.work("pod-1", [asking], { database: held.database });
-      const { runId } = await scene.start(asking, null);
-      await scene.queue.until("the look", () => held.reached);
-      await scene.signal(runId, "approval", { by: "racer" });
-      held.letGo();
-      expect(await scene.ended(runId)).toMatchObject({ output: { done: "for racer" } });
-    });
-
-    test("one that comes before the pod knows that the run is parked isn't missed", async () => {
-      const held = holding(scene.database, givesBack, "answer");
-      await scene.work("pod-1", [asking], { database: held.database });
-      const { runId } = await scene.start(asking, null);
-      await scene.queue.until("the write that parks it", () => held.reached);
-      await scene.signal(runId, "approval", { by: "racer" });
-      await scene.work("pod-2", [asking]);
-      expect(await scene.ended(runId)).toMatchObject({ output: { done: "for racer" } });
-      held.letGo();
-      expect(await scene.noted(runId)).toEqual([
-        "start",
-        "complete ask",
-        "park approval",
-        "complete approval",
-        "complete act",
-        "finish",
-      ]);
-    });
-
     test("none in time fails the run, with the time that it began to wait", async () => {
       const impatient = flow("impatient", { version: 1 }).signal("word", { timeoutMs: 30 }).end();
       await scene.work("pod-1", [impatient]);
       const { runId } = await scene.start(impatient, null);
-      const { doing } = await scene.doing(runId, "waiting_for_signal");
-      const { sinceMs, untilMs } = doing as { sinceMs: number; untilMs: number };
-      expect(untilMs).toBe(sinceMs + 30);
       const run = await scene.ended(runId);
+      const { sinceMs, untilMs } = await scene.parkedFor(runId);
+      expect(untilMs).toBe(sinceMs + 30);
       expect(run).toMatchObject({ status: "failed", error: { code: "timeout" } });
       expect(run.error?.message).toContain(`no signal "word" came within 30 ms`);
       expect(run.updatedAtMs).toBeGreaterThanOrEqual(untilMs);
