@@ -203,6 +203,11 @@ describe("runs over HTTP", () => {
     }
   });
 
+  test("of a task there are none, and where it goes is said", async () => {
+    const { body } = await ask("POST", "/v1/runs", { flow: "mail" });
+    expect(body.error.message).toBe("mail is a task and no flow: POST it to /v1/tasks");
+  });
+
   test("attempts of a run are refused where tasks are enqueued, too", async () => {
     const body = { name: "order", input: book, options: { attempts: 3 } };
     const refused = await ask("POST", "/v1/tasks", body);
