@@ -8,6 +8,7 @@ import { untilMended } from "../queue/resend.ts";
 import type { ClaimedRun } from "../queue/row.ts";
 import type { Running } from "../queue/run.ts";
 import type { RunFinish } from "../queue/statements/runs.ts";
+import { gateOf } from "../queue/concurrency.ts";
 import { endUnmet } from "../queue/waits.ts";
 import { advance } from "./advance.ts";
 import { initialize, makeAttempt } from "./attempt.ts";
@@ -24,7 +25,7 @@ import { type Step, stepOf } from "./step.ts";
 import { openRun, refuseInput, type RunColumns, toColumns } from "./stored.ts";
 import { type Begun, type Telling, telling } from "./telling.ts";
 import { classify } from "./thrown.ts";
-import { asideOf, type Held, releaseOf, writeOf } from "./write.ts";
+import { asideOf, gatedOf, type Held, releaseOf, writeOf } from "./write.ts";
 
 // A run that only a later version may touch, or that the store refuses every word about.
 const refusedMs = 60_000;
@@ -128,6 +129,8 @@ async function drive(
   }
   let run: Run = opened.run;
   const input = await readInput(machine, claim);
+  const scope = seq === 0 && !claim.gate ? scopeOf(machine, claim) : undefined;
+  if (scope !== undefined) return leave(gatedOf(held(), scope));
 
   for (;;) {
     if (running.stopped === "claim_lost") return lost(held());
@@ -298,6 +301,21 @@ async function drive(
 
   function lost(at: Held): Driven {
     return { type: "driven", finish: releaseOf(at), finished: { type: "lost" } };
+  }
+}
+
+/** The limit that a run falls under which was started by somebody who had only its flow's name. */
+function scopeOf(machine: Machine, { name, payload, run }: Running["claim"]): string | undefined {
+  const { queue, concurrency } = machine;
+  if (queue === undefined && concurrency === undefined) return undefined;
+  try {
+    const input: unknown = JSON.parse(payload);
+    const { tenant } = run!;
+    const gate = gateOf({ name, queue, concurrency, input, concurrencyKey: undefined, tenant });
+    return gate?.group ?? undefined;
+  } catch {
+    // What is wrong with the input is told when the run begins.
+    return undefined;
   }
 }
 

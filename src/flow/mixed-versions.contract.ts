@@ -178,11 +178,22 @@ export function mixedVersionsContract(kind: StoreKind): void {
       expect(await runs.ended(run)).toMatchObject({ version: 3, output: { pulled: true } });
     });
 
+    test("one that was set aside can be cancelled, without finalizers that nobody could run", async () => {
+      const run = await standing();
+      const unknown = flow("image", { version: 2 })
+        .to("pull", () => {})
+        .end();
+      await runs.pod("pod-2", [unknown]);
+      await runs.doing(run, "set_aside");
+      expect(await runs.cancel(run.runId)).toBe("finished");
+      expect(await runs.get(run.runId)).toMatchObject({ status: "cancelled", doing: null });
+    });
+
     test.each([
       ["state", sql`state = '{"half":'`],
       ["state that is no object", sql`state = '[1]'`],
       ["intended ending", sql`intent = '{"type":"odd"}'`],
-      ["wait", sql`waiting = '{"for":"godot"}'`],
+      ["wait", sql`waiting = '{"for":"godot","sinceMs":1}'`],
     ])(
       "one whose %s can't be read is set aside, and doesn't stop the others",
       async (_, changes) => {

@@ -155,6 +155,23 @@ export function runQueuesContract(kind: StoreKind): void {
       expect(order).toEqual(["high", "first", "second", "low"]);
     });
 
+    test("one that was started by its flow's name alone counts against the queue too", async () => {
+      const { made, open } = counting();
+      const queued = made("queued", { queue: { name: "narrow", limit: 1 } });
+      const started = [];
+      for (let nth = 0; nth < 3; nth++) started.push(await runs.start("queued", nth));
+      await runs.pod("pod-1", [queued]);
+      for (const [at] of started.entries()) {
+        await runs.until("the next one", () => open.length === 1);
+        await runs.pass(20);
+        expect(open, `after ${at}`).toHaveLength(1);
+        open.splice(0).forEach((letGo) => letGo());
+      }
+      for (const run of started) {
+        expect(await runs.ended(run)).toMatchObject({ status: "completed" });
+      }
+    });
+
     test("belongs to its tenant, whose limit holds", async () => {
       const { made, open } = counting();
       const owned = made("owned", {});

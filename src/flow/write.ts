@@ -74,6 +74,11 @@ export function releaseOf(held: Held, untilMs: number | null = null): RunFinish 
   return leavingOf(held, { for: "time", untilMs }, []);
 }
 
+/** Given back as it was, to be claimed when there is room of a limit that it wasn't started under. */
+export function gatedOf(held: Held, scope: string): RunFinish {
+  return leavingOf(held, { for: "room", scope }, []);
+}
+
 /** Kept out of the way, as it was, until somebody has looked. */
 export function asideOf(held: Held, aside: Extract<Decision, { type: "set_aside" }>): RunFinish {
   const { reason, message, byVersion } = aside;
@@ -89,7 +94,7 @@ function leavingOf(held: Held, park: RunPark, events: RunWrite["events"]): RunFi
     result: null,
     error: null,
     counted: 0,
-    delayMs: park.for === "time" && park.untilMs === null ? 0 : 1,
+    delayMs: (park.for === "time" && park.untilMs === null) || park.for === "room" ? 0 : 1,
     wake: null,
     event: null,
     ...(held.gate && { gate: held.gate }),

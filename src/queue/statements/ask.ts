@@ -16,10 +16,17 @@ import { wakeIfNothingIsOpen, wakeWaiters } from "./waits.ts";
 const tasks = table("step_tracker");
 const events = table("step_event");
 
-const isCancelledAtOnce = sql`status = 'pending' and flow_version is null`;
+// What can't be read has no finalizers that anybody could run.
+const isCancelledAtOnce = sql`status = 'pending' and (flow_version is null or parked = 6)`;
 
-/** What a run is set to that mustn't wait any longer for whatever it is parked for. */
-export const unparkedRun = sql`
+/**
+ * What a task that hasn't ended is set to when it is to be cancelled. A run mustn't wait any longer for
+ * whatever it is parked for.
+ */
+export const askedToCancel = sql`
+  cancel_requested = 1, wake = wake + 1, last_update = ${now},
+  claim_token = claim_token + case when ${isCancelledAtOnce} then 1 else 0 end,
+  status = case when ${isCancelledAtOnce} then 'cancelled' else status end,
   run_at = case when flow_version is not null and status = 'pending' and run_at > ${now}
     then ${now} else run_at end,
   parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
@@ -27,7 +34,8 @@ export const unparkedRun = sql`
 
 /**
  * Cancels: at once where nobody runs it, otherwise by asking the pod that does. A run has finalizers, so
- * it is only asked: one that waits for a time, for others or for a word goes on to them.
+ * it is only asked: one that waits for a time, for others or for a word goes on to them. One that nobody
+ * can read is cancelled without.
  */
 export function cancelTask(taskId: string): Statement[] {
   return [
@@ -38,9 +46,7 @@ export function cancelTask(taskId: string): Statement[] {
       ${holdTask}`,
     sql`
       update ${tasks}
-      set cancel_requested = 1, wake = wake + 1, last_update = ${now}, ${unparkedRun},
-        claim_token = claim_token + case when ${isCancelledAtOnce} then 1 else 0 end,
-        status = case when ${isCancelledAtOnce} then 'cancelled' else status end
+      set ${askedToCancel}
       where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0`,
     ...wakeWaiters([taskId]),
     sql`select status, cancel_requested, group_key from ${tasks} where task_id = ${taskId}`,
@@ -56,7 +62,7 @@ export const startedOver = sql`
   parked = case when waits > 0 then 2 else ${ungated} end,
   waits = case when waits = 3 then 1 else waits end,
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
-  cursor = case when flow_version > 0 then stopped_at else cursor end, intent = null, waiting = null,
+  cursor = case when flow_version > 0 then coalesce(stopped_at, cursor) else cursor end, intent = null, waiting = null,
   error = null, progress = null, progress_token = claim_token + 1`;
 
 /**

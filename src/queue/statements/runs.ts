@@ -8,7 +8,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { startedOver, unparkedRun } from "./ask.ts";
+import { askedToCancel, startedOver } from "./ask.ts";
 import { insertTasks, type NewTask } from "./enqueue.ts";
 import { nextSeq } from "./events.ts";
 import { type Finish, inOrder, wakesOthers } from "./finish.ts";
@@ -27,6 +27,8 @@ export type RunPark =
   /** A signal of this name, however long that takes. */
   | { readonly for: "signal"; readonly name: string; readonly untilMs: number | null }
   | { readonly for: "children" }
+  /** Room of a limit that whoever started it didn't know of. */
+  | { readonly for: "room"; readonly scope: string }
   /** People: it can't be read. */
   | { readonly for: "people"; readonly why: string; readonly byVersion: number };
 
@@ -297,6 +299,7 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
       awaits: "text",
       aside: "text",
       aside_version: "integer",
+      scope: "text",
     },
     left.map((finish) => [
       ...fenceValues(finish),
@@ -315,7 +318,9 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
       parked = case when next.parked <> 0 then next.parked when next.until_at > ${now} then 1
         else ${ungated} end,
       waits = case when next.parked = 2 then 2 else waits end,
-      awaits = next.awaits, aside = next.aside, aside_version = next.aside_version
+      awaits = next.awaits, aside = next.aside, aside_version = next.aside_version,
+      group_key = coalesce(next.scope, ${tasks}.group_key),
+      gated = case when next.scope is null then gated else 1 end
     from ${next} next
     where ${tasks}.task_id = next.task_id and ${isFenced(sql`${tasks}`, sql`next`, wakes)}
     ${returning(prefixed(sql`${tasks}`), {
@@ -371,13 +376,15 @@ const written = sql`
 function parkValues(park: RunPark) {
   switch (park.for) {
     case "time":
-      return [0, park.untilMs, null, null, null];
+      return [0, park.untilMs, null, null, null, null];
     case "signal":
-      return [park.untilMs === null ? 5 : 0, park.untilMs, park.name, null, null];
+      return [park.untilMs === null ? 5 : 0, park.untilMs, park.name, null, null, null];
     case "children":
-      return [2, null, null, null, null];
+      return [2, null, null, null, null, null];
+    case "room":
+      return [4, null, null, null, null, park.scope];
     case "people":
-      return [6, null, null, park.why, park.byVersion];
+      return [6, null, null, park.why, park.byVersion, null];
   }
 }
 
@@ -418,9 +425,7 @@ function cancelChildren(
       where ${among}`,
     sql`
       update ${tasks}
-      set cancel_requested = 1, wake = wake + 1, last_update = ${now}, ${unparkedRun},
-        claim_token = claim_token + case when status = 'pending' and flow_version is null then 1 else 0 end,
-        status = case when status = 'pending' and flow_version is null then 'cancelled' else status end
+      set ${askedToCancel}
       where ${among}`,
   ];
 }
