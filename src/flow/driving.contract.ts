@@ -264,7 +264,10 @@ export function drivingContract(kind: StoreKind): void {
 
     test("can be started by its name, by an enqueue, and by a row that somebody has inserted", async () => {
       const echo = flow("echo", { version: 3 })
-        .to("one", ({ input }) => ({ input }))
+        .to("one", async ({ input, runId }) => {
+          const known = (await runs.get(runId))?.doing?.type ?? null;
+          return { input, known };
+        })
         .end();
       const byName = await runs.start("echo", 1);
       const { taskId: byEnqueue } = await runs.queue.enqueue("echo", 2);
@@ -278,7 +281,10 @@ export function drivingContract(kind: StoreKind): void {
         [byEnqueue, 2],
         [byHand, 3],
       ] as const) {
-        expect(await runs.ended(runId)).toMatchObject({ version: 3, output: { input } });
+        expect(await runs.ended(runId)).toMatchObject({
+          version: 3,
+          output: { input, known: "running" },
+        });
       }
     });
 

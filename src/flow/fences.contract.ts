@@ -276,17 +276,22 @@ export function fencesContract(kind: StoreKind): void {
       expect(after).toEqual(["failed 1"]);
     });
 
-    test("deaths belong to the transition: one that gets on has all of them again", async () => {
-      const { made, ends } = gated();
-      await runs.pod("pod-1", [made], paused);
-      const run = await runs.start(made, null);
-      await runs.until("the second transition", () => ends.length === 1);
+    test("deaths belong to the transition: the next one has seen none", async () => {
+      const ends: (() => void)[] = [];
+      const gate = () => new Promise<void>((resolve) => ends.push(resolve));
+      const two = flow("two", { version: 1 }).to("one", gate).to("other", gate).end();
+      await runs.pod("pod-1", [two], paused);
+      const run = await runs.start(two, null);
+      await runs.until("it runs", () => ends.length === 1);
       await runs.recoverFrom("pod-1");
-      await runs.pod("pod-2", [made]);
+      await runs.pod("pod-2", [two]);
       await runs.until("it runs again", () => ends.length === 2);
       expect(await runs.get(run.runId)).toMatchObject({ deaths: 1 });
-      ends[1]!({ two: "2" });
-      expect(await runs.ended(run)).toMatchObject({ deaths: 0 });
+      ends[1]!();
+      await runs.until("the other", () => ends.length === 3);
+      expect(await runs.get(run.runId)).toMatchObject({ at: "other", deaths: 0 });
+      ends[2]!();
+      await runs.ended(run);
     });
   });
 }
