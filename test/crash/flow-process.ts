@@ -88,8 +88,6 @@ const handlers: TaskHandler[] = images
   ? await images.handlers()
   : [...machines(recorded, { runs, opened }), order(version, recorded)].map(flowHandler);
 const config: Config = {
-  heartbeatMs: 100,
-  deadAfterMs: 500,
   pollMs: 100,
   slots: 1_000,
   pressure: false,

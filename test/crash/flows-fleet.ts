@@ -21,6 +21,9 @@ export type FlowFleet = Fleet & {
   quiet(pod: PodProcess): Promise<StoredRun[]>;
 };
 
+// What was killed is missed soon, and what is merely late on a busy machine isn't.
+const limits = { heartbeatMs: 100, deadAfterMs: 1_000 };
+
 /** The most that a test of a whole fleet takes where the machine has much else to do. */
 export const fleetMs = 180_000;
 
@@ -35,7 +38,7 @@ export async function createFlowFleet(
   { keyOf = keyInPayload, recovers = true }: FlowFleetOptions = {},
 ): Promise<FlowFleet> {
   const fleet = await createFleet({ on });
-  if (recovers) await fleet.start({ names: ["work"] });
+  if (recovers) await fleet.start({ names: ["work"], config: limits });
   const runs = () => storedRuns(fleet, keyOf);
   // To look is work too, and those that are looked at need the machine more.
   const open = async () => {
@@ -59,7 +62,8 @@ export async function createFlowFleet(
   return {
     ...fleet,
     runs,
-    startFlows: (given = {}, config = {}) => fleet.start({ script, given, config }),
+    startFlows: (given = {}, config = {}) =>
+      fleet.start({ script, given, config: { ...limits, ...config } }),
     async begin(label, only, failures = 2) {
       await Promise.all(
         only.map(async (scenario) => {

@@ -189,9 +189,7 @@ function touchedByOlder(fleet: FlowFleet, versions: ReadonlyMap<string, number>)
     const version = versions.get(each.pod)!;
     const known = advancedTo.get(each.runId) ?? 0;
     if (version < known) return [`${each.key}: ${each.event} by ${version} after ${known}`];
-    // A pod that stops gives back what it has claimed, as it was.
-    const advances = each.event === "stored" && each.events.length > 0;
-    if (advances) advancedTo.set(each.runId, Math.max(known, version));
+    if (each.event === "stored") advancedTo.set(each.runId, Math.max(known, version));
     return [];
   });
 }

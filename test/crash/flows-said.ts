@@ -21,6 +21,13 @@ export type NewSaid =
     }
   /** A write was refused, because somebody else has the run. */
   | { readonly event: "lost"; readonly key: string; readonly runId: string }
+  /** A run was given back as it was. */
+  | {
+      readonly event: "released";
+      readonly key: string;
+      readonly runId: string;
+      readonly why: string;
+    }
   /** A run goes no further in this process. */
   | { readonly event: "halted"; readonly key: string; readonly runId: string };
 

@@ -62,8 +62,12 @@ export function createStopping(parts: {
       if (halted.has(runId) || stop?.at === "claim") return halt(key, runId);
       const put: typeof given.finishing.put = (finish, onFinished, onError) => {
         const events = isRunFinish(finish) ? finish.run.events.map(({ type }) => type) : [];
-        // One that was woken too early waits again, and it depends whether that happens.
-        if (events.join() === "park" && parked.has(runId)) {
+        // Some writes depend on who comes first: one that was woken too early waits again, and one that
+        // somebody else has to begin is given back as it was. Nothing new is stored by them.
+        const isNew = events.length > 0 && !(events.join() === "park" && parked.has(runId));
+        if (!isNew) {
+          if (events.length === 0)
+            say({ event: "released", key, runId, why: running.stopped ?? "" });
           return given.finishing.put(finish, onFinished, onError);
         }
         const nth = (writes.get(runId) ?? 0) + 1;
