@@ -66,7 +66,11 @@ export function createEndings(
 
   /** Whoever drives a run has stored all of it, and told of it. */
   const driven = (run: Running, ending: Driven) => {
-    if (ending.type === "not_stored") return on.failed(run, ending.error);
+    if (ending.type === "not_stored") {
+      // The outbox is for tasks.
+      report.notStored(run, ending.error, "left to recovery");
+      return onSettled(run);
+    }
     progress.concluded(run, ending);
     // Nothing that is held is claimed by the same pod, so it is let go before that looks.
     onSettled(run);
