@@ -61,6 +61,7 @@ export type { Limits, LimitState, TenantState } from "./queue/limits.ts";
 export type { Paused, PauseOptions } from "./queue/pause.ts";
 export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
 export {
+  type FlowContract,
   type HandleOptions,
   type InputOf,
   type ResultOf,

@@ -160,7 +160,7 @@ describe("flotilla runs", { timeout: 120_000 }, () => {
     expect(task.stderr).toContain("order is a flow: use `flotilla runs start order`");
     expect(mail.code).toBe(2);
     expect(mail.stderr).toContain("mail is a task and no flow: use `flotilla enqueue mail`");
-    expect(odd.stderr).toContain(`did you mean "order"?`);
+    expect(odd.stderr).toContain(`did you mean "order"? It is started all the same`);
     expect(wrong.code).toBe(4);
     const runId = odd.stdout.trim();
     expect((await run("runs", "list")).stdout).toMatch(

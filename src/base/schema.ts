@@ -42,6 +42,17 @@ export function check<Output>(
   return checked instanceof Promise ? checked.then(judge) : judge(checked);
 }
 
+/** Refuses what is no schema where it is declared, so that nobody meets it when the first value comes. */
+export function checkSchema(what: string, schema: unknown): void {
+  if (schema === undefined) return;
+  const { "~standard": standard } = (schema ?? {}) as Partial<Schema>;
+  if (typeof standard?.validate === "function") return;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be a Standard Schema, such as zod, valibot and arktype make`,
+  );
+}
+
 function describe(issue: Issue): string {
   const path = (issue.path ?? [])
     .map((step) => String(typeof step === "object" ? step.key : step))

@@ -1,7 +1,7 @@
 import type { Backoff } from "../base/backoff.ts";
 import type { Json, Jsonify } from "../base/jsonify.ts";
 import type { Schema } from "../base/schema.ts";
-import type { InputOf, ResultOf, TaskContract } from "../queue/task.ts";
+import type { FlowContract, InputOf, ResultOf, TaskContract } from "../queue/task.ts";
 import type { FinalizerContext, InitContext, PlanContext, TransitionContext } from "./context.ts";
 import type { HandedOff } from "./handoff.ts";
 import type { Machine } from "./machine.ts";
@@ -52,7 +52,7 @@ export interface StateIsOutput {
 }
 
 /** At the start. It names the flow and its types, so producers can start runs with it. */
-export type FlowStart<D extends Declared> = TaskContract<
+export type FlowStart<D extends Declared> = FlowContract<
   D["input"],
   D["parsed"],
   D["output"] extends StateIsOutput ? Json : D["output"]

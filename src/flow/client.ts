@@ -11,7 +11,7 @@ import { resend, untilKnown } from "../queue/resend.ts";
 import { readHolds } from "../queue/workers.ts";
 import { waitsOf } from "../queue/statements/waits.ts";
 import { getEvents } from "../queue/statements/events.ts";
-import type { InputOf, ResultOf, TaskContract } from "../queue/task.ts";
+import type { FlowContract, InputOf, ResultOf, TaskContract } from "../queue/task.ts";
 import type { WaitOptions } from "../queue/wait.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type FlowCount, toCounts } from "./counts.ts";
@@ -73,12 +73,13 @@ export type SignalSendOptions = {
 
 /** Everything that can be asked of runs from outside. */
 export type Runs = {
-  start<F extends TaskContract>(
+  // Compilers complain in terms of the last one, which most mistakes are about.
+  start(flow: string, input: unknown, options?: StartOptions): Promise<StartedRun>;
+  start<F extends FlowContract>(
     flow: F,
     input: InputOf<F>,
     options?: StartOptions,
   ): Promise<StartedRun<F>>;
-  start(flow: string, input: unknown, options?: StartOptions): Promise<StartedRun>;
   get(runId: string): Promise<RunView | undefined>;
   list(options?: RunListOptions): Promise<RunPage>;
   /** What a run gives, once it has completed. Rejects if it fails or is cancelled. */

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
-import type { Schema } from "../base/schema.ts";
+import { checkSchema, type Schema } from "../base/schema.ts";
 import {
   checkConcurrency,
   type Concurrency,
@@ -64,6 +64,9 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
   if (queue !== undefined && concurrency !== undefined) {
     throw invalid(`${what}: queue and concurrency are both limits: give one of them`);
   }
+  checkSchema(`${what}: input`, input);
+  checkSchema(`${what}: output`, output);
+  if (!Array.isArray(interceptors)) throw invalid(`${what}: interceptors must be a list`);
   interceptors.forEach((each: unknown) => checkFunction(`${what}: an interceptor`, each));
   return {
     name,

@@ -42,7 +42,7 @@ function chain(machine: Machine): object {
       return chain({ ...machine, initializers: [...machine.initializers, make] });
     },
     to(given: unknown, ...rest: unknown[]) {
-      const [name, options, run] = withOptions(named(given), rest);
+      const [name, options, run] = withOptions(flowName, named(given), rest);
       checkFunction(of(name), run);
       return add({ kind: "work", name, tries: triesOf(of(name), options, machine.tries), run });
     },
@@ -55,7 +55,7 @@ function chain(machine: Machine): object {
       return add(signalPart(of(name), name, options));
     },
     children(given: unknown, ...rest: unknown[]) {
-      const [name, options, run] = withOptions(named(given), rest);
+      const [name, options, run] = withOptions(flowName, named(given), rest);
       checkFunction(of(name), run);
       return add(childrenPart(of(name), name, options, run, machine.tries));
     },
@@ -64,7 +64,7 @@ function chain(machine: Machine): object {
       const count = machine.finalizers.length;
       const own = count === 0 ? "finally" : `finally-${count + 1}`;
       const [name, options, run] = isNamed
-        ? withOptions(named(given[0]), given.slice(1))
+        ? withOptions(flowName, named(given[0]), given.slice(1))
         : ([own, {}, given[0]] as Named);
       checkFunction(of(name), run);
       const tries = triesOf(of(name), options, machine.tries);
@@ -75,8 +75,8 @@ function chain(machine: Machine): object {
   };
 }
 
-function withOptions(name: string, rest: readonly unknown[]): Named {
+function withOptions(flowName: string, name: string, rest: readonly unknown[]): Named {
   if (rest.length < 2) return [name, {}, rest[0]];
   if (typeof rest[0] === "object" && rest[0] !== null) return [name, rest[0], rest[1]];
-  throw invalid(`"${name}": its options must be an object`);
+  throw invalid(`flow "${flowName}": "${name}": its options, an object, come before the function`);
 }

@@ -4,6 +4,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { checkSchema } from "../base/schema.ts";
 import { handleDefaults } from "../queue/task.ts";
 import type { SignalOptions, TriesOptions } from "./builder.ts";
 import type { Call, ChildrenPart, SignalPart, SleepPart, Tries } from "./machine.ts";
@@ -45,6 +46,7 @@ export function signalPart(
 ): SignalPart {
   checkOptions(what, given, ["schema", "timeoutMs", "onTimeout"]);
   const { schema, timeoutMs = null, onTimeout = "fail" } = given;
+  checkSchema(`${what}: schema`, schema);
   if (timeoutMs !== null) checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: yearMs });
   if (timeoutMs === null && given.onTimeout !== undefined) {
     throw invalid(`${what}: onTimeout needs \`timeoutMs\`: without it there is no such time`);

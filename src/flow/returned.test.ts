@@ -36,7 +36,7 @@ describe("what a transition returned", () => {
     expect(read("first", value)).toEqual({ type: "returned", set: null });
   });
 
-  test.each([5, "text", true, [1], new Date(0), 5n, () => {}])(
+  test.each([5, "text", true, [1], new Map([[1, 2]]), new Set([1]), new Date(0), 5n, () => {}])(
     "fails the run where it can't be merged: %s",
     (value) => {
       expect(read("first", value)).toMatchObject({ type: "threw", thrown: { type: "fail" } });

@@ -100,7 +100,9 @@ function workReturned(machine: Machine, returned: Returned): Happened | Promise<
 
 function setOf(what: string, value: unknown): State | null {
   if (value === undefined || value === null) return null;
-  const set = typeof value === "object" ? asJson(what, value) : undefined;
+  // A map or a set would be an empty object as JSON, and nobody would see what was lost.
+  const isObject = typeof value === "object" && !(Symbol.iterator in value);
+  const set = isObject ? asJson(what, value) : undefined;
   if (typeof set !== "object" || set === null || Array.isArray(set)) {
     throw abort(`${what} can't be merged into the state: it must be an object or nothing`);
   }

@@ -1,7 +1,8 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import type { Json } from "../base/jsonify.ts";
-import type { InputOf, ResultOf } from "../queue/task.ts";
+import { type InputOf, type ResultOf, task } from "../queue/task.ts";
+import type { Runs } from "./client.ts";
 import { flow } from "./flow.ts";
 import type { Flow, StateIsNotTheOutput } from "./builder.ts";
 import type { Machine } from "./machine.ts";
@@ -59,6 +60,21 @@ describe("types along the chain", () => {
   test("without an output, the result is the state or what was handed off", () => {
     expectTypeOf<ResultOf<typeof count>>().toEqualTypeOf<{ words: number } | { none: true }>();
     expect(count.output).toBeUndefined();
+  });
+
+  test("only flows are started, each with its own input", () => {
+    const mail = task("mail", { input: z.object({ to: z.string() }) });
+    const start = (runs: Runs) => [
+      // @ts-expect-error a task is enqueued
+      runs.start(mail, { to: "ada" }),
+      // @ts-expect-error an image is text
+      runs.start(activate, { image: 5 }),
+      // @ts-expect-error attempts are those of its transitions
+      runs.start(activate, { image: "a" }, { attempts: 3 }),
+      runs.start(activate, { image: "a" }),
+      runs.start("activate", { anything: 1 }),
+    ];
+    expect(start).toBeInstanceOf(Function);
   });
 
   test("the beginning of a chain names the flow for those who only start runs", () => {

@@ -41,6 +41,13 @@ describe("a contract", () => {
     expect(() => task("mail", { attempts: 3 })).toThrow(refused("unknown option `attempts`"));
   });
 
+  test("refuses an input or an output that is no schema", () => {
+    expect(() => task("mail", { input: { to: "text" } as never })).toThrow(
+      refused(`task "mail": input must be a Standard Schema`),
+    );
+    expect(() => task("mail", { output: null as never })).toThrow(refused("output must be"));
+  });
+
   test.each([
     [{ atempts: 3 }, "unknown option `atempts`, did you mean `attempts`?"],
     [{ timeout: 3 }, "did you mean `timeoutMs`?"],

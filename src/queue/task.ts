@@ -4,7 +4,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Json, Jsonify } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
-import type { Schema } from "../base/schema.ts";
+import { checkSchema, type Schema } from "../base/schema.ts";
 import { followUpName, type TaskFailure } from "./failure.ts";
 import type { Task } from "./row.ts";
 import { checkConcurrency, type Concurrency, type NamedQueue } from "./concurrency.ts";
@@ -83,6 +83,13 @@ export type TaskContract<Input = any, Parsed = any, Output = any> = {
   readonly isFlow?: true;
 };
 
+/** The same of a flow, which is started and not enqueued. */
+export type FlowContract<Input = any, Parsed = any, Output = any> = TaskContract<
+  Input,
+  Parsed,
+  Output
+> & { readonly isFlow: true };
+
 /** A contract together with the code that does it. Goes into `use`. */
 export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
   Input,
@@ -133,6 +140,8 @@ export function task(
 ): unknown {
   checkName(name);
   const { input, output, concurrency, ...rest } = options;
+  checkSchema(`task "${name}": input`, input);
+  checkSchema(`task "${name}": output`, output);
   if (concurrency !== undefined) checkConcurrency(`task "${name}"`, concurrency);
   const contract: TaskContract = { name, input, output, ...(concurrency && { concurrency }) };
   if (run) return withRun(contract, rest, run);

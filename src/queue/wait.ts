@@ -197,11 +197,12 @@ function isOpen(status: unknown): boolean {
 
 /** The result of a task that has completed; throws what went wrong where it hasn't. */
 export function resultOf(task: Task): Json {
-  const what = `task ${task.taskId} (${task.name})`;
+  const what = `${task.flowVersion === null ? "task" : "run"} ${task.taskId} (${task.name})`;
   if (task.status === "completed") return task.result;
   if (task.status === "failed") {
     const message = `${what} failed: ${task.error.message}`;
     throw new FlotillaError("task_failed", message, { details: { ...task.error } });
   }
-  throw new FlotillaError("cancelled", `${what} was cancelled`);
+  const reason = task.status === "cancelled" && task.flowVersion !== null && task.error?.message;
+  throw new FlotillaError("cancelled", `${what} was cancelled${reason ? `: ${reason}` : ""}`);
 }

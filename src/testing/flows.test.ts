@@ -1,5 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { abort } from "../base/errors.ts";
 import { flow } from "../flow/flow.ts";
+import { cancel } from "../flow/thrown.ts";
+import { schedule } from "../schedules/schedule.ts";
 import { testFlotilla } from "./flotilla.ts";
 
 describe("a run in a test", () => {
@@ -52,5 +55,42 @@ describe("a run in a test", () => {
     await t.runs.signal(runId, "approval", { by: "ada" });
 
     expect(await t.runs.wait(runId)).toEqual({ approval: { by: "ada" } });
+  });
+
+  test("tells whoever waits for it why it gave nothing", async () => {
+    const picky = flow("picky", { version: 1 })
+      .to("look", ({ input }) => {
+        throw input === "cancel" ? cancel("nobody wants it") : abort("it is broken");
+      })
+      .end();
+    await using t = await testFlotilla({ use: [picky] });
+    const failing = await t.runs.start(picky, "fail");
+    const cancelled = await t.runs.start(picky, "cancel");
+
+    await expect(t.runs.wait(failing)).rejects.toMatchObject({
+      code: "task_failed",
+      message: `run ${failing.runId} (picky) failed: it is broken`,
+    });
+    await expect(t.runs.wait(cancelled)).rejects.toMatchObject({
+      code: "cancelled",
+      message: `run ${cancelled.runId} (picky) was cancelled: nobody wants it`,
+    });
+  });
+
+  test("is started by a schedule, in the queue of its flow", async () => {
+    const report = flow("report", { version: 1, queue: { name: "reports", limit: 1 } })
+      .to("write", ({ input }) => ({ written: input }))
+      .end();
+    const daily = schedule("daily", { task: report, input: "sales", everyMs: 3_600_000 });
+    await using t = await testFlotilla({ use: [report], schedules: [daily] });
+
+    await t.advance(2 * 3_600_000);
+
+    const { runs } = await t.runs.list({ flow: "report" });
+    expect(runs).toHaveLength(2);
+    for (const { runId } of runs) {
+      expect(await t.runs.wait(runId)).toEqual({ written: "sales" });
+      expect(await t.get(runId)).toMatchObject({ scope: "queue/reports", flowVersion: 1 });
+    }
   });
 });

@@ -143,5 +143,6 @@ function hintAt(name: string, use: readonly Usable[]): void {
   const names = use.map((handler) => handler.name);
   const meant = names.includes(name) ? undefined : nearest(name, names);
   if (meant === undefined) return;
-  process.stderr.write(`flotilla: the config has no handler "${name}"; did you mean "${meant}"?\n`);
+  const doubt = `the config has no handler "${name}", did you mean "${meant}"?`;
+  process.stderr.write(`flotilla: ${doubt} It is enqueued all the same\n`);
 }

@@ -88,8 +88,9 @@ function reasonOf(intent: unknown): string[] {
 }
 
 export function errorText(error: unknown): string {
-  const { code, message } = (error ?? {}) as Fields;
-  return `${text(code)}: ${text(message)}`;
+  const { code, message, by } = (error ?? {}) as Fields;
+  const whose = by === "user" || by === "system" ? ` by the ${by}` : "";
+  return `${text(code)}${whose}: ${text(message)}`;
 }
 
 function text(value: unknown): string {

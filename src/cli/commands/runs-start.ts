@@ -2,7 +2,7 @@ import process from "node:process";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { StartOptions } from "../../flow/client.ts";
-import type { TaskContract } from "../../queue/task.ts";
+import type { FlowContract } from "../../queue/task.ts";
 import { resolveConfig } from "../../runtime/config.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import type { Usable } from "../../runtime/handlers.ts";
@@ -42,17 +42,18 @@ export async function start(
 }
 
 /** A name that the config doesn't have is started all the same: its flow may be in another program. */
-function flowOf(name: string, use: readonly Usable[], json: true | undefined): TaskContract {
+function flowOf(name: string, use: readonly Usable[], json: true | undefined): FlowContract {
   const found = use.find((each) => each.name === name);
   if (found && !found.isFlow) {
     const message = `${name} is a task and no flow: use \`flotilla enqueue ${name}\``;
     throw new FlotillaError("invalid_option", message);
   }
-  if (found) return found;
+  if (found) return { ...found, isFlow: true };
   const names = use.filter(({ isFlow }) => isFlow).map((each) => each.name);
   const meant = nearest(name, names);
   if (meant !== undefined && !json) {
-    process.stderr.write(`flotilla: the config has no flow "${name}"; did you mean "${meant}"?\n`);
+    const doubt = `the config has no flow "${name}", did you mean "${meant}"?`;
+    process.stderr.write(`flotilla: ${doubt} It is started all the same\n`);
   }
   return { name, input: undefined, output: undefined, isFlow: true };
 }

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Machine } from "../../flow/machine.ts";
-import type { TaskContract } from "../../queue/task.ts";
+import type { FlowContract, TaskContract } from "../../queue/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { asJson, readFlows } from "../../runtime/flows.ts";
 import { parseRow } from "../../runtime/rows.ts";
@@ -25,10 +25,10 @@ const historyEntries = 1_000;
 export function runRoutes(parts: RunRoutes): Route[] {
   const { flotilla, contracts, machines = [], maxBytes } = parts;
   const { runs } = flotilla;
-  const flowOf = (name: string): TaskContract => {
+  const flowOf = (name: string): FlowContract => {
     const found = contracts?.get(name);
     if (!found) return { name, input: undefined, output: undefined, isFlow: true };
-    if (found.isFlow) return found;
+    if (found.isFlow) return { ...found, isFlow: true };
     throw new FlotillaError(
       "invalid_option",
       `${name} is a task and no flow: POST it to /v1/tasks`,

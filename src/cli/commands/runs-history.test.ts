@@ -1,0 +1,10 @@
+import { expect, test } from "vitest";
+import { runError, unrecoverable } from "../../flow/thrown.ts";
+import { errorText } from "./runs-history.ts";
+
+test("an error says whose fault it was, where somebody has said so", () => {
+  const error = (by: "system" | "user") => runError(unrecoverable("no such card", { by }));
+  expect(errorText(error("user"))).toBe("aborted by the user: no such card");
+  expect(errorText(error("system"))).toBe("aborted by the system: no such card");
+  expect(errorText(runError(new Error("oops")))).toBe("handler_failed: oops");
+});
