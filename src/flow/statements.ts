@@ -161,7 +161,8 @@ export function countRuns(): Statement {
 
 /**
  * Open runs that nobody has, by where they stand and by what may be wrong with them: `''` where their rows
- * tell of nothing. A sleep and a delayed start have their time, and aren't waited for.
+ * tell of nothing. One that fails again and again may be with a pod for nearly all of its time, so those
+ * are looked at wherever they are. A sleep and a delayed start have their time, and aren't waited for.
  */
 export function countStuck({
   failures,
@@ -179,6 +180,7 @@ export function countStuck({
       case when parked = 6 then 'set_aside' when retry_count >= ${failures} then 'retrying'
         when ${waits} then 'waiting' else '' end as why,
       count(*) as runs, min(task_id) as oldest, min(${since}) as since_at
-    from ${tasks} where flow_version is not null and status = 'pending'
+    from ${tasks} where flow_version is not null
+      and (status = 'pending' or (status = 'claimed' and retry_count >= ${failures}))
     group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4`;
 }

@@ -76,6 +76,28 @@ describe.each(storeKinds)("stuck runs on $name", (kind) => {
     expect(await runs.stuck({ failures: 1_000 })).toEqual([]);
   });
 
+  test("are those that were tried again and again, also while they are being tried", async () => {
+    await says("pod-1", { slow: 1 });
+    let isTrying: () => void = () => {};
+    const trying = new Promise<void>((resolve) => (isTrying = resolve));
+    let goOn: () => void = () => {};
+    const slow = flow("slow", { version: 1, attempts: 1_000, backoff: soon })
+      .to("ask", async ({ attempt }) => {
+        if (attempt <= 6) throw new Error("nobody answers");
+        isTrying();
+        await new Promise<void>((resolve) => (goOn = resolve));
+      })
+      .end();
+    await runs.work("pod-1", [slow]);
+    const { runId } = await runs.start(slow, null);
+    await runs.queue.outcome(trying);
+    expect(await runs.view(runId)).toMatchObject({ doing: { type: "running" }, attempt: 7 });
+    expect(await kinds()).toEqual([{ why: "retrying", at: "ask", version: 1, count: 1 }]);
+    goOn();
+    await runs.ended(runId);
+    expect(await runs.stuck()).toEqual([]);
+  });
+
   test("are those that no pod may take, for want of their version", async () => {
     await says("pod-1", { order: 2 });
     const worker = await runs.work("pod-1", [order]);
