@@ -8,6 +8,7 @@ import { resumingContract } from "./resuming.contract.ts";
 import { retryingContract } from "./retrying.contract.ts";
 import { runProgressContract } from "./run-progress.contract.ts";
 import { runQueuesContract } from "./run-queues.contract.ts";
+import { sharingContract } from "./sharing.contract.ts";
 
 afterAll(closeStores);
 
@@ -19,4 +20,5 @@ for (const kind of storeKinds) {
   runQueuesContract(kind);
   resumingContract(kind);
   runProgressContract(kind);
+  sharingContract(kind);
 }
