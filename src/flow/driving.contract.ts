@@ -288,6 +288,25 @@ export function drivingContract(kind: StoreKind): void {
       }
     });
 
+    test("can be started in a transaction of the caller's, and isn't there unless that commits", async () => {
+      const echo = flow("echo", { version: 1, queue: { name: "q", limit: 1 } })
+        .to("one", ({ input }) => ({ input }))
+        .end();
+      const caller = await runs.queue.store.caller?.();
+      if (!caller) return;
+      await runs.pod("pod-1", [echo]);
+      await caller.begin();
+      const vanished = await runs.start(echo, "vanished", { tx: caller.handle });
+      await caller.exec("rollback");
+      await caller.begin();
+      const kept = await runs.start(echo, "kept", { tx: caller.handle });
+      expect(await runs.get(kept.runId)).toBeUndefined();
+      await caller.exec("commit");
+      await caller.close();
+      expect(await runs.ended(kept)).toMatchObject({ output: { input: "kept" } });
+      expect(await runs.get(vanished.runId)).toBeUndefined();
+    });
+
     test("a task can't be started as a run, nor a run be tried as often as a caller says", async () => {
       const echo = flow("echo", { version: 1 })
         .to("one", () => {})
