@@ -96,8 +96,17 @@ async function drive(
     gate: claim.gate,
     trace: tell.trace(),
   });
-  const send = (finish: RunFinish) =>
-    new Promise<Finished>((resolve, reject) => parts.finishing.put(finish, resolve, reject));
+  /** Nobody else writes what this claim has come to, so it is sent for as long as nobody knows what became of it. */
+  const send = async (finish: RunFinish): Promise<Finished> => {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await new Promise((resolve, reject) => parts.finishing.put(finish, resolve, reject));
+      } catch (error) {
+        if (parts.signal.aborted || !hasCode(error, ...untilMended)) throw error;
+        await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
+      }
+    }
+  };
   const put = (finish: RunFinish) => {
     const { progress } = parts;
     // What another attempt may ask for is stored first; what belongs to what is done never is.
@@ -232,6 +241,8 @@ async function drive(
     let happens = happened;
     for (;;) {
       const now = nowAt(begun.startedAtMs);
+      // What is learned of the row from here on is nothing that the decision knows of.
+      const knownWake = running.wake;
       const decision = decide(step, happens, now);
       if (decision.type === "set_aside") {
         tell.setAside(decision);
@@ -254,7 +265,7 @@ async function drive(
               trace: tell.carried(),
             })
           : [];
-        finish = writeOf(held(), decision, children);
+        finish = writeOf({ ...held(), wake: knownWake }, decision, children);
         finished = await put(finish);
       } catch (error) {
         if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;

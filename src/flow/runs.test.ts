@@ -9,6 +9,7 @@ import { childrenRacesContract } from "./children-races.contract.ts";
 import { childrenContract } from "./children.contract.ts";
 import { finalizersTroubleContract } from "./finalizers-trouble.contract.ts";
 import { finalizersContract } from "./finalizers.contract.ts";
+import { interferenceContract } from "./interference.contract.ts";
 import { signalsRacesContract } from "./signals-races.contract.ts";
 import { signalsContract } from "./signals.contract.ts";
 import { sleepContract } from "./sleep.contract.ts";
@@ -27,4 +28,5 @@ for (const kind of storeKinds) {
   cancelRunningContract(kind);
   finalizersContract(kind);
   finalizersTroubleContract(kind);
+  interferenceContract(kind);
 }

@@ -60,7 +60,7 @@ export type Enqueued = {
   readonly taskId: string;
   /** False where a task with that key was there already. */
   readonly created: boolean;
-  /** With `onDuplicate: "replace"`: whether what was there does this now. False where a pod runs it. */
+  /** With `onDuplicate: "replace"`: whether what was there does this now. False where a pod runs it, or it is a run. */
   readonly replaced?: boolean;
 };
 

@@ -15,6 +15,7 @@ import {
   table,
   takeRows,
 } from "../../store/sql.ts";
+import { writesBefore } from "./events.ts";
 import { ungated } from "./parked.ts";
 import { hasRoom } from "./rooms.ts";
 import { wakeWaitersOfCall } from "./waits.ts";
@@ -243,16 +244,20 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
   return take(claim, sql`${isAmong(first)}`);
 }
 
-/** A run that a later version of its flow has advanced is none of this pod's business. */
+/**
+ * A run that a later version of its flow has advanced is none of this pod's business, nor is any run where
+ * the name is a task's here: nobody would run its finalizers.
+ */
 export function notNewer(flows: FlowVersions | undefined, names: readonly string[]): Statement {
-  if (flows === undefined) return sql``;
-  const conditions = names.flatMap((name) => {
-    const version = flows.get(name);
-    return version === undefined
-      ? []
-      : [sql`(name <> ${name} or coalesce(flow_version, 0) <= ${version})`];
-  });
-  return conditions.length === 0 ? sql`` : sql`and ${join(conditions, " and ")}`;
+  const own = names.filter((name) => flows?.has(name));
+  if (own.length === 0) return sql`and flow_version is null`;
+  const conditions = own.map(
+    (name) => sql`(name <> ${name} or coalesce(flow_version, 0) <= ${flows!.get(name)!})`,
+  );
+  if (own.length < names.length) {
+    conditions.push(sql`(flow_version is null or name in (${list(own)}))`);
+  }
+  return sql`and ${join(conditions, " and ")}`;
 }
 
 // A pod that was taken for dead may still finish what nobody else has claimed, so it doesn't run it
@@ -288,9 +293,11 @@ export function claimReserved(claim: ClaimCall, taskId: string): Statement {
 export function take(claim: ClaimCall, which: Statement): Statement {
   const { flows } = claim;
   // A row that somebody has inserted by hand, or by its name, becomes a run when it is claimed as one.
-  const asRun = flows
-    ? sql`, flow_version = case when name in (${list([...flows.keys()])})
-        then coalesce(flow_version, 0) else flow_version end`
+  const becomesRun =
+    flows && sql`case when flow_version is null and name in (${list([...flows.keys()])})`;
+  const asRun = becomesRun
+    ? sql`, flow_version = ${becomesRun} then 0 else flow_version end,
+        run_seq = ${becomesRun} then ${writesBefore(sql`${tasks}.task_id`)} else run_seq end`
     : sql``;
   const columns = flows ? runColumns : claimColumns;
   return sql`

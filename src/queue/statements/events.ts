@@ -7,6 +7,17 @@ export function nextSeq(taskId: Statement): Statement {
   return sql`(select coalesce(max(seq), 0) + 1 from ${events} past where past.task_id = ${taskId})`;
 }
 
+/**
+ * The number of an event of a run follows from the write that notes it, with room between two writes for
+ * what others note: so nobody has to look for the last one, and what is sent again is known by its number.
+ */
+export const numbersPerWrite = 100;
+
+/** How many writes of a run its first one has to come after, for the numbers of what was noted before. */
+export function writesBefore(taskId: Statement): Statement {
+  return sql`(${nextSeq(taskId)} - 1) / cast(${numbersPerWrite} as integer)`;
+}
+
 export type EventPage = { readonly after?: number; readonly limit?: number };
 
 /** What happened to a task, in order: all of it, or a page. */

@@ -83,7 +83,10 @@ export type ReplaceOptions = {
   readonly again: boolean;
 };
 
-/** Notes what is about to be replaced: what nobody runs, and what this hasn't replaced before. */
+/**
+ * Notes what is about to be replaced: what nobody runs, and what this hasn't replaced before. A run that
+ * has done something would go on with what it has come to so far, so none is.
+ */
 export function noteReplaced(news: readonly NewTask[], { again }: ReplaceOptions): Statement {
   const wanted = rows(
     { ...keyColumns, mark: "text" },
@@ -94,7 +97,7 @@ export function noteReplaced(news: readonly NewTask[], { again }: ReplaceOptions
     select task.task_id, ${nextSeq(sql`task.task_id`)}, 'replaced',
       wanted.mark || cast(task.claim_token + 1 as text) || '}'
     from ${wanted} wanted join ${tasks} task on ${holds(sql`task`)}
-    where task.status = 'pending' and not ${isMarked(sql`task`)}
+    where task.status = 'pending' and task.flow_version is null and not ${isMarked(sql`task`)}
       and ${again ? sql`task.task_id < wanted.task_id` : sql`task.task_id <> wanted.task_id`}
     ${holdTask}`;
 }

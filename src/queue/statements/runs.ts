@@ -10,7 +10,7 @@ import {
 } from "../../store/sql.ts";
 import { askedToCancel, startedOver } from "./ask.ts";
 import { insertTasks, type NewTask } from "./enqueue.ts";
-import { nextSeq } from "./events.ts";
+import { nextSeq, numbersPerWrite } from "./events.ts";
 import { type Finish, inOrder, wakesOthers } from "./finish.ts";
 import { ungated } from "./parked.ts";
 import { wakeChildren, wakeIfNothingIsOpen, wakeWaitersOfChildren } from "./waits.ts";
@@ -65,6 +65,9 @@ export type RunWrite = {
 
 export type RunFinish = Finish & { readonly run: RunWrite };
 
+/** A run that another one starts, and which of those it is. */
+type Child = NewTask & { readonly parentId: string; readonly place: number };
+
 export function isRunFinish(finish: Finish): finish is RunFinish {
   return finish.run !== undefined;
 }
@@ -88,7 +91,7 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
   const kept = all.filter(({ status }) => status === "claimed");
   const left = all.filter(({ status }) => status !== "claimed");
   const children = all.flatMap(({ taskId, run }) =>
-    run.children.map((child) => ({ ...child, parentId: taskId })),
+    run.children.map((child, place) => ({ ...child, parentId: taskId, place })),
   );
   const cancelling = all.filter(({ run }) => run.cancelsChildren).map(({ taskId }) => taskId);
   const takes = all.flatMap(({ taskId, run }) => run.takes.map((id) => [taskId, id] as const));
@@ -104,6 +107,10 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
     const parents = sql`select task.task_id from ${fence(sql`task`)}`;
     statements.push(insertTasks(children, sql`${isAmong(parents, sql`fresh.parent_id`)}`));
     statements.push(...startOver(children, fence));
+    // Only what has stopped before can have started others.
+    const again = new Set(all.filter(hasStopped).map(({ taskId }) => taskId));
+    const anew = children.filter(({ parentId }) => again.has(parentId));
+    if (anew.length > 0) statements.push(forgetOthers(anew, fence));
   }
   if (takes.length > 0) statements.push(takeSignals(takes, fence));
   if (cancelling.length > 0) statements.push(...cancelChildren(cancelling, fence));
@@ -125,6 +132,10 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
     ...(cancelling.length > 0 ? wakeWaitersOfChildren(cancelling) : []),
   ];
   return { statements, answers, after, news: children.length + cancelling.length > 0 };
+}
+
+function hasStopped({ run }: RunFinish): boolean {
+  return run.stoppedAt !== null;
 }
 
 function hasEvents({ run }: RunFinish): boolean {
@@ -160,13 +171,11 @@ function fenceOf(all: readonly RunFinish[]): (task: Statement) => Statement {
     where ${isFenced(task, sql`given`, wakes)}`;
 }
 
-/**
- * The number of an event follows from the write that notes it, with room between two writes for what others
- * note: so nobody has to look for the last one, and what is sent again is known by its number.
- */
-const numbersPerWrite = 100;
-
 type Noted = { readonly finish: RunFinish; readonly place: number };
+
+function numberOf({ run }: RunFinish, place: number): number {
+  return (run.seq + 1) * numbersPerWrite + place;
+}
 
 function eventRows(finishes: readonly RunFinish[]) {
   const all = finishes.flatMap((finish): Noted[] =>
@@ -176,8 +185,7 @@ function eventRows(finishes: readonly RunFinish[]) {
     { ...fenceColumns, seq: "integer", type: "text", attempt: "integer", detail: "text" },
     all.map(({ finish, place }) => {
       const { type, attempt, detail } = finish.run.events[place]!;
-      const seq = (finish.run.seq + 1) * numbersPerWrite + place;
-      return [...fenceValues(finish), seq, type, attempt, detail];
+      return [...fenceValues(finish), numberOf(finish, place), type, attempt, detail];
     }),
   );
 }
@@ -213,16 +221,17 @@ function noteKept(podId: string, kept: readonly RunFinish[]): Statement {
  */
 export function lookForNotes(podId: string, given: readonly RunFinish[]): Statement {
   const wanted = rows(
-    { task_id: "text", type: "text", detail: "text" },
-    given.map(({ taskId, run }) => {
+    { task_id: "text", seq: "integer", type: "text", detail: "text" },
+    given.map((finish) => {
+      const { taskId, run } = finish;
       const { type, detail } = run.events.at(-1)!;
-      return [taskId, type, detail];
+      return [taskId, numberOf(finish, run.events.length - 1), type, detail];
     }),
   );
   return sql`
     select wanted.task_id from ${wanted} wanted
     where exists (select 1 from ${events} noted
-      where noted.task_id = wanted.task_id and noted.pod_id = ${podId}
+      where noted.task_id = wanted.task_id and noted.seq = wanted.seq and noted.pod_id = ${podId}
         and noted.type = wanted.type and noted.detail = wanted.detail)`;
 }
 
@@ -434,10 +443,7 @@ function cancelChildren(
  * A run that was started over starts its children again: those that have completed are there already, by
  * their keys, and are kept. The others are started over themselves.
  */
-function startOver(
-  children: readonly (NewTask & { parentId: string })[],
-  fence: (task: Statement) => Statement,
-): Statement[] {
+function startOver(children: readonly Child[], fence: (task: Statement) => Statement): Statement[] {
   const wanted = rows(
     { parent_id: "text", name: "text", tenant: "text", unique_key: "text" },
     children.map(({ parentId, name, tenant, key }) => [parentId, name, tenant, key]),
@@ -458,11 +464,44 @@ function startOver(
   ];
 }
 
+/**
+ * A run that was started over may want fewer children than before, or others. What it doesn't want any more
+ * it doesn't wait for, and how that ended is none of its concern. All children of a transition have keys
+ * that begin alike.
+ */
+function forgetOthers(
+  children: readonly Child[],
+  fence: (task: Statement) => Statement,
+): Statement {
+  const wanted = rows(
+    { parent_id: "text", name: "text", tenant: "text", unique_key: "text", prefix: "text" },
+    children.map(({ parentId, name, tenant, key }) => [
+      parentId,
+      name,
+      tenant,
+      key,
+      key!.slice(0, key!.lastIndexOf("/") + 1),
+    ]),
+  );
+  const isOfParent = sql`wanted.parent_id = ${waits}.waiter_id`;
+  return sql`
+    delete from ${waits}
+    where ${isAmong(sql`select task.task_id from ${fence(sql`task`)}`, sql`waiter_id`)}
+      and exists (select 1 from ${tasks} child join ${wanted} wanted
+          on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
+        where child.task_id = ${waits}.awaited_id and child.parent_id = ${waits}.waiter_id
+          and ${isOfParent})
+      and not exists (select 1 from ${tasks} child join ${wanted} wanted
+          on child.tenant = wanted.tenant and child.name = wanted.name
+            and child.unique_key = wanted.unique_key
+        where child.task_id = ${waits}.awaited_id and ${isOfParent})`;
+}
+
 /** Notes whom the parents of new children wait for. */
-function waitForChildren(children: readonly (NewTask & { parentId: string })[]): Statement[] {
+function waitForChildren(children: readonly Child[]): Statement[] {
   const fresh = rows(
     { awaited_id: "text", waiter_id: "text", place: "integer" },
-    children.map(({ taskId, parentId }, place) => [taskId, parentId, place]),
+    children.map(({ taskId, parentId, place }) => [taskId, parentId, place]),
   );
   const stored = sql`select child.task_id from ${fresh} fresh
     join ${tasks} child on child.task_id = fresh.awaited_id`;
