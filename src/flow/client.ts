@@ -9,8 +9,9 @@ import type { Tasks } from "../queue/client.ts";
 import type { EnqueueOptions } from "../queue/enqueue.ts";
 import { resend, untilKnown } from "../queue/resend.ts";
 import { readHolds } from "../queue/workers.ts";
-import { waitsOf } from "../queue/statements/waits.ts";
 import { getEvents } from "../queue/statements/events.ts";
+import { parked } from "../queue/statements/parked.ts";
+import { waitsOf } from "../queue/statements/waits.ts";
 import type { FlowContract, InputOf, ResultOf, TaskContract } from "../queue/task.ts";
 import type { WaitOptions } from "../queue/wait.ts";
 import type { Database, Row } from "../store/database.ts";
@@ -232,9 +233,9 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       checkOptions("resume", options, ["as"]);
       const { as } = options;
       if (as !== undefined) checkNumber("as", as, { min: 1, max: 1_000_000_000 });
-      const { status, parked, flow_version: version } = await existing(runId);
+      const { status, parked: parkedFor, flow_version: version } = await existing(runId);
       if (status === "failed" || status === "cancelled") return tasks.retry(runId);
-      const isAside = status === "pending" && Number(parked) === 6;
+      const isAside = status === "pending" && Number(parkedFor) === parked.aside;
       const isLater = as !== undefined && Number(version) > as;
       if (status !== "pending" || !(isAside || isLater)) {
         const what = status === "completed" ? "has completed" : "goes on by itself";

@@ -64,16 +64,17 @@ export type EnqueuedTask<T extends TaskContract> = Enqueued & { readonly contrac
 export type Tasks = Pausing & {
   /** How many tasks of a key or of a tenant may run at once. */
   readonly limits: Limits;
-  enqueue<T extends TaskContract>(
-    task: T,
-    input: InputOf<T>,
-    options?: EnqueueOptions,
-  ): Promise<EnqueuedTask<T>>;
+  // Compilers complain in terms of the last one, which most mistakes are about.
   enqueue(
     name: string,
     input: unknown,
     options?: EnqueueOptions,
   ): Promise<EnqueuedTask<TaskContract>>;
+  enqueue<T extends TaskContract>(
+    task: T,
+    input: InputOf<T>,
+    options?: EnqueueOptions,
+  ): Promise<EnqueuedTask<T>>;
   /** Stores all of them in one transaction, or none. */
   enqueueMany<T extends TaskContract>(
     task: T | string,
