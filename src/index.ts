@@ -13,7 +13,24 @@ export type { DeadLetter } from "./deadletters/letter.ts";
 export type { Redrive, RedriveReason, RedriveState } from "./deadletters/redrive.ts";
 export type { Selection } from "./deadletters/selection.ts";
 export type { ErrorGroup, ErrorGroups } from "./deadletters/view.ts";
-export type { Flow } from "./flow/builder.ts";
+// Of a chain's types, those too that declarations of exported flows name.
+export type {
+  ChildOutcome,
+  ChildRow,
+  Declared,
+  Finalizing,
+  Flow,
+  FlowStart,
+  Initializing,
+  SignalOptions,
+  StateIsOutput,
+  Transitions,
+  TriesOptions,
+} from "./flow/builder.ts";
+export type { Outcome } from "./flow/context.ts";
+export type { Interceptor } from "./flow/machine.ts";
+export type { Flat } from "./flow/merged.ts";
+export type { RunError } from "./flow/run.ts";
 export type {
   HistoryOptions,
   OpenSignal,

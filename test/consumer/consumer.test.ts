@@ -16,8 +16,9 @@ beforeAll(() => {
   project = join(folder, "project");
   mkdirSync(project);
   installTarball(packTarball(folder), project, ["@types/node", "undici-types", "zod"]);
-  const program = fileURLToPath(new URL("program.ts", import.meta.url));
-  copyFileSync(program, join(project, "program.ts"));
+  for (const file of ["program.ts", "flows.ts"]) {
+    copyFileSync(fileURLToPath(new URL(file, import.meta.url)), join(project, file));
+  }
   writeFileSync(join(project, "package.json"), `{ "type": "module" }`);
   writeFileSync(
     join(project, "tsconfig.json"),
@@ -29,6 +30,9 @@ beforeAll(() => {
         exactOptionalPropertyTypes: true,
         noUncheckedIndexedAccess: true,
         types: ["node"],
+        // As a package of a monorepo does: then every exported type must have a name that is public.
+        declaration: true,
+        rewriteRelativeImportExtensions: true,
         outDir: "dist",
       },
       include: ["program.ts"],

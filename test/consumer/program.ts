@@ -3,6 +3,7 @@ import process from "node:process";
 import { connect, FlotillaError, startPod, task } from "flotilla";
 import { testFlotilla } from "flotilla/testing";
 import { z } from "zod";
+import { half, order, orders, parcel } from "./flows.ts";
 
 /** What somebody writes who has installed the package: without annotations, and strictly typed. */
 const store = process.argv[2]!;
@@ -51,4 +52,12 @@ await pod.stop();
 const t = await testFlotilla({ use: [summarizer] });
 deepStrictEqual(await t.run(summarize, { url: "abcd", depth: 2 }), { words: 6 });
 await t.close();
+
+const flows = await testFlotilla({ use: [orders, parcel] });
+const run = await flows.runs.start(order, { items: ["a", "bb"] });
+await flows.runs.signal(run.runId, "approval", { by: "ada" });
+const { weights } = await flows.runs.wait(run);
+strictEqual(weights.map((each) => each.toFixed(0)).join(), "1,2");
+strictEqual(half.end().name, "half");
+await flows.close();
 console.log(`done on Node ${process.versions.node.split(".")[0]}`);
