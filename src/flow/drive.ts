@@ -25,6 +25,7 @@ import { type Step, stepOf } from "./step.ts";
 import { openRun, refuseInput, type RunColumns, toColumns } from "./stored.ts";
 import { type Begun, type Telling, telling } from "./telling.ts";
 import { classify } from "./thrown.ts";
+import { namesOf } from "./versions.ts";
 import { asideOf, gatedOf, type Held, releaseOf, writeOf } from "./write.ts";
 
 // A run that only a later version may touch, or that the store refuses every word about.
@@ -187,9 +188,9 @@ async function drive(
     try {
       switch (step.type) {
         case "see_signal":
-          return await lookForSignal(database, taskId, step.part);
+          return await lookForSignal(database, taskId, step.part, namesOf(machine, step.part.name));
         case "see_children":
-          return await lookAtChildren(database, taskId, step.part);
+          return await lookAtChildren(database, taskId, namesOf(machine, step.part.name));
         case "conclude":
           return await readState(machine, at.state);
         case "call": {

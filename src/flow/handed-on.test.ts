@@ -49,7 +49,7 @@ describe("a run that pods hand on to each other", () => {
       .end();
     const { runId } = await scene.start(machine, {});
     const { database } = scene;
-    const looksForSignal = firstSignal("", "").strings;
+    const looksForSignal = firstSignal("", []).strings;
     const looksAtHeld = lookAt([]).strings;
     let looks = 0;
     let cancelled = false;
@@ -91,7 +91,7 @@ describe("a run that pods hand on to each other", () => {
     const slow: Database = {
       ...database,
       async read(statement) {
-        if (statement.strings === firstSignal("", "").strings) looks++;
+        if (statement.strings === firstSignal("", []).strings) looks++;
         return database.read(statement);
       },
       async write(...given) {

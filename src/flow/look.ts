@@ -1,18 +1,19 @@
 import type { Json } from "../base/jsonify.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { ChildSeen, Happened } from "./happened.ts";
-import type { ChildrenPart, SignalPart } from "./machine.ts";
+import type { SignalPart } from "./machine.ts";
 import { readSignal } from "./returned.ts";
 import type { RunError } from "./run.ts";
 import { childrenOf, firstSignal } from "./statements.ts";
 
-/** Whether a signal has come for a run that waits for one. */
+/** Whether a signal has come for a run that waits for one, by any name that it has had. */
 export async function lookForSignal(
   database: Database,
   runId: string,
   part: SignalPart,
+  names: readonly string[],
 ): Promise<Happened> {
-  const [row] = await database.read(firstSignal(runId, part.name));
+  const [row] = await database.read(firstSignal(runId, names));
   if (!row) return { type: "signal_seen", signal: null };
   const signalId = row["signal_id"] as string;
   try {
@@ -22,13 +23,20 @@ export async function lookForSignal(
   }
 }
 
-/** How the children stand that a transition of a run has started, in the order that was given. */
+/**
+ * How the children stand that a transition of a run has started, in the order that was given. They have the
+ * name that it had then: the newest under which there are any.
+ */
 export async function lookAtChildren(
   database: Database,
   runId: string,
-  part: ChildrenPart,
+  names: readonly string[],
 ): Promise<Happened> {
-  const found = await database.read(childrenOf(runId, part.name));
+  let found: Row[] = [];
+  for (const name of names) {
+    found = await database.read(childrenOf(runId, name));
+    if (found.some((row) => row["status"] !== null)) break;
+  }
   return { type: "children_seen", children: found.map(toChild) };
 }
 

@@ -10,6 +10,7 @@ import { childrenContract } from "./children.contract.ts";
 import { finalizersTroubleContract } from "./finalizers-trouble.contract.ts";
 import { finalizersContract } from "./finalizers.contract.ts";
 import { interferenceContract } from "./interference.contract.ts";
+import { renamedContract } from "./renamed.contract.ts";
 import { signalsRacesContract } from "./signals-races.contract.ts";
 import { signalsContract } from "./signals.contract.ts";
 import { sleepContract } from "./sleep.contract.ts";
@@ -29,4 +30,5 @@ for (const kind of storeKinds) {
   finalizersContract(kind);
   finalizersTroubleContract(kind);
   interferenceContract(kind);
+  renamedContract(kind);
 }

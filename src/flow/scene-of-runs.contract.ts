@@ -194,7 +194,7 @@ function isFolded(row: Row, noted: readonly Row[]): void {
 
 /** What the writes and reads of a pod are known by. */
 export const givesBack: Statement["strings"] = leaveRuns([], true).strings;
-export const looksForSignal: Statement["strings"] = firstSignal("", "").strings;
+export const looksForSignal: Statement["strings"] = firstSignal("", []).strings;
 
 /**
  * A store that keeps the first call with such a statement until it is let go: before it is made, or when

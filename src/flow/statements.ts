@@ -8,11 +8,15 @@ const events = table("step_event");
 const signals = table("step_signal");
 const waits = table("step_wait");
 
-/** The first signal of a name that a run hasn't used. */
-export function firstSignal(runId: string, name: string): Statement {
+/** The first signal that a run hasn't used, by one of the names that it may have been sent under. */
+export function firstSignal(runId: string, names: readonly string[]): Statement {
+  const listed = join(
+    names.map((name) => sql`${name}`),
+    ", ",
+  );
   return sql`
     select signal_id, payload from ${signals}
-    where task_id = ${runId} and name = ${name} and taken = 0 order by seq limit 1`;
+    where task_id = ${runId} and name in (${listed}) and taken = 0 order by seq limit 1`;
 }
 
 /** The children that a transition has started, in their order. One whose row is gone is still named. */
@@ -45,8 +49,9 @@ export type NewSignal = {
 };
 
 /**
- * Says something to a run that hasn't ended, once however often it is sent. One that is parked for it goes
- * on, and one that is about to be parked isn't.
+ * Says something to a run that hasn't ended, once however often it is sent. One that is parked for a signal
+ * looks, whatever that is called, since a later version of its flow may have another name for it; and one
+ * that is about to be parked isn't.
  */
 export function sendSignal({ runId, signalId, name, payload }: NewSignal): Statement[] {
   const open = sql`task.task_id = ${runId} and task.status in ('pending', 'claimed')
@@ -55,7 +60,7 @@ export function sendSignal({ runId, signalId, name, payload }: NewSignal): State
     where past.task_id = ${runId} and past.signal_id = ${signalId})`;
   const unused = sql`(select count(*) from ${signals} past
     where past.task_id = ${runId} and past.taken = 0)`;
-  const isMeant = sql`status = 'pending' and parked in (1, 5) and awaits = ${name}`;
+  const isMeant = sql`status = 'pending' and parked in (1, 5) and awaits is not null`;
   return [
     sql`select task_id from ${tasks} task where ${open} ${holdTask}`,
     sql`

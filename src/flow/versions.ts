@@ -38,6 +38,15 @@ export function findCursor(
   }
 }
 
+/** All names that what is called so now has had, the newest first. */
+export function namesOf({ renamed }: Machine, name: string): readonly string[] {
+  const names = new Set([name]);
+  for (const known of names) {
+    for (const [old, target] of Object.entries(renamed)) if (target === known) names.add(old);
+  }
+  return [...names];
+}
+
 export function moveEvent(
   { version }: Machine,
   from: string,

@@ -1,0 +1,47 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { StoreKind } from "../store/database.contract.ts";
+import { talker } from "./children.contract.ts";
+import { flow } from "./flow.ts";
+import { openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
+
+/** What runs are promised that wait under a name which a later version has changed, on every store. */
+export function renamedContract(kind: StoreKind): void {
+  describe(`waits that are renamed on ${kind.name}`, () => {
+    let scene: RunsUnderTest;
+    beforeEach(async () => {
+      scene = await openRuns(kind);
+    });
+    afterEach(() => scene.close());
+
+    test("a run goes on with the children that it has started under another name", async () => {
+      const first = flow("parent", { version: 1 })
+        .children("each", () => [[talker, "a"]])
+        .end();
+      const later = flow("parent", { version: 2, renamed: { each: "all" } })
+        .children("all", () => [[talker, "a"]])
+        .end();
+      const old = await scene.work("pod-1", [first, talker]);
+      const { runId } = await scene.start(first, null);
+      const [child] = await scene.childrenAwaited(runId);
+      await scene.queue.outcome(old.stop({ waitMs: 0 }));
+      await scene.work("pod-2", [later, talker]);
+      await scene.signal(child!.runId, "word", "hey");
+      expect(await scene.ended(runId)).toMatchObject({ output: { all: [{ said: "hey" }] } });
+      expect(await scene.childrenOf(runId)).toHaveLength(1);
+    });
+
+    test.each(["old", "new"] as const)("a signal by its %s name is heard", async (name) => {
+      const first = flow("asks", { version: 1 }).signal("old").end();
+      const later = flow("asks", { version: 2, renamed: { old: "new" } })
+        .signal("new")
+        .end();
+      const old = await scene.work("pod-1", [first]);
+      const { runId } = await scene.start(first, null);
+      await scene.doing(runId, "waiting_for_signal");
+      await scene.queue.outcome(old.stop({ waitMs: 0 }));
+      await scene.work("pod-2", [later]);
+      await scene.signal(runId, name, "yes");
+      expect(await scene.ended(runId)).toMatchObject({ output: { new: "yes" } });
+    });
+  });
+}
