@@ -112,8 +112,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "claim: by an earlier version",
     edits: [
       claim(
-        "coalesce(flow_version, 0) <= ${version}",
-        "coalesce(flow_version, 0) <= ${version} + 9",
+        "coalesce(flow_version, 0) <= ${flows!.get(name)!}",
+        "coalesce(flow_version, 0) <= ${flows!.get(name)!} + 9",
       ),
     ],
   },
@@ -165,8 +165,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "signal: wakes nobody",
     edits: [
       asking(
-        "status = 'pending' and parked in (1, 5) and awaits = ${name}",
-        "status = 'x' and awaits = ${name}",
+        "status = 'pending' and parked in (1, 5) and awaits is not null",
+        "status = 'x' and awaits is not null",
       ),
     ],
   },
