@@ -139,7 +139,7 @@ async function drive(
   }
   let run: Run = opened.run;
   const input = await readInput(machine, claim);
-  const scope = seq === 0 && !claim.gate ? scopeOf(machine, claim) : undefined;
+  const scope = !row.version && !claim.gate ? scopeOf(machine, claim) : undefined;
   if (scope !== undefined) return leave(gatedOf(held(), scope));
 
   for (;;) {

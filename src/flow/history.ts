@@ -95,8 +95,10 @@ export function applied(run: Run, event: HistoryEvent): Run {
   if (event.type === "pod_died") return { ...run, deaths: run.deaths + 1 };
   if (event.type === "set_aside") return run;
   if (event.type === "retried" || event.type === "redriven") {
-    // One that was cancelled while nobody could read it stands where it stood.
-    return { ...movedTo(run, run.stoppedAt ?? run.cursor), intent: null };
+    // One that was cancelled while nobody could read it stands where it stood, wherever it had stopped before.
+    const { cursor, stoppedAt, intent } = run;
+    const stands = intent === null && cursor !== null;
+    return { ...movedTo(run, stands ? cursor : (stoppedAt ?? cursor)), intent: null };
   }
   const { version } = event;
   switch (event.type) {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { FlotillaError } from "../base/errors.ts";
+import { abort, FlotillaError } from "../base/errors.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
 import { lookForNotes, type RunFinish } from "../queue/statements/runs.ts";
 import { task } from "../queue/task.ts";
@@ -150,6 +150,37 @@ export function interferenceContract(kind: StoreKind): void {
         { stepMs: 50 },
       );
       expect(await scene.noted(runId)).toEqual(["start", "complete lie", "park nap"]);
+    });
+
+    test("a run that was cancelled while it was set aside goes on where it stood, also where it had failed before", async () => {
+      const calls: string[] = [];
+      const made = (version: number) =>
+        flow("again", { version })
+          .to("one", () => {
+            calls.push("one");
+            if (calls.length === 1) throw abort("once");
+          })
+          .to("two", () => void calls.push("two"))
+          .signal("word")
+          .end();
+      const first = await scene.work("pod-1", [made(1)]);
+      const { runId } = await scene.start(made(1), null);
+      await scene.ended(runId);
+      await scene.resume(runId);
+      await scene.doing(runId, "waiting_for_signal");
+      await scene.queue.outcome(first.stop({ waitMs: 0 }));
+      const later = flow("again", { version: 2 })
+        .to("one", () => {})
+        .end();
+      const second = await scene.work("pod-2", [later]);
+      await scene.signal(runId, "word");
+      await scene.doing(runId, "set_aside");
+      await scene.queue.outcome(second.stop({ waitMs: 0 }));
+      expect(await scene.cancel(runId)).toBe("finished");
+      await scene.work("pod-3", [made(3)]);
+      await scene.resume(runId);
+      expect(await scene.ended(runId)).toMatchObject({ status: "completed" });
+      expect(calls).toEqual(["one", "one", "two"]);
     });
 
     test("an ending of today isn't taken for stored because the same pod has noted the like before", async () => {

@@ -54,6 +54,13 @@ export function cancelTask(taskId: string): Statement[] {
 }
 
 /**
+ * Where a run goes on that is started over: where it stopped, or where it stood when it was cancelled while
+ * nobody could read it. It may have stopped elsewhere before that.
+ */
+const restartedAt = sql`case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end`;
+
+/**
  * What a task that has ended is set to when it starts over: a new generation, with all its attempts. One
  * that waits for others waits anew, so `wakeIfNothingIsOpen` must follow.
  */
@@ -62,7 +69,7 @@ export const startedOver = sql`
   parked = case when waits > 0 then 2 else ${ungated} end,
   waits = case when waits = 3 then 1 else waits end,
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
-  cursor = case when flow_version > 0 then coalesce(stopped_at, cursor) else cursor end, intent = null, waiting = null,
+  cursor = ${restartedAt}, intent = null, waiting = null,
   error = null, progress = null, progress_token = claim_token + 1`;
 
 /**

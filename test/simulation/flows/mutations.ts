@@ -143,8 +143,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "cancel: a run is ended at once",
     edits: [
       ask(
-        "const isCancelledAtOnce = sql`status = 'pending' and flow_version is null`",
-        "const isCancelledAtOnce = sql`status = 'pending'`",
+        "sql`status = 'pending' and (flow_version is null or parked = 6)`",
+        "sql`status = 'pending'`",
       ),
     ],
   },
@@ -154,12 +154,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "started over: from where it ended",
-    edits: [
-      ask(
-        "cursor = case when flow_version > 0 then stopped_at else cursor end, intent = null",
-        "intent = null",
-      ),
-    ],
+    edits: [ask("cursor = ${restartedAt}, intent = null", "cursor = cursor, intent = null")],
   },
   {
     name: "signal: wakes nobody",
