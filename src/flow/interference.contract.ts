@@ -152,6 +152,40 @@ export function interferenceContract(kind: StoreKind): void {
       expect(await scene.noted(runId)).toEqual(["start", "complete lie", "park nap"]);
     });
 
+    test("a child that was set aside is cancelled behind its finalizers, when its parent was and somebody can read it", async () => {
+      const finals: string[] = [];
+      const kid = (version: number) =>
+        flow("kid", { version })
+          .signal("word")
+          .finally(({ outcome }) => void finals.push(outcome.type))
+          .end();
+      const parent = flow("parent", { version: 1 })
+        .children("each", () => [[kid(1), null]])
+        .end();
+      const first = await scene.work("pod-1", [parent, kid(1)]);
+      const { runId } = await scene.start(parent, null);
+      const [child] = await scene.childrenAwaited(runId);
+      await scene.doing(child!.runId, "waiting_for_signal");
+      await scene.queue.outcome(first.stop({ waitMs: 0 }));
+      const other = flow("kid", { version: 2 })
+        .to("other", () => {})
+        .end();
+      const second = await scene.work("pod-2", [parent, other]);
+      await scene.signal(child!.runId, "word");
+      await scene.doing(child!.runId, "set_aside");
+      await scene.cancel(runId);
+      await scene.ended(runId);
+      expect(await scene.view(child!.runId)).toMatchObject({
+        cancelRequested: true,
+        doing: { type: "set_aside" },
+      });
+      await scene.queue.outcome(second.stop({ waitMs: 0 }));
+      await scene.work("pod-3", [kid(3)]);
+      await scene.resume(child!.runId);
+      expect(await scene.ended(child!.runId)).toMatchObject({ status: "cancelled" });
+      expect(finals).toEqual(["cancelled"]);
+    });
+
     test("a run that was cancelled while it was set aside goes on where it stood, also where it had failed before", async () => {
       const calls: string[] = [];
       const made = (version: number) =>

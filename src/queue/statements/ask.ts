@@ -16,26 +16,32 @@ import { wakeIfNothingIsOpen, wakeWaiters } from "./waits.ts";
 const tasks = table("step_tracker");
 const events = table("step_event");
 
-// What can't be read has no finalizers that anybody could run.
-const isCancelledAtOnce = sql`status = 'pending' and (flow_version is null or parked = 6)`;
+const isPendingTask = sql`status = 'pending' and flow_version is null`;
+// What can't be read has no finalizers that anybody could run, as far as the person knows who gives it up.
+const isGivenUp = sql`status = 'pending' and (flow_version is null or parked = 6)`;
 
 /**
- * What a task that hasn't ended is set to when it is to be cancelled. A run mustn't wait any longer for
- * whatever it is parked for.
+ * What a task that hasn't ended is set to when it is to be cancelled: it ends at once, or is asked. A run
+ * mustn't wait any longer for whatever it is parked for; one that was set aside is cancelled when somebody
+ * takes it up.
  */
-export const askedToCancel = sql`
+export const askedToCancel = asking(isPendingTask);
+
+function asking(endsAtOnce: Statement): Statement {
+  return sql`
   cancel_requested = 1, wake = wake + 1, last_update = ${now},
-  claim_token = claim_token + case when ${isCancelledAtOnce} then 1 else 0 end,
-  status = case when ${isCancelledAtOnce} then 'cancelled' else status end,
+  claim_token = claim_token + case when ${endsAtOnce} then 1 else 0 end,
+  status = case when ${endsAtOnce} then 'cancelled' else status end,
   run_at = case when flow_version is not null and status = 'pending' and run_at > ${now}
     then ${now} else run_at end,
   parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
     then ${ungated} else parked end`;
+}
 
 /**
  * Cancels: at once where nobody runs it, otherwise by asking the pod that does. A run has finalizers, so
  * it is only asked: one that waits for a time, for others or for a word goes on to them. One that nobody
- * can read is cancelled without.
+ * can read is cancelled without, since somebody has asked for just that.
  */
 export function cancelTask(taskId: string): Statement[] {
   return [
@@ -46,7 +52,7 @@ export function cancelTask(taskId: string): Statement[] {
       ${holdTask}`,
     sql`
       update ${tasks}
-      set ${askedToCancel}
+      set ${asking(isGivenUp)}
       where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0`,
     ...wakeWaiters([taskId]),
     sql`select status, cancel_requested, group_key from ${tasks} where task_id = ${taskId}`,

@@ -143,8 +143,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "cancel: a run is ended at once",
     edits: [
       ask(
-        "sql`status = 'pending' and (flow_version is null or parked = 6)`",
-        "sql`status = 'pending'`",
+        "isGivenUp = sql`status = 'pending' and (flow_version is null or parked = 6)`",
+        "isGivenUp = sql`status = 'pending'`",
       ),
     ],
   },
