@@ -81,18 +81,23 @@ export function createConcluding(parts: ConcludingParts) {
       () => storeAs(run, refused(`the store refused the ${what}; the pod's log says why`)),
       () => storeAs(run, { type: "interrupted" }, { delayMs: givenBackMs }),
     ];
-    for (let tries = 1; ; tries++) {
-      for (const [at, say] of lessAndLess.entries()) {
-        try {
-          return await (tries === 1 && at === 0 ? first() : say());
-        } catch (error) {
-          if (signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
+    for (let tries = 1, at = 0; ; tries++) {
+      try {
+        return await (tries === 1 ? first() : lessAndLess[at]!());
+      } catch (error) {
+        if (signal.aborted || hasCode(error, "closed")) throw error;
+        // Where it isn't known whether it was stored, the same is said until it is.
+        const isKnown = !hasCode(error, ...untilMended);
+        if (isKnown) {
           refusal = messageOf(error);
           const fields = { ...taskFields(run, podId), error: refusal };
           log.error(fields, "the store refused how an attempt ended");
+          at = (at + 1) % lessAndLess.length;
+        }
+        if (!isKnown || at === 0) {
+          await sleep(clock, backoffMs(tries, random, refusedAgain), signal);
         }
       }
-      await sleep(clock, backoffMs(tries, random, refusedAgain), signal);
     }
   };
 

@@ -80,6 +80,21 @@ export function refusedContract(kind: StoreKind): void {
       expect(runs).toBe(2);
     });
 
+    test("are said again where one was refused after an answer to it was lost", async () => {
+      const troubles = ["unknown_outcome", "internal"] as const;
+      let sent = 0;
+      refuses = () => {
+        const trouble = troubles[sent++];
+        if (trouble) throw new FlotillaError(trouble, "in trouble");
+        return false;
+      };
+      const { taskId } = await workWith(() => "done");
+      await queue.until("both troubles", () => sent >= troubles.length, { stepMs: 50 });
+      await queue.pass(60_000);
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "done" });
+      expect(runs).toBe(1);
+    });
+
     test("are said again until the store takes one", async () => {
       refuses = () => true;
       const { taskId } = await workWith(() => "done");
