@@ -1,18 +1,15 @@
-import { backoffMs } from "../base/backoff.ts";
-import { sleep } from "../base/clock.ts";
-import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
-import { check } from "../base/schema.ts";
+import { hasCode } from "../base/errors.ts";
 import type { Driven, DriveParts } from "../queue/drive.ts";
 import type { Finished } from "../queue/finishing.ts";
 import { untilMended } from "../queue/resend.ts";
 import type { ClaimedRun } from "../queue/row.ts";
 import type { Running } from "../queue/run.ts";
 import type { RunFinish } from "../queue/statements/runs.ts";
-import { gateOf } from "../queue/concurrency.ts";
 import { endUnmet } from "../queue/waits.ts";
 import { advance } from "./advance.ts";
 import { initialize, makeAttempt } from "./attempt.ts";
 import { rowsOfChildren } from "./children.ts";
+import { readInput, refusal, scopeOf } from "./claimed.ts";
 import type { Decision } from "./decision.ts";
 import { draftOf } from "./draft.ts";
 import type { Happened, Now } from "./happened.ts";
@@ -21,6 +18,7 @@ import type { Callable, Machine } from "./machine.ts";
 import { readState } from "./returned.ts";
 import type { Run } from "./run.ts";
 import { type Attempt, startedAttempt } from "./run-context.ts";
+import { createSending } from "./sending.ts";
 import { type Step, stepOf } from "./step.ts";
 import { openRun, refuseInput, type RunColumns, toColumns } from "./stored.ts";
 import { type Begun, type Telling, telling } from "./telling.ts";
@@ -30,7 +28,6 @@ import { asideOf, gatedOf, type Held, releaseOf, writeOf } from "./write.ts";
 
 // A run that only a later version may touch, or that the store refuses every word about.
 const refusedMs = 60_000;
-const refusedAgain = { baseMs: 1_000, maxMs: 60_000 };
 
 /**
  * Drives a claimed run: looks what is next, does it, decides what that means, stores it, and so on until
@@ -97,39 +94,7 @@ async function drive(
     gate: claim.gate,
     trace: tell.trace(),
   });
-  /** Nobody else writes what this claim has come to, so it is sent for as long as nobody knows what became of it. */
-  const send = async (finish: RunFinish): Promise<Finished> => {
-    for (let tries = 1; ; tries++) {
-      try {
-        return await new Promise((resolve, reject) => parts.finishing.put(finish, resolve, reject));
-      } catch (error) {
-        if (parts.signal.aborted || !hasCode(error, ...untilMended)) throw error;
-        await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
-      }
-    }
-  };
-  const put = (finish: RunFinish) => {
-    const { progress } = parts;
-    // What another attempt may ask for is stored first; what belongs to what is done never is.
-    if (!finish.run.moved && progress.isUnsaved(running)) {
-      return progress.leave(running).then(() => send(finish));
-    }
-    progress.forget(running);
-    return send(finish);
-  };
-
-  /** Gives the run back as it is; where even that is refused, again later. */
-  const leave = async (finish: RunFinish): Promise<Driven> => {
-    for (let tries = 1; ; tries++) {
-      try {
-        return { type: "driven", finish, finished: await put(finish) };
-      } catch (error) {
-        if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
-        tell.stuck(error);
-        await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
-      }
-    }
-  };
+  const { put, leave } = createSending(running, parts, tell);
 
   const opened = openRun(machine, columns);
   if (opened.type === "refuse") return leave(releaseOf(held(), storeMs() + refusedMs));
@@ -314,50 +279,4 @@ async function drive(
   function lost(at: Held): Driven {
     return { type: "driven", finish: releaseOf(at), finished: { type: "lost" } };
   }
-}
-
-/** The limit that a run falls under which was started by somebody who had only its flow's name. */
-function scopeOf(machine: Machine, { name, payload, run }: Running["claim"]): string | undefined {
-  const { queue, concurrency } = machine;
-  if (queue === undefined && concurrency === undefined) return undefined;
-  try {
-    const input: unknown = JSON.parse(payload);
-    const { tenant } = run!;
-    const gate = gateOf({ name, queue, concurrency, input, concurrencyKey: undefined, tenant });
-    return gate?.group ?? undefined;
-  } catch {
-    // What is wrong with the input is told when the run begins.
-    return undefined;
-  }
-}
-
-type Input = { readonly value: unknown } | { readonly error: unknown };
-
-async function readInput(machine: Machine, claim: Running["claim"]): Promise<Input> {
-  const what = `the stored input of "${claim.name}"`;
-  try {
-    let stored: unknown;
-    try {
-      stored = JSON.parse(claim.payload);
-    } catch (cause) {
-      throw new FlotillaError("invalid_input", `${what} isn't JSON`, { cause });
-    }
-    return { value: await check(machine.input, stored, what, "invalid_input") };
-  } catch (error) {
-    return { error };
-  }
-}
-
-function refusal(error: unknown, refusals: number): FlotillaError {
-  const why = refusals === 1 ? messageOf(error) : "the pod's log says why";
-  const code = hasCode(
-    error,
-    "invalid_input",
-    "invalid_option",
-    "payload_too_large",
-    "payload_too_deep",
-  )
-    ? (error as FlotillaError).code
-    : "payload_not_storable";
-  return new FlotillaError(code, `what is to be stored of the run was refused: ${why}`);
 }

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, FlotillaError } from "../base/errors.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
-import { lookForNotes, type RunFinish } from "../queue/statements/runs.ts";
+import { lookForNotes } from "../queue/statements/run-events.ts";
+import type { RunFinish } from "../queue/statements/runs.ts";
 import { task } from "../queue/task.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";

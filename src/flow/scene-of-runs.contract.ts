@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import { openQueue } from "../queue/queue.contract.ts";
 import type { Orphan } from "../queue/statements/recover.ts";
 import { noteRecovery, recoverTasks } from "../queue/statements/recover.ts";
-import { leaveRuns } from "../queue/statements/runs.ts";
+import { leaveRuns } from "../queue/statements/run-rows.ts";
 import { wakeWaiters } from "../queue/statements/waits.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Worker, WorkerOptions } from "../queue/worker.ts";

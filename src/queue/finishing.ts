@@ -16,7 +16,8 @@ import {
 } from "./statements/finish.ts";
 import { freeKey } from "./room-keeping.ts";
 import { freeRoom } from "./statements/gates.ts";
-import { isRunFinish, lookForNotes, type RunFinish, storeRuns } from "./statements/runs.ts";
+import { lookForNotes } from "./statements/run-events.ts";
+import { isRunFinish, type RunFinish, storeRuns } from "./statements/runs.ts";
 import { forgetEarlierSnoozes } from "./statements/snooze.ts";
 
 /**

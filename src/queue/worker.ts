@@ -277,7 +277,9 @@ export function startWorker(options: WorkerOptions): Worker {
     if (other === undefined) return true;
     if (other.claim.token > token) return false;
     stopRun(other, "claim_lost");
-    end(other, endingOf(other, undefined));
+    // A run may have been given back and claimed again before its last drive has heard of it.
+    if (other.handler.flow) other.abandon?.();
+    else end(other, endingOf(other, undefined));
     return true;
   };
 

@@ -3,7 +3,7 @@ import type { Flow } from "../flow/builder.ts";
 import type { Finalizer, Part } from "../flow/machine.ts";
 import { claimReserved } from "../queue/statements/claim.ts";
 import { finishTasks } from "../queue/statements/finish.ts";
-import { keepRuns, leaveRuns } from "../queue/statements/runs.ts";
+import { keepRuns, leaveRuns } from "../queue/statements/run-rows.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Database } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";

@@ -2,18 +2,28 @@
  * The fences of runs, and how each is taken out. That of signals is met so seldom by chance that a test
  * provokes it: `flow/handed-on.test.ts`, "loses no signal to a pod that had it before".
  */
+import { readFileSync } from "node:fs";
 import type { Edit, Mutation } from "../mutation-list.ts";
 
+/** Of files that make one thing, the one that has the text. */
 const of =
-  (file: string) =>
-  (find: string, put = ""): Edit => ({ file: `src/${file}.ts`, find, put });
-const runs = of("queue/statements/runs");
+  (...files: readonly string[]) =>
+  (find: string, put = ""): Edit => {
+    const has = (file: string) =>
+      readFileSync(new URL(`../../../src/${file}.ts`, import.meta.url), "utf8").includes(find);
+    return { file: `src/${files.find(has) ?? files[0]}.ts`, find, put };
+  };
+const runs = of(
+  ...["runs", "run-fence", "run-events", "run-rows", "run-others"].map(
+    (name) => `queue/statements/${name}`,
+  ),
+);
 const ask = of("queue/statements/ask");
 const claim = of("queue/statements/claim");
 const recover = of("queue/statements/recover");
 const finishing = of("queue/finishing");
 const asking = of("flow/statements");
-const drive = of("flow/drive");
+const drive = of("flow/drive", "flow/sending", "flow/claimed");
 const attempt = of("flow/attempt");
 const write = of("flow/write");
 
