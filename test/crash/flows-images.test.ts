@@ -34,9 +34,8 @@ describe.each(storeKinds)("on %s, an image", (on) => {
       const print = await fingerprint(join(folder, "clean"));
       expect(print.length).toBeGreaterThan(20);
 
-      // What was done and isn't stored is the same to every store.
-      const kinds = ["after write", "before write"] as const;
-      const points = pointsOf(readSaid(fleet.folder), on === "sqlite" ? kinds : kinds.slice(0, 1));
+      // What is done between two writes is killed in the middle by the example's own tests.
+      const points = pointsOf(readSaid(fleet.folder), ["after write"]);
       expect(points.length).toBeGreaterThan(25);
       await Promise.all(points.map(({ label }) => begin(fleet, label)));
       const stops = Object.fromEntries(points.map(({ key, stop }) => [key, stop]));

@@ -38,7 +38,8 @@ describe.each(storeKinds)("on %s, runs of every kind", (on) => {
     fleetMs,
   );
 
-  test(
+  // What a kill leaves in the store is compared above, on each. How often functions run is the pod's doing.
+  test.runIf(on === "sqlite")(
     "that are killed after every single write run each function as often as where nothing happens",
     async () => {
       const fleet = await createFlowFleet(on);

@@ -35,7 +35,7 @@ function startImage(
 const runImage = (...given: Parameters<typeof startImage>) => startImage(...given).ended;
 
 /** All of them take minutes; a few, spread over the whole, take seconds. */
-const points = Number(process.env["IMAGES_KILLS"] ?? 6);
+const points = Number(process.env["IMAGES_KILLS"] ?? 3);
 
 describe("a process that is killed", () => {
   test(
