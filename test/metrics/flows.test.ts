@@ -230,7 +230,8 @@ describe.each(stores)("a scrape of a pod that runs flows on $name", ({ name, ope
       }
       await until(
         "the last count",
-        async () => (await value("flotilla_runs_ended_total", 'flow="mixed"')) >= 5,
+        // A child whose answer was lost is counted after its parent has gone on.
+        async () => (await value("flotilla_runs_ended_total")) >= 10,
       );
       const seen = await scrape();
       expect(counted(seen, "flotilla_transitions_total")).toEqual(await noted());
