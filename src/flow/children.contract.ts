@@ -156,6 +156,32 @@ export function childrenContract(kind: StoreKind): void {
       );
     });
 
+    test("a child's option that there isn't fails the run, and says which", async () => {
+      const parent = flow("parent", { version: 1 })
+        .children("each", () => [[double, 1, { after: ["x"] } as object]])
+        .end();
+      await scene.work("pod-1", [parent, double]);
+      const { runId } = await scene.start(parent, null);
+      const message = expect.stringContaining('unknown option "after"');
+      expect(await scene.ended(runId)).toMatchObject({ status: "failed", error: { message } });
+    });
+
+    test("what children give is held to the limit of the state", async () => {
+      const wordy = flow("wordy", { version: 1 })
+        .to("say", () => ({ said: "x".repeat(100_000) }))
+        .end();
+      const parent = flow("parent", { version: 1 })
+        .children("each", () => Array.from({ length: 3 }, () => [wordy, null] as const))
+        .end();
+      await scene.work("pod-1", [parent, wordy]);
+      const { runId } = await scene.start(parent, null);
+      expect(await scene.ended(runId)).toMatchObject({
+        status: "failed",
+        state: {},
+        error: { code: "payload_too_large" },
+      });
+    });
+
     test("children that can't be stored are the transition's error, and none is started", async () => {
       const parent = flow("parent", { version: 1, attempts: 2, backoff: soon })
         .children("each", () => [

@@ -1,4 +1,5 @@
 import { hasCode } from "../base/errors.ts";
+import { encodeJson } from "../base/json.ts";
 import type { Driven, DriveParts } from "../queue/drive.ts";
 import type { Finished } from "../queue/finishing.ts";
 import { untilMended } from "../queue/resend.ts";
@@ -220,6 +221,11 @@ async function drive(
       let finish: RunFinish;
       let finished: Finished;
       try {
+        // What functions return was held to the limit already.
+        if (step.type !== "call" && decision.run.state !== run.state) {
+          const what = `the state after "${run.cursor}"`;
+          encodeJson(what, decision.run.state, { maxBytes: parts.maxResultBytes });
+        }
         const { tenant } = row;
         const { ids, maxResultBytes: maxPayloadBytes } = parts;
         const children = decision.effects.some(({ type }) => type === "start_children")

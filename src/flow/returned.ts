@@ -133,11 +133,20 @@ function childrenOf(name: string, value: unknown): NewChild[] {
   return value.map((row: unknown, place): NewChild => {
     const [flow, input, options = {}] = Array.isArray(row) ? (row as unknown[]) : [];
     if (typeof (flow as { name?: unknown } | undefined)?.name === "string") {
+      checkChildOptions(`"${name}": child ${place}`, options);
       const made = { flow: flow as NewChild["flow"], input };
       return { ...made, options: options as NewChild["options"] };
     }
     throw abort(`"${name}": child ${place} isn't [flow, input, options]`);
   });
+}
+
+function checkChildOptions(what: string, options: unknown): void {
+  if (typeof options !== "object" || options === null)
+    throw abort(`${what}: its options are no object`);
+  const unknown = Object.keys(options).find((key) => key !== "priority" && key !== "tenant");
+  if (unknown === undefined) return;
+  throw abort(`${what} has the unknown option "${unknown}": those are priority and tenant`);
 }
 
 function whenChecked(

@@ -35,8 +35,9 @@ describe.each(storeKinds)("on %s, what follows a failure", (on) => {
 
     const [follower] = followers;
     expect(await fleet.flotilla.settled(follower!.taskId)).toMatchObject({ status: "completed" });
-    // The first may have begun it in the moment before it was killed.
-    expect(startsIn(fleet.ledger(), follower!.taskId).at(-1)).toMatchObject({ pod: second.podId });
+    // The first may have begun it in the moment before it was killed, and even been done with it.
+    const last = startsIn(fleet.ledger(), follower!.taskId).at(-1);
+    expect([first.podId, second.podId]).toContain(last?.pod);
     expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
     expect(await followersOf(fleet, taskId)).toEqual(followers);
     expect(await judge(fleet)).toEqual([]);

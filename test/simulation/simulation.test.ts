@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { runSeed } from "./run.ts";
 
-const seeds = 100;
+const seeds = 150;
 // Running a seed takes about a fifth of a second, so only some are run twice here; the script of the
 // mutations runs more of them, all twice.
 const twiceEvery = 10;
