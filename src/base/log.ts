@@ -14,3 +14,13 @@ export const silentLogger: Logger = {
   warn: nothing,
   error: nothing,
 };
+
+/** A logger whose every line carries these fields. */
+export function withFields(log: Logger, fields: object): Logger {
+  return {
+    debug: (more, message) => log.debug({ ...fields, ...more }, message),
+    info: (more, message) => log.info({ ...fields, ...more }, message),
+    warn: (more, message) => log.warn({ ...fields, ...more }, message),
+    error: (more, message) => log.error({ ...fields, ...more }, message),
+  };
+}

@@ -1,3 +1,6 @@
+import { withFields } from "../base/log.ts";
+import { signalOf } from "../queue/run.ts";
+import { isThenable } from "../queue/run-handler.ts";
 import { runAround } from "../queue/middleware.ts";
 import { sceneOf } from "../queue/throttle-scene.ts";
 import { runHandler as runInScene } from "../throttle/throttle-handler.ts";
@@ -5,7 +8,7 @@ import type { Happened } from "./happened.ts";
 import type { Callable, Machine } from "./machine.ts";
 import { readReturned } from "./returned.ts";
 import type { State } from "./run.ts";
-import { type Attempt, AttemptContext, fieldsOf, signalOf, withFields } from "./run-context.ts";
+import { type Attempt, AttemptContext, fieldsOf } from "./run-context.ts";
 import { classify } from "./thrown.ts";
 
 /**
@@ -123,9 +126,4 @@ function stoppedBy({ running }: Attempt, timeoutMs: number): Happened | undefine
     case undefined:
       return undefined;
   }
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
-  return typeof (value as { then?: unknown }).then === "function";
 }

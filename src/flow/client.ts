@@ -11,9 +11,9 @@ import { resend, untilKnown } from "../queue/resend.ts";
 import { readHolds } from "../queue/workers.ts";
 import { getEvents } from "../queue/statements/events.ts";
 import { parked } from "../queue/statements/parked.ts";
-import { waitsOf } from "../queue/statements/waits.ts";
 import type { FlowContract, InputOf, ResultOf, TaskContract } from "../queue/task.ts";
 import type { WaitOptions } from "../queue/wait.ts";
+import { readWaits } from "../queue/waits.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type FlowCount, toCounts } from "./counts.ts";
 import { type DoingCounts, readDoing } from "./doing.ts";
@@ -254,13 +254,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
 
 /** Runs as people see them, with what each waits for. */
 async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView[]> {
-  const waiters = rows.filter((row) => Number(row["waits"]) > 0).map((row) => row["task_id"]);
-  const waits = new Map<string, string[]>();
-  if (waiters.length > 0) {
-    for (const row of await database.read(waitsOf(waiters))) {
-      waits.set(row["waiter_id"], [...(waits.get(row["waiter_id"]) ?? []), row["awaited_id"]]);
-    }
-  }
+  const waits = await readWaits(database, rows);
   const isWaiting = rows.some((row) => row["status"] === "pending");
   const holds = isWaiting ? await readHolds(database) : undefined;
   return rows.map((row) => toRun(row, waits.get(row["task_id"]), holds));

@@ -1,4 +1,5 @@
 import type { Json } from "../base/jsonify.ts";
+import { lenientJson } from "../queue/row.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { ChildSeen, Happened } from "./happened.ts";
 import type { SignalPart } from "./machine.ts";
@@ -47,9 +48,13 @@ function toChild(row: Row): ChildSeen {
     case "claimed":
       return { ...child, status: "open" };
     case "completed":
-      return { ...child, status: "completed", result: parsed(row["result"]) };
+      return { ...child, status: "completed", result: lenientJson(row["result"]) };
     case "failed":
-      return { ...child, status: "failed", error: (parsed(row["error"]) ?? unknown) as RunError };
+      return {
+        ...child,
+        status: "failed",
+        error: (lenientJson(row["error"]) ?? unknown) as RunError,
+      };
     case "cancelled":
       return { ...child, status: "cancelled" };
     default:
@@ -58,12 +63,3 @@ function toChild(row: Row): ChildSeen {
 }
 
 const unknown: RunError = { code: "internal", message: "no error was stored" };
-
-function parsed(text: unknown): Json {
-  if (typeof text !== "string") return null;
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    return text;
-  }
-}

@@ -1,8 +1,8 @@
 import { encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
-import type { Logger } from "../base/log.ts";
+import { type Logger, withFields } from "../base/log.ts";
 import type { DriveParts } from "../queue/drive.ts";
-import { type Running, stopError } from "../queue/run.ts";
+import { type Running, signalOf, stopError } from "../queue/run.ts";
 import type { RunContext } from "./context.ts";
 import { createHandoff, type Handoff } from "./handoff.ts";
 
@@ -90,14 +90,6 @@ export class AttemptContext implements RunContext<unknown, unknown> {
   }
 }
 
-export function signalOf(running: Running): AbortSignal {
-  if (!running.controller) {
-    running.controller = new AbortController();
-    if (running.stopped) running.controller.abort(stopError(running));
-  }
-  return running.controller.signal;
-}
-
 export function fieldsOf({
   running,
   parts,
@@ -116,14 +108,5 @@ export function fieldsOf({
     token: claim.token,
     pod: parts.podId,
     ...(traceId !== undefined && { trace_id: traceId }),
-  };
-}
-
-export function withFields(log: Logger, fields: object): Logger {
-  return {
-    debug: (more, message) => log.debug({ ...fields, ...more }, message),
-    info: (more, message) => log.info({ ...fields, ...more }, message),
-    warn: (more, message) => log.warn({ ...fields, ...more }, message),
-    error: (more, message) => log.error({ ...fields, ...more }, message),
   };
 }

@@ -19,10 +19,10 @@ import {
   levelsInUse,
   lookAhead,
   type NamesTogether,
-  releaseCall,
   reserveAlone,
   unparkDue,
 } from "./statements/claim.ts";
+import { releaseCall } from "./statements/release.ts";
 
 export type Claiming = {
   /** Claims up to `limit` tasks but none that is held, or the one that was reserved. */

@@ -237,7 +237,7 @@ function notFound(taskId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
 }
 
-function toEvent(row: Row): TaskEvent {
+export function toEvent(row: Row): TaskEvent {
   return {
     seq: Number(row["seq"]),
     atMs: Number(row["at"]),

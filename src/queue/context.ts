@@ -1,11 +1,11 @@
 import { encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
-import type { Logger } from "../base/log.ts";
+import { type Logger, withFields } from "../base/log.ts";
 import type { Database } from "../store/database.ts";
 import type { Throttles } from "../throttle/throttles.ts";
 import type { Middleware } from "./middleware.ts";
 import type { Progress } from "./progress.ts";
-import { type Running, stopError, taskFields } from "./run.ts";
+import { type Running, signalOf, taskFields } from "./run.ts";
 import type { TaskContext } from "./task.ts";
 import { readParents } from "./waits.ts";
 import { completeWithin } from "./within.ts";
@@ -60,12 +60,7 @@ class RunContext implements TaskContext<unknown> {
   }
 
   get signal(): AbortSignal {
-    const running = this.#running;
-    if (!running.controller) {
-      running.controller = new AbortController();
-      if (running.stopped) running.controller.abort(stopError(running));
-    }
-    return running.controller.signal;
+    return signalOf(this.#running);
   }
 
   get progress(): TaskContext<unknown>["progress"] {
@@ -94,16 +89,7 @@ class RunContext implements TaskContext<unknown> {
   }
 
   get log(): Logger {
-    return taskLogger(this.#running, this.#parts);
+    const { log, podId } = this.#parts;
+    return withFields(log, taskFields(this.#running, podId));
   }
-}
-
-function taskLogger(running: Running, { log, podId }: RunParts): Logger {
-  const fields = taskFields(running, podId);
-  return {
-    debug: (more, message) => log.debug({ ...fields, ...more }, message),
-    info: (more, message) => log.info({ ...fields, ...more }, message),
-    warn: (more, message) => log.warn({ ...fields, ...more }, message),
-    error: (more, message) => log.error({ ...fields, ...more }, message),
-  };
 }

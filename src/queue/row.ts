@@ -126,7 +126,7 @@ function heldBy(row: Row) {
 }
 
 /** A row inserted by hand may hold anything; looking at it must still work. */
-function lenientJson(text: unknown): Json {
+export function lenientJson(text: unknown): Json {
   if (typeof text !== "string") return (text ?? null) as Json;
   try {
     return JSON.parse(text) as Json;

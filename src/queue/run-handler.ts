@@ -56,7 +56,7 @@ function ended(result: string): Ending {
   return { type: "returned", result };
 }
 
-function isThenable(value: unknown): boolean {
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
   if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
   return typeof (value as { then?: unknown }).then === "function";
 }

@@ -79,6 +79,15 @@ export function stopError({ claim, timeoutMs, stopped }: Running): FlotillaError
   }
 }
 
+/** The signal of what runs. Most never ask for it, so it is made when somebody does. */
+export function signalOf(running: Running): AbortSignal {
+  if (!running.controller) {
+    running.controller = new AbortController();
+    if (running.stopped) running.controller.abort(stopError(running));
+  }
+  return running.controller.signal;
+}
+
 /** What it means that a handler threw, or never settled, after it was told to stop. */
 export function endingOf(running: Running, thrown: unknown): Ending {
   switch (running.stopped) {

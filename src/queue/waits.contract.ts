@@ -7,7 +7,7 @@ import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
 import type { Claim } from "./row.ts";
 import { type Ending, settle } from "./settle.ts";
 import { cancelTask } from "./statements/ask.ts";
-import { releaseCall } from "./statements/claim.ts";
+import { releaseCall } from "./statements/release.ts";
 import { deleteFinished, noteRecovery, recoverTasks } from "./statements/recover.ts";
 import { wakeWaiters } from "./statements/waits.ts";
 

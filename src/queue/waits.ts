@@ -117,14 +117,23 @@ export function unknownAwaited(rows: readonly Row[]): FlotillaError {
 
 /** Tasks as people see them, with what each waits for. */
 export async function toTasks(database: Database, rows: readonly Row[]): Promise<Task[]> {
-  const waiters = rows.filter((row) => Number(row["waits"]) > 0);
-  if (waiters.length === 0) return rows.map((row) => toTask(row));
+  const waits = await readWaits(database, rows);
+  return rows.map((row) => toTask(row, waits.get(row["task_id"])));
+}
+
+/** What each of these waits for, or has waited for, by their ids. */
+export async function readWaits(
+  database: Database,
+  rows: readonly Row[],
+): Promise<ReadonlyMap<string, readonly string[]>> {
   const waits = new Map<string, string[]>();
+  const waiters = rows.filter((row) => Number(row["waits"]) > 0);
+  if (waiters.length === 0) return waits;
   const found = await database.read(waitsOf(waiters.map((row) => row["task_id"] as string)));
   for (const { waiter_id: waiter, awaited_id: awaited } of found) {
     waits.set(waiter, [...(waits.get(waiter) ?? []), awaited]);
   }
-  return rows.map((row) => toTask(row, waits.get(row["task_id"])));
+  return waits;
 }
 
 /** The tasks that one waits for, in the order that was given. */

@@ -14,12 +14,8 @@ import { resumeAside, sendSignal, takeUp } from "../../src/flow/statements.ts";
 import { type Held, releaseOf } from "../../src/flow/write.ts";
 import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/statements.ts";
 import { cancelTask, retryTask } from "../../src/queue/statements/ask.ts";
-import {
-  claimReserved,
-  releaseCall,
-  reserveAlone,
-  unparkDue,
-} from "../../src/queue/statements/claim.ts";
+import { claimReserved, reserveAlone, unparkDue } from "../../src/queue/statements/claim.ts";
+import { releaseCall } from "../../src/queue/statements/release.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import { finishTasks, saveProgress } from "../../src/queue/statements/finish.ts";
 import { retentionOf } from "../../src/queue/retention.ts";

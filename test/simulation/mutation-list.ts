@@ -29,6 +29,11 @@ const claim = (find: string, put = ""): Edit => ({
   find,
   put,
 });
+const release = (find: string, put = ""): Edit => ({
+  file: "src/queue/statements/release.ts",
+  find,
+  put,
+});
 
 const waits = (find: string, put = ""): Edit => ({
   file: "src/queue/statements/waits.ts",
@@ -115,7 +120,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: "claim: lost answers aren't released",
     edits: [
-      claim(
+      release(
         "and claim_call = ${call} and status = 'claimed'`,\n  ];",
         "and claim_call = -1`,\n  ];",
       ),
@@ -124,7 +129,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: "claim: released though it was cancelled",
     edits: [
-      claim(
+      release(
         "case when cancel_requested = 1 and flow_version is null then 'cancelled'\n          else 'pending' end",
         "'pending'",
       ),

@@ -6,10 +6,10 @@ import {
   claimTasks,
   levelsInUse,
   lookAhead,
-  releaseCall,
   reserveAlone,
   unparkDue,
 } from "../../src/queue/statements/claim.ts";
+import { releaseCall } from "../../src/queue/statements/release.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";
 import {
   type Finish,

@@ -11,10 +11,10 @@ import {
   claimTasks,
   levelsInUse,
   lookAhead,
-  releaseCall,
   reserveAlone,
   unparkDue,
 } from "./claim.ts";
+import { releaseCall } from "./release.ts";
 import { namesWaiting, otherDepths, readyDepth } from "./depth.ts";
 import {
   type Finish,

@@ -19,7 +19,7 @@ const runs = of(
   ),
 );
 const ask = of("queue/statements/ask");
-const claim = of("queue/statements/claim");
+const claim = of("queue/statements/claim", "queue/statements/release");
 const recover = of("queue/statements/recover");
 const finishing = of("queue/finishing");
 const asking = of("flow/statements");
