@@ -309,10 +309,106 @@ const runs: Migration = {
   ],
 };
 
+const sessions: Migration = {
+  name: "sessions",
+  needs: 5,
+  statements: [
+    // One ordered log of records each. Its owner appends by comparing where it stands, so that `term`,
+    // `owner` and `beat` say only who tries. `record_id` is of the last record, for its resend to find.
+    sql`create table ${table("log_head")} (
+      log_id integer primary key not null,
+      incarnation text not null,
+      term bigint not null default 0,
+      owner ${keyText},
+      host text,
+      log_offset bigint not null default 0,
+      record_id ${keyText} not null,
+      beat bigint not null default 0
+    )`,
+    // `header` is the whole truth, as JSON; the columns beside it are what is looked for.
+    sql`create table ${table("session")} (
+      session_id ${keyText} primary key not null,
+      tenant ${keyText} not null default 'default',
+      log_id integer not null,
+      last_offset bigint not null,
+      status text not null default 'active' check (status in ('active', 'archived', 'deleted')),
+      state text not null default 'idle' check (state in ('idle', 'catching_up', 'compacting')),
+      agent ${keyText},
+      last_seq bigint not null default 0,
+      header text not null,
+      metadata text,
+      created_at bigint not null,
+      active_at bigint not null
+    )`,
+    sql`create index ${index("session_tenant")} on ${table("session")} (tenant, session_id)`,
+    sql`create index ${index("session_busy")} on ${table("session")} (log_id)
+      where state <> 'idle'`,
+    // Who takes part, and up to where they have read.
+    sql`create table ${table("session_user")} (
+      session_id ${keyText} not null,
+      user_id ${keyText} not null,
+      tenant ${keyText} not null default 'default',
+      read_seq bigint not null default 0,
+      primary key (session_id, user_id)
+    )`,
+    sql`create index ${index("session_of_user")}
+      on ${table("session_user")} (tenant, user_id, session_id)`,
+    // The log of a session. A row never changes.
+    sql`create table ${table("message")} (
+      session_id ${keyText} not null,
+      seq bigint not null,
+      kind text not null default 'message',
+      role text not null,
+      author ${keyText} not null,
+      message_id ${keyText} not null,
+      client_id ${keyText},
+      replaces bigint,
+      epoch bigint,
+      outcome text,
+      tokens integer not null default 0,
+      body text not null,
+      at bigint not null,
+      primary key (session_id, seq)
+    )`,
+    sql`create unique index ${index("message_client")} on ${table("message")} (session_id, client_id)
+      where client_id is not null`,
+    // What a turn that is under way has said so far, for the case that its runner dies.
+    sql`create table ${table("turn_checkpoint")} (
+      session_id ${keyText} primary key not null,
+      epoch bigint not null,
+      attempt integer not null,
+      body text not null
+    )`,
+    // Agents that were made over HTTP; those in code are nowhere here.
+    sql`create table ${table("agent")} (
+      tenant ${keyText} not null default 'default',
+      name ${keyText} not null,
+      settings text not null,
+      secrets text not null default '{}',
+      revision bigint not null default 1,
+      created_at bigint not null default (${startingNow}),
+      last_update bigint not null default (${startingNow}),
+      primary key (tenant, name)
+    )`,
+    // Letters between processes. Whoever they are for takes them out.
+    sql`create table ${table("mailbox")} (
+      address ${keyText} not null,
+      sender ${keyText} not null,
+      seq bigint not null,
+      body text not null,
+      at bigint not null default (${startingNow}),
+      primary key (address, sender, seq)
+    )`,
+    sql`${leaveRoom("log_head")}`,
+    sql`${leaveRoom("session")}`,
+  ],
+};
+
 export const migrations: readonly Migration[] = [
   firstTables,
   tracesAndWaiting,
   gatesWaitsAndSchedules,
   throttles,
   runs,
+  sessions,
 ];

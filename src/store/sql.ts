@@ -7,11 +7,17 @@ import { FlotillaError } from "../base/errors.ts";
 export type Value = string | number | null;
 
 export type TableName =
+  | "agent"
+  | "log_head"
+  | "mailbox"
+  | "message"
   | "migration"
   | "pod_health"
   | "probe"
   | "redrive"
   | "schedule"
+  | "session"
+  | "session_user"
   | "step_event"
   | "step_limit"
   | "step_pause"
@@ -19,7 +25,8 @@ export type TableName =
   | "step_tracker"
   | "step_wait"
   | "throttle"
-  | "throttle_report";
+  | "throttle_report"
+  | "turn_checkpoint";
 
 export type Columns = Readonly<Record<string, ColumnType>>;
 

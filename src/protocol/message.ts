@@ -1,0 +1,76 @@
+import type { Json } from "../base/jsonify.ts";
+
+/** One part of a message, as the AI SDK's `UIMessage` has it. What we don't know passes through. */
+export type Part = { readonly type: string; readonly [field: string]: unknown };
+
+/** A message as `useChat` shows it and agents get it. */
+export type UIMessage = {
+  readonly id: string;
+  readonly role: "system" | "user" | "assistant";
+  readonly metadata?: unknown;
+  readonly parts: readonly Part[];
+};
+
+/**
+ * How an answer ended: `completed` as its agent meant it, `stopped` by somebody, `cut` half-way by
+ * trouble, `failed` before there was anything of it.
+ */
+export type ReplyOutcome = "completed" | "stopped" | "cut" | "failed";
+
+/** One entry of a session's log, at its place for ever. Later entries may replace what it shows. */
+export type Entry = {
+  /** Its place in the session: 1…n without gaps. */
+  readonly seq: number;
+  /**
+   * `message` is something said. `tool_result` says what became of calls in an earlier message.
+   * `summary` stands for everything before it when an agent is asked.
+   */
+  readonly kind: "message" | "tool_result" | "summary";
+  readonly role: "system" | "user" | "assistant";
+  /** Who wrote it: a user's id, or an agent's name. */
+  readonly author: string;
+  /** The id of the message in user interfaces. An entry that replaces another has the same. */
+  readonly messageId: string;
+  /** The seq of the entry in whose place this one is shown. */
+  readonly replaces?: number;
+  /** The turn that made it. */
+  readonly epoch?: number;
+  readonly outcome?: ReplyOutcome;
+  readonly error?: EntryError;
+  /** What it takes of a model's context, by estimate or by what the client said. */
+  readonly tokens: number;
+  readonly parts: readonly Part[];
+  readonly metadata?: Json;
+  /** Of a `tool_result`: which message it is about, and what it says of its calls. */
+  readonly results?: ToolResults;
+  /** Of a `summary`: the last entry that it stands for. */
+  readonly throughSeq?: number;
+  readonly atMs: number;
+};
+
+export type EntryError = { readonly code: string; readonly message: string };
+
+export type ToolResults = {
+  readonly messageId: string;
+  readonly results: readonly ToolResult[];
+};
+
+/** What a client says of a call that it ran itself, or was asked to allow. */
+export type ToolResult = { readonly toolCallId: string } & (
+  | { readonly output: Json }
+  | { readonly errorText: string }
+  | { readonly approved: boolean; readonly approvalId?: string; readonly reason?: string }
+);
+
+/** What goes on in a session right now, as everybody may see it. */
+export type SessionState =
+  | { readonly state: "idle" }
+  | {
+      readonly state: "catching_up";
+      readonly epoch: number;
+      readonly attempt: number;
+      readonly agent: string;
+      readonly messageId: string;
+      readonly stopping: boolean;
+    }
+  | { readonly state: "compacting"; readonly epoch: number };

@@ -1,0 +1,84 @@
+import type { SessionState } from "../protocol/message.ts";
+
+/**
+ * All that is known of a session besides its entries. A record of the log carries whole headers, so
+ * applying one needs no earlier state. Kept under 1 KiB: nothing here grows with the conversation.
+ */
+export type Header = {
+  readonly sessionId: string;
+  readonly tenant: string;
+  /** Who answers. The first does where a message names none; none at all makes it a plain log. */
+  readonly agents: readonly string[];
+  /** Who takes part. */
+  readonly users: readonly string[];
+  readonly status: "active" | "archived" | "deleted";
+  readonly lastSeq: number;
+  /** Of the latest turn or compaction. It only ever rises: what comes from an older one is refused. */
+  readonly epoch: number;
+  /** What is under way: nothing (`idle`), a turn (`catching_up`) or a compaction (`compacting`). */
+  readonly work: Work | null;
+  /** What is to be answered once the work that is under way has ended, one for each agent asked. */
+  readonly pending: readonly Pending[];
+  /** The entry that holds the last summary, and the last one that it stands for; 0 where there is none. */
+  readonly summarySeq: number;
+  readonly compactedSeq: number;
+  /** Tokens of what came after `compactedSeq`. */
+  readonly tokens: number;
+  /** Compactions that failed in a row: each makes the next wait for twice as much more to be said. */
+  readonly compactionFailures: number;
+  /** `tokens` when the last compaction failed; 0 where the last one didn't. */
+  readonly failedAtTokens: number;
+  /** Set where the agent's policy is `manual` and its budget is used up. */
+  readonly needsCompaction: boolean;
+  readonly metadataVersion: number;
+  /** The start of what was said last, and who said it. */
+  readonly preview: string;
+  readonly previewAuthor: string;
+  readonly createdAtMs: number;
+  readonly activeAtMs: number;
+};
+
+export type Work = Turn | Compaction;
+
+export type Turn = {
+  readonly type: "turn";
+  readonly epoch: number;
+  /** Rises when another runner starts over. 0 while a debounce waits for more to be said. */
+  readonly attempt: number;
+  readonly agent: string;
+  /** The pod that runs it, null where none could be found yet. */
+  readonly runner: string | null;
+  /** The entries that it answers are those up to this one. */
+  readonly upToSeq: number;
+  readonly trigger: "submit" | "regenerate" | "tool_result";
+  /** The id that the answer will have, the same in every attempt. */
+  readonly messageId: string;
+  /** The entry that the answer is to replace, where it continues or regenerates one. */
+  readonly replaces: number | null;
+  readonly stopping: boolean;
+};
+
+export type Compaction = {
+  readonly type: "compaction";
+  readonly epoch: number;
+  readonly attempt: number;
+  readonly agent: string;
+  readonly runner: string | null;
+  /** What is to be summed up: from after the last summary's range to here. */
+  readonly toSeq: number;
+};
+
+export type Pending = {
+  readonly agent: string;
+  readonly upToSeq: number;
+  readonly trigger: Turn["trigger"];
+  readonly replaces: number | null;
+  readonly messageId: string;
+};
+
+export function stateOf({ work }: Pick<Header, "work">): SessionState {
+  if (work === null) return { state: "idle" };
+  if (work.type === "compaction") return { state: "compacting", epoch: work.epoch };
+  const { epoch, attempt, agent, messageId, stopping } = work;
+  return { state: "catching_up", epoch, attempt, agent, messageId, stopping };
+}
