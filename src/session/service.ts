@@ -136,6 +136,11 @@ export type Joined = {
 export type Sink<Event> = {
   push(event: Event): boolean;
   fail(error: unknown): void;
+  /**
+   * Resolves when its reader has caught up. A replay waits for it between pages, so that a long history
+   * doesn't make a slow reader of everybody; what is live never waits.
+   */
+  drained?(): Promise<void>;
 };
 
 export type SessionEvent =
