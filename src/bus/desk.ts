@@ -1,0 +1,123 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Logger } from "../base/log.ts";
+import type { Bus } from "./bus.ts";
+import { decodeLetter, encodeLetter, type Letter, receivedError, sentError } from "./letter.ts";
+
+export type DeskParts = {
+  address: string;
+  clock: Clock;
+  log: Logger;
+  /** Takes a letter to another address. It may be lost, and must not throw. */
+  post: (to: string, text: string) => void;
+};
+
+export type Desk = Omit<Bus, "close"> & {
+  /** A letter has come. Never throws. */
+  receive(from: string, text: string): void;
+  /** Whoever waits for an answer is told that none will come. */
+  close(): void;
+};
+
+type Handle = Parameters<Bus["serve"]>[1];
+
+/**
+ * One process's end of the bus, whatever carries the letters: it calls those who serve a topic, sends
+ * back what they give, and matches answers to those who wait. Letters to oneself stay here.
+ */
+export function createDesk({ address, clock, log, post }: DeskParts): Desk {
+  const handlers = new Map<string, Handle>();
+  const waiting = new Map<number, (answer: { body: Json } | { error: FlotillaError }) => void>();
+  let asked = 0;
+  let closed = false;
+
+  const dispatch = (to: string, text: string) => {
+    if (closed) return;
+    if (to !== address) return post(to, text);
+    // Not at once: whoever sends is never called back before it goes on, here as anywhere.
+    queueMicrotask(() => receive(address, text));
+  };
+
+  const answer = (to: string, letter: Letter) => {
+    try {
+      dispatch(to, encodeLetter(letter));
+    } catch (error) {
+      if ("answers" in letter && "body" in letter) {
+        answer(to, { answers: letter.answers, error: sentError(error) });
+      }
+    }
+  };
+
+  const handle = async (from: string, letter: Extract<Letter, { topic: string }>) => {
+    const ask = "ask" in letter ? letter.ask : undefined;
+    const serving = handlers.get(letter.topic);
+    try {
+      if (!serving) {
+        throw new FlotillaError("unsupported", `nobody at ${address} serves ${letter.topic}`);
+      }
+      const body = await serving(letter.body, from);
+      if (ask !== undefined) answer(from, { answers: ask, body });
+    } catch (error) {
+      if (!(error instanceof FlotillaError)) {
+        log.error({ topic: letter.topic, error: messageOf(error) }, "a letter couldn't be handled");
+      }
+      if (ask !== undefined) answer(from, { answers: ask, error: sentError(error) });
+    }
+  };
+
+  const receive = (from: string, text: string) => {
+    if (closed) return;
+    const letter = decodeLetter(text);
+    if (!letter) return log.warn({ from }, "something that is no letter was dropped");
+    if ("topic" in letter) return void handle(from, letter);
+    // An answer that nobody waits for any more is late, or comes the second time.
+    const settle = waiting.get(letter.answers);
+    if ("error" in letter) settle?.({ error: receivedError(letter.error) });
+    else settle?.({ body: letter.body });
+  };
+
+  return {
+    address,
+    receive,
+    send(to, topic, body) {
+      try {
+        dispatch(to, encodeLetter({ topic, body }));
+      } catch (error) {
+        log.error({ topic, error: messageOf(error) }, "a letter couldn't be sent");
+      }
+    },
+    request: (to, topic, body, { timeoutMs }) =>
+      new Promise((resolve, reject) => {
+        if (closed) return reject(new FlotillaError("closed", "the bus was closed"));
+        const ask = ++asked;
+        const text = encodeLetter({ topic, body, ask });
+        const cancel = clock.after(timeoutMs, () => {
+          waiting.delete(ask);
+          const message = `${to} hasn't answered ${topic} within ${timeoutMs} ms`;
+          reject(new FlotillaError("timeout", message, { details: { to, topic, timeoutMs } }));
+        });
+        waiting.set(ask, (found) => {
+          waiting.delete(ask);
+          cancel();
+          if ("error" in found) reject(found.error);
+          else resolve(found.body);
+        });
+        dispatch(to, text);
+      }),
+    serve(topic, handle) {
+      if (handlers.has(topic)) {
+        throw new FlotillaError("conflict", `the topic ${topic} is served already`);
+      }
+      handlers.set(topic, handle);
+      return () => {
+        if (handlers.get(topic) === handle) handlers.delete(topic);
+      };
+    },
+    close() {
+      closed = true;
+      const error = new FlotillaError("closed", "the bus was closed");
+      for (const settle of waiting.values()) settle({ error });
+    },
+  };
+}

@@ -1,0 +1,72 @@
+import { errorCodes, FlotillaError, messageOf } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+
+/** What travels between two processes, as one JSON text. */
+export type Letter =
+  /** Nobody answers it. */
+  | { readonly topic: string; readonly body: Json }
+  /** Whoever asked knows the answer by the number. */
+  | { readonly topic: string; readonly body: Json; readonly ask: number }
+  | { readonly answers: number; readonly body: Json }
+  | { readonly answers: number; readonly error: SentError };
+
+export type SentError = {
+  readonly code: string;
+  readonly message: string;
+  readonly details?: Json;
+};
+
+export function encodeLetter(letter: Letter): string {
+  try {
+    // A body that is undefined would be left out, and its reader would take that for none.
+    const sent = "body" in letter ? { ...letter, body: letter.body ?? null } : letter;
+    return JSON.stringify(sent);
+  } catch (error) {
+    throw new FlotillaError("payload_not_storable", `a letter isn't JSON: ${messageOf(error)}`);
+  }
+}
+
+/** Anybody who reaches the store can leave something there; what is no letter is undefined. */
+export function decodeLetter(text: string): Letter | undefined {
+  let found: unknown;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (typeof found !== "object" || found === null) return undefined;
+  const { topic, ask, answers, error } = found as Record<string, unknown>;
+  if (typeof answers === "number") {
+    if ("body" in found || isSentError(error)) return found as Letter;
+    return undefined;
+  }
+  if (typeof topic !== "string" || !("body" in found)) return undefined;
+  return ask === undefined || typeof ask === "number" ? (found as Letter) : undefined;
+}
+
+function isSentError(error: unknown): error is SentError {
+  if (typeof error !== "object" || error === null) return false;
+  const { code, message } = error as Record<string, unknown>;
+  return typeof code === "string" && typeof message === "string";
+}
+
+/** What was thrown as it travels. What isn't ours is a bug over there, and only its message is told. */
+export function sentError(thrown: unknown): SentError {
+  const message = messageOf(thrown);
+  if (!(thrown instanceof FlotillaError)) return { code: "internal", message };
+  const { code, details } = thrown;
+  try {
+    const plain = details && (JSON.parse(JSON.stringify(details)) as Json);
+    return { code, message, ...(plain !== undefined && { details: plain }) };
+  } catch {
+    // Details are for programs, and the error is worth more than they are.
+    return { code, message };
+  }
+}
+
+/** The same error on this side. A newer release may know codes that this one doesn't. */
+export function receivedError({ code, message, details }: SentError): FlotillaError {
+  const known = errorCodes.find((each) => each === code) ?? "internal";
+  const facts = details as Readonly<Record<string, unknown>> | undefined;
+  return new FlotillaError(known, message, facts && { details: facts });
+}
