@@ -1,0 +1,116 @@
+import { isAmong, join, limit, rows, sql, type Statement, table } from "../store/sql.ts";
+import type { ListSessions } from "./service.ts";
+
+const sessions = table("session");
+const members = table("session_user");
+const messages = table("message");
+
+export function readSessions(tenant: string, sessionIds: readonly string[]): Statement {
+  const asked = rows(
+    { session_id: "text" },
+    sessionIds.map((sessionId) => [sessionId]),
+  );
+  return sql`
+    select session_id, header, metadata from ${sessions} session
+    where ${isAmong(sql`select asked.session_id from ${asked} asked`, sql`session.session_id`)}
+      and tenant = ${tenant} and status <> 'deleted'`;
+}
+
+export type Filter = Pick<ListSessions, "user" | "agent" | "status" | "state">;
+
+export type Window = { readonly before: string; readonly count: number };
+
+/**
+ * The next so many sessions below a place, newest first, with the contents of those alone that fit the
+ * filter. The others are named too, so that whoever asks knows how far it has looked.
+ */
+export function sessionsBelow(tenant: string, filter: Filter, window: Window): Statement {
+  const fits = conditionOf(filter);
+  const columns = sql`
+    session_id,
+    case when ${fits} then header end as header,
+    case when ${fits} then metadata end as metadata`;
+  const { before, count } = window;
+  if (filter.user === undefined) {
+    return sql`
+      select ${columns} from ${sessions}
+      where tenant = ${tenant} and session_id < ${before}
+      order by session_id desc ${limit(count)}`;
+  }
+  const theirs = sql`
+    select member.session_id from ${members} member
+    where member.tenant = ${tenant} and member.user_id = ${filter.user}
+      and member.session_id < ${before}
+    order by member.session_id desc ${limit(count)}`;
+  return sql`
+    select ${columns} from ${sessions} session
+    where ${isAmong(theirs, sql`session.session_id`)} order by session_id desc`;
+}
+
+/**
+ * Those of a tenant in which something goes on, found among all in which something does: they are few,
+ * however many sessions there are. What is compared is said in a way that no other index fits.
+ */
+export function busySessionsBelow(tenant: string, filter: Filter, window: Window): Statement {
+  const { user } = filter;
+  const ofUser = sql`and exists (select 1 from ${members} member
+    where member.session_id = session.session_id and member.user_id = ${user ?? ""})`;
+  return sql`
+    select session_id, header, metadata from ${sessions} session
+    where state <> 'idle' and log_id >= 0 and (tenant || '') = ${tenant}
+      and (session_id || '') < ${window.before} and ${conditionOf(filter)}
+      ${user === undefined ? sql`` : ofUser}
+    order by (session_id || '') desc ${limit(window.count)}`;
+}
+
+function conditionOf({ agent, status, state }: Filter): Statement {
+  const conditions = [sql`status <> 'deleted'`];
+  if (agent !== undefined) conditions.push(sql`agent = ${agent}`);
+  if (status !== undefined) conditions.push(sql`status = ${status}`);
+  if (state !== undefined) conditions.push(sql`state = ${state}`);
+  return join(conditions, " and ");
+}
+
+export type InboxAsked = {
+  readonly tenant: string;
+  readonly user: string;
+  readonly limit: number;
+  /** How many of the user's newest sessions are looked at. */
+  readonly consideredMost: number;
+  /** How many of a session's newest entries are looked at for unread ones. */
+  readonly countedMost: number;
+  readonly only?: readonly string[];
+};
+
+/**
+ * A user's sessions by activity, with what others have said in them since the user has read. What
+ * replaces an earlier message isn't counted again.
+ */
+export function readInboxRows(asked: InboxAsked): Statement {
+  const { tenant, user, only, consideredMost, countedMost } = asked;
+  const theirs = sql`member.tenant = ${tenant} and member.user_id = ${user}`;
+  const named = rows({ session_id: "text" }, only?.map((sessionId) => [sessionId]) ?? []);
+  const considered =
+    only === undefined
+      ? sql`
+        select member.session_id from ${members} member where ${theirs}
+        order by member.session_id desc ${limit(consideredMost)}`
+      : sql`
+        select named.session_id from ${named} named where exists (select 1 from ${members} member
+          where member.session_id = named.session_id and ${theirs})`;
+  const readSeq = sql`(select read_seq from ${members} member
+    where member.session_id = shown.session_id and member.user_id = ${user})`;
+  return sql`
+    select shown.session_id, shown.header, ${readSeq} as read_seq,
+      (select count(*) from (
+        select kind, author, replaces from ${messages} message
+        where message.session_id = shown.session_id and message.seq > ${readSeq}
+        order by message.seq desc ${limit(countedMost)}) recent
+      where kind = 'message' and replaces is null and author <> ${user}) as unread
+    from (
+      select session_id, header, active_at from ${sessions} session
+      where ${isAmong(considered, sql`session.session_id`)}
+        and tenant = ${tenant} and status <> 'deleted'
+      order by active_at desc, session_id desc ${limit(asked.limit)}) shown
+    order by shown.active_at desc, shown.session_id desc`;
+}

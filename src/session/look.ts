@@ -1,0 +1,181 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import type { Entry } from "../protocol/message.ts";
+import type { Database, Row } from "../store/database.ts";
+import { type Header, stateOf } from "./header.ts";
+import type { Journal } from "./journal/journal.ts";
+import {
+  busySessionsBelow,
+  type Filter,
+  readInboxRows,
+  readSessions,
+  sessionsBelow,
+} from "./look-statements.ts";
+import type { InboxItem, ListSessions, SessionPage, SessionView } from "./service.ts";
+
+/** One session, undefined where the tenant has none of that id, or has it no more. */
+export async function readSession(
+  database: Database,
+  tenant: string,
+  sessionId: string,
+): Promise<SessionView | undefined> {
+  const [row] = await database.read(readSessions(tenant, [sessionId]));
+  return row && toView(row);
+}
+
+// A page that filters looks at so many sessions at a time, and at so many at most: where few fit, it is
+// short and says where to go on, instead of taking as long as there are sessions.
+const windowSessions = 500;
+const windowsMost = 10;
+const listRange = { min: 1, max: 1_000 };
+// No character comes after this one, in the order that ids are sorted by.
+const top = "\u{10ffff}";
+
+/** A page of a tenant's sessions, newest first. */
+export async function listSessions(
+  database: Database,
+  tenant: string,
+  options: ListSessions = {},
+): Promise<SessionPage> {
+  const { cursor = top, limit = 50, ...filter } = checkedList(options);
+  const isBusy = filter.state !== undefined && filter.state !== "idle";
+  const isFiltered = [filter.agent, filter.status, filter.state].some((each) => each !== undefined);
+  // One more than asked for, to see whether there is another page.
+  const count = isFiltered && !isBusy ? Math.max(windowSessions, limit + 1) : limit + 1;
+  const below = isBusy ? busySessionsBelow : sessionsBelow;
+  const found: Row[] = [];
+  let before = cursor;
+  let hasMore = true;
+  for (let windows = 0; hasMore && found.length <= limit && windows < windowsMost; windows++) {
+    const window = await database.read(below(tenant, filter, { before, count }));
+    found.push(...window.filter((row) => row["header"] !== null));
+    hasMore = window.length === count;
+    before = window.at(-1)?.["session_id"] ?? before;
+  }
+  const sessions = found.slice(0, limit).map(toView);
+  if (found.length > limit) return { sessions, next: sessions.at(-1)!.sessionId };
+  return { sessions, next: hasMore ? before : null };
+}
+
+function checkedList(options: ListSessions): Filter & { cursor?: string; limit?: number } {
+  checkOptions("sessions.list", options, ["user", "agent", "status", "state", "cursor", "limit"]);
+  const { status, state, limit, cursor } = options;
+  if (status !== undefined) checkChoice("status", status, ["active", "archived"]);
+  if (state !== undefined) checkChoice("state", state, ["idle", "catching_up", "compacting"]);
+  if (limit !== undefined) checkNumber("limit", limit, listRange);
+  for (const name of ["user", "agent"] as const) checkText(name, options[name]);
+  checkText("cursor", cursor, "the `next` of an earlier page");
+  return options;
+}
+
+function checkText(what: string, value: unknown, expected = "text of 1 to 500 characters"): void {
+  if (value === undefined) return;
+  const fits = typeof value === "string" && value !== "" && value.length <= 500;
+  // Postgres refuses the one and changes the other.
+  if (fits && !value.includes("\0") && value.isWellFormed()) return;
+  throw new FlotillaError("invalid_option", `${what} must be ${expected}`);
+}
+
+export type InboxOptions = {
+  /** Default 100, at most 1,000. */
+  limit?: number;
+  /** Only these, as far as they are the user's. */
+  only?: readonly string[];
+};
+
+/** Of a user with more sessions than this, those made last are looked at. */
+export const consideredMost = 5_000;
+
+/** More isn't counted: nobody minds whether it is 1,000 or 2,000. */
+export const unreadMost = 1_000;
+
+/** A user's sessions with what is unread in them, the one that something happened in last first. */
+export async function readInbox(
+  database: Database,
+  tenant: string,
+  user: string,
+  { limit = 100, only }: InboxOptions = {},
+): Promise<InboxItem[]> {
+  checkNumber("limit", limit, listRange);
+  if (only?.length === 0) return [];
+  const asked = { tenant, user, limit, consideredMost, countedMost: unreadMost };
+  const found = await database.read(readInboxRows({ ...asked, ...(only && { only }) }));
+  return found.map(toItem);
+}
+
+export type ExportPage = {
+  /** As it was when the export began; every page has it. */
+  readonly session: SessionView;
+  readonly entries: readonly Entry[];
+};
+
+const exportPage = { limit: 200, maxBytes: 4 * 1024 * 1024 };
+
+/**
+ * All that a session held when this began, page by page: a first one in any case. It fails where the
+ * session is deleted meanwhile, since what was given so far isn't all.
+ */
+export async function* exportSession(
+  { database, journal }: { database: Database; journal: Pick<Journal, "entries"> },
+  tenant: string,
+  sessionId: string,
+): AsyncGenerator<ExportPage, void, undefined> {
+  const session = await readSession(database, tenant, sessionId);
+  if (!session) throw missingSession(sessionId);
+  let after = 0;
+  do {
+    const page = await journal.entries(sessionId, { after, ...exportPage });
+    const entries = page.filter(({ seq }) => seq <= session.lastSeq);
+    const reached = entries.at(-1)?.seq ?? 0;
+    if (reached <= after && after < session.lastSeq) throw missingSession(sessionId);
+    yield { session, entries };
+    after = reached;
+  } while (after < session.lastSeq);
+}
+
+export function missingSession(sessionId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 200)}`, {
+    details: { sessionId: sessionId.slice(0, 200) },
+  });
+}
+
+function toView(row: Row): SessionView {
+  const header = JSON.parse(row["header"]) as Header;
+  const { sessionId, tenant, agents, users, status, lastSeq, tokens, needsCompaction } = header;
+  const { metadataVersion, preview, previewAuthor, createdAtMs, activeAtMs } = header;
+  return {
+    sessionId,
+    tenant,
+    agents,
+    users,
+    status: status === "archived" ? "archived" : "active",
+    state: stateOf(header),
+    lastSeq,
+    tokens,
+    needsCompaction,
+    metadata: row["metadata"] === null ? null : (JSON.parse(row["metadata"]) as Json),
+    metadataVersion,
+    preview,
+    previewAuthor,
+    createdAtMs,
+    activeAtMs,
+  };
+}
+
+function toItem(row: Row): InboxItem {
+  const header = JSON.parse(row["header"]) as Header;
+  const { sessionId, agents, status, lastSeq, preview, previewAuthor, activeAtMs } = header;
+  return {
+    sessionId,
+    agents,
+    status: status === "archived" ? "archived" : "active",
+    state: stateOf(header).state,
+    lastSeq,
+    readSeq: Number(row["read_seq"]),
+    unread: Number(row["unread"]),
+    preview,
+    previewAuthor,
+    activeAtMs,
+  };
+}
