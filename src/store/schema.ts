@@ -353,19 +353,14 @@ const sessions: Migration = {
     )`,
     sql`create index ${index("session_of_user")}
       on ${table("session_user")} (tenant, user_id, session_id)`,
-    // The log of a session. A row never changes.
+    // The log of a session. A row never changes. `body` is all the rest of an entry, as JSON.
     sql`create table ${table("message")} (
       session_id ${keyText} not null,
       seq bigint not null,
-      kind text not null default 'message',
       role text not null,
       author ${keyText} not null,
       message_id ${keyText} not null,
       client_id ${keyText},
-      replaces bigint,
-      epoch bigint,
-      outcome text,
-      tokens integer not null default 0,
       body text not null,
       at bigint not null,
       primary key (session_id, seq)

@@ -24,6 +24,8 @@ export type LogRecord = {
   readonly recordId: string;
   readonly entries: readonly (DecidedEntry & { readonly sessionId: string })[];
   readonly headers: readonly Header[];
+  /** The sessions whose users have changed. Without it, those of any header here may have. */
+  readonly members?: readonly string[];
   readonly metadata: readonly { readonly sessionId: string; readonly metadata: string }[];
   readonly reads: readonly {
     readonly sessionId: string;
