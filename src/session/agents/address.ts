@@ -1,0 +1,47 @@
+import ipaddr from "ipaddr.js";
+import { FlotillaError } from "../../base/errors.ts";
+
+// With private addresses allowed, still not those of cloud metadata services and of nobody.
+const privateRanges = new Set(["loopback", "private", "uniqueLocal", "carrierGradeNat"]);
+
+/** Whether an agent may be at this address. Everything that isn't plainly public counts as private. */
+export function isAllowedAddress(address: string, allowPrivate: boolean): boolean {
+  if (!ipaddr.isValid(address)) return false;
+  // A mapped address is the one that it maps.
+  const range = ipaddr.process(address).range();
+  return range === "unicast" || (allowPrivate && privateRanges.has(range));
+}
+
+/** Refuses a URL that agents can't have, as far as can be told before its name is looked up. */
+export function checkAgentUrl(what: string, given: unknown, allowPrivate: boolean): string {
+  const url = typeof given === "string" && URL.canParse(given) ? new URL(given) : undefined;
+  const wrong = url ? wrongWith(url, allowPrivate) : "isn't a URL";
+  if (wrong) {
+    const shown = String(given).slice(0, 200);
+    throw new FlotillaError("invalid_option", `${what}: ${shown} ${wrong}`);
+  }
+  return url!.href;
+}
+
+function wrongWith(url: URL, allowPrivate: boolean): string | undefined {
+  if (url.protocol !== "https:" && !(allowPrivate && url.protocol === "http:")) {
+    return allowPrivate
+      ? "must begin with https:// or http://"
+      : "must begin with https://; http:// is for private networks, with `allowPrivate: true`";
+  }
+  if (url.username !== "" || url.password !== "") {
+    return "must not hold a user or a password; use `headers`";
+  }
+  // Literals never come by the look-up of names, so this is where they are checked. URLs write all
+  // odd forms of an address, such as 0x7f.1 and 2130706433, in the usual one.
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  if (ipaddr.isValid(host) && !isAllowedAddress(host, allowPrivate)) return refusedAddress;
+  return isLocalName(host) && !allowPrivate ? refusedAddress : undefined;
+}
+
+export const refusedAddress =
+  "is at an address that isn't public; private networks need `allowPrivate: true`";
+
+function isLocalName(host: string): boolean {
+  return /(^|\.)(localhost|local|internal)\.?$/i.test(host);
+}

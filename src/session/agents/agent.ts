@@ -1,0 +1,39 @@
+import { FlotillaError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/options.ts";
+import type { AgentFunction } from "./function.ts";
+import { type AgentOptions, checkAgentName, checkAgentOptions, optionNames } from "./options.ts";
+import { checkUrlSource, type UrlOptions } from "./sources.ts";
+import type { AgentSpec } from "./spec.ts";
+
+export type UrlAgentOptions = AgentOptions & UrlOptions;
+
+export const urlOptionNames = [...optionNames, "url", "headers", "secret", "allowPrivate"];
+
+/** Declares who answers in sessions: a function, or a URL that speaks the AI SDK's protocol. */
+export function agent(name: string, options: AgentOptions, run: AgentFunction): AgentSpec;
+export function agent(name: string, run: AgentFunction): AgentSpec;
+export function agent(name: string, options: UrlAgentOptions): AgentSpec;
+export function agent(
+  name: string,
+  first: AgentOptions | UrlAgentOptions | AgentFunction,
+  second?: AgentFunction,
+): AgentSpec {
+  checkAgentName(name);
+  const what = `agent "${name}"`;
+  if (typeof first === "function") return ofFunction(name, {}, first);
+  checkOptions(what, first, second === undefined ? urlOptionNames : optionNames);
+  if (second !== undefined) return ofFunction(name, first, second);
+  if (!("url" in first)) {
+    throw new FlotillaError("invalid_option", `${what} needs a function or a \`url\``);
+  }
+  const source = { type: "url", ...checkUrlSource(what, first) } as const;
+  return { name, source, ...checkAgentOptions(what, first) };
+}
+
+function ofFunction(name: string, options: AgentOptions, run: AgentFunction): AgentSpec {
+  const what = `agent "${name}"`;
+  if (typeof run !== "function") {
+    throw new FlotillaError("invalid_option", `${what}: what answers must be a function`);
+  }
+  return { name, source: { type: "function", run }, ...checkAgentOptions(what, options) };
+}

@@ -1,0 +1,134 @@
+import { type Backoff, checkBackoff } from "../../base/backoff.ts";
+import { dayMs } from "../../base/durations.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
+import { declarationOf, type Throttle } from "../../throttle/throttle.ts";
+import { checkCompaction, type CompactionOptions } from "./compaction.ts";
+import type { AgentSpec, ContextPolicy, HistoryMode } from "./spec.ts";
+
+/** How an agent is asked, wherever its answers come from. */
+export type AgentOptions = {
+  /** Each answer holds a permit of it while it streams. */
+  throttle?: Throttle;
+  /**
+   * What becomes of a message that comes while the agent answers: it waits (`queue`, the default), it
+   * cuts the answer short (`interrupt`), or it does once nothing more is said (`merge`).
+   */
+  during?: "queue" | "interrupt" | "merge";
+  /** With `merge`, how long nothing more must be said. Default 500. */
+  debounceMs?: number;
+  /** How much of what was said it is told. Default `{ tail: 50 }`. */
+  history?: History;
+  /** What of that is left out. */
+  context?: { skipParts?: readonly string[]; lastN?: number };
+  /** The longest that it may say nothing. Default 30 seconds. */
+  idleTimeoutMs?: number;
+  /** The longest that an answer may take. Default 5 minutes. */
+  deadlineMs?: number;
+  /** How often it is tried before anything of an answer has come. Default 3. */
+  retries?: number;
+  /** The waits between those tries. */
+  backoff?: Backoff;
+  /** How many pods may lose a turn before it is given up. Default 3. */
+  attempts?: number;
+  /** Sums up what was said when it gets long. */
+  compaction?: CompactionOptions;
+};
+
+/**
+ * Always the newest: `entire` is everything since the last summary, `tail` so many messages behind the
+ * summary, `last` so many without it.
+ */
+export type History = "entire" | "tail" | "last" | { tail: number } | { last: number };
+
+export const optionNames = [
+  "throttle",
+  "during",
+  "debounceMs",
+  "history",
+  "context",
+  "idleTimeoutMs",
+  "deadlineMs",
+  "retries",
+  "backoff",
+  "attempts",
+  "compaction",
+];
+
+const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
+const tailDefault = 50;
+const messagesMost = 10_000;
+const skippedMost = 64;
+
+export function checkAgentName(name: unknown): asserts name is string {
+  if (typeof name === "string" && namePattern.test(name)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `an agent's name is 1 to 200 letters, digits and _ . : / -, and begins with a letter, a digit or _, not ${JSON.stringify(name)?.slice(0, 80)}`,
+  );
+}
+
+/** Everything about an agent but its name and where its answers come from. */
+export function checkAgentOptions(
+  what: string,
+  given: AgentOptions,
+): Omit<AgentSpec, "name" | "source"> {
+  const { during = "queue", debounceMs = 500, idleTimeoutMs = 30_000 } = given;
+  const { deadlineMs = 300_000, retries = 3, attempts = 3, backoff = {} } = given;
+  checkChoice(`${what}: during`, during, ["queue", "interrupt", "merge"]);
+  checkNumber(`${what}: debounceMs`, debounceMs, { min: 0, max: 60_000 });
+  checkNumber(`${what}: idleTimeoutMs`, idleTimeoutMs, { min: 1, max: dayMs });
+  checkNumber(`${what}: deadlineMs`, deadlineMs, { min: 1, max: dayMs });
+  checkNumber(`${what}: retries`, retries, { min: 1, max: 100 });
+  checkNumber(`${what}: attempts`, attempts, { min: 1, max: 100 });
+  checkBackoff(what, backoff);
+  return {
+    during,
+    debounceMs,
+    history: checkHistory(what, given.history ?? "tail"),
+    context: checkContext(what, given.context ?? {}),
+    idleTimeoutMs,
+    deadlineMs,
+    retries,
+    backoff,
+    attempts,
+    throttle: given.throttle === undefined ? null : declarationOf(given.throttle),
+    compaction: given.compaction === undefined ? null : checkCompaction(what, given.compaction),
+  };
+}
+
+function checkHistory(what: string, given: History): HistoryMode {
+  if (given === "entire") return { mode: "entire" };
+  if (given === "tail") return { mode: "tail", count: tailDefault };
+  if (given === "last") return { mode: "last", count: 1 };
+  if (typeof given === "string") checkChoice(`${what}: history`, given, ["entire", "tail", "last"]);
+  checkOptions(`${what}: history`, given, ["tail", "last"]);
+  const [mode, ...more] = Object.keys(given) as ("tail" | "last")[];
+  if (!mode || more.length > 0) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${what}: history must be "entire", { tail: 50 } or { last: 1 }`,
+    );
+  }
+  const count = (given as Record<string, number>)[mode];
+  return {
+    mode,
+    count: checkNumber(`${what}: history.${mode}`, count, { min: 1, max: messagesMost }),
+  };
+}
+
+function checkContext(what: string, given: NonNullable<AgentOptions["context"]>): ContextPolicy {
+  checkOptions(`${what}: context`, given, ["skipParts", "lastN"]);
+  const { skipParts = [], lastN } = given;
+  const isKind = (kind: unknown) => typeof kind === "string" && kind !== "" && kind.length <= 200;
+  if (!Array.isArray(skipParts) || skipParts.length > skippedMost || !skipParts.every(isKind)) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${what}: context.skipParts must be up to ${skippedMost} types of parts, such as "reasoning" or "data-*"`,
+    );
+  }
+  if (lastN !== undefined) {
+    checkNumber(`${what}: context.lastN`, lastN, { min: 1, max: messagesMost });
+  }
+  return { skipParts: [...skipParts], lastN: lastN ?? null };
+}
