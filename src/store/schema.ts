@@ -357,10 +357,12 @@ const sessions: Migration = {
     sql`create table ${table("message")} (
       session_id ${keyText} not null,
       seq bigint not null,
+      kind text not null default 'message',
       role text not null,
       author ${keyText} not null,
       message_id ${keyText} not null,
       client_id ${keyText},
+      replaces bigint,
       body text not null,
       at bigint not null,
       primary key (session_id, seq)

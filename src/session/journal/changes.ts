@@ -24,13 +24,11 @@ export function changesOf(record: LogRecord): Changes {
   const ended = new Map<string, number>();
   for (const { sessionId, seq, epoch } of record.entries) {
     const header = headers.get(sessionId);
-    if (header === undefined || header.lastSeq < seq) {
-      throw new FlotillaError(
-        "internal",
-        `entry ${seq} of session ${sessionId} comes without the header that counts it`,
-      );
-    }
+    if (header === undefined || header.lastSeq < seq) throw uncounted(sessionId);
     if (epoch !== undefined && header.work?.epoch !== epoch) ended.set(sessionId, epoch);
+  }
+  for (const { sessionId } of record.metadata) {
+    if (!headers.has(sessionId)) throw uncounted(sessionId);
   }
   const deleted = record.headers.filter((each) => !isThere(each)).map((each) => each.sessionId);
   const whole = [...headers.values()];
@@ -49,6 +47,10 @@ export function changesOf(record: LogRecord): Changes {
     ended: [...ended].map(([sessionId, epoch]) => ({ sessionId, epoch })),
     deleted: [...new Set(deleted)],
   };
+}
+
+function uncounted(sessionId: string): FlotillaError {
+  return new FlotillaError("internal", `a change of ${sessionId} comes without its header`);
 }
 
 /** Where the record says nothing of the session, whoever decided it has compared the numbers. */

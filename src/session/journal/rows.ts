@@ -21,32 +21,28 @@ export function fromEntry(entry: LogRecord["entries"][number]): Value[] {
   return [sessionId, seq, role, author, messageId, clientId, bodyOf(entry), atMs];
 }
 
+/** The columns that nearly every entry leaves at their defaults. */
+export const rareColumns = { kind: "text", replaces: "integer" } as const;
+
+export function rareOf({ kind, replaces = null }: { kind: string; replaces?: number | null }) {
+  return [kind, replaces];
+}
+
 function bodyOf(entry: Entry): string {
-  const { kind, replaces, epoch, outcome, error, tokens, parts, metadata, results, throughSeq } =
-    entry;
-  return JSON.stringify({
-    kind,
-    replaces,
-    epoch,
-    outcome,
-    error,
-    tokens,
-    parts,
-    metadata,
-    results,
-    throughSeq,
-  });
+  const { epoch, outcome, error, tokens, parts, metadata, results, throughSeq } = entry;
+  return JSON.stringify({ epoch, outcome, error, tokens, parts, metadata, results, throughSeq });
 }
 
 export function toEntry(row: Row): Entry {
-  const { kind, ...rest } = JSON.parse(row["body"]) as Pick<Entry, "kind" | "tokens" | "parts">;
+  const replaces = row["replaces"];
   return {
     seq: Number(row["seq"]),
-    kind,
+    kind: row["kind"],
     role: row["role"],
     author: row["author"],
     messageId: row["message_id"],
-    ...rest,
+    ...(replaces !== null && { replaces: Number(replaces) }),
+    ...(JSON.parse(row["body"]) as Pick<Entry, "tokens" | "parts">),
     atMs: Number(row["at"]),
   };
 }

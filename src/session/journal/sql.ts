@@ -4,7 +4,6 @@ import type { Database } from "../../store/database.ts";
 import { type Changes, changesOf } from "./changes.ts";
 import { beatHeads, createHeads, readHeads, releaseHeads, takeHead } from "./heads.ts";
 import type { FoundId, Journal } from "./journal.ts";
-import { toEntry, toHead, toHeader } from "./rows.ts";
 import {
   findIds,
   readBusy,
@@ -14,8 +13,9 @@ import {
   readIds,
   readNewest,
   readTail,
-  storeRecord,
-} from "./statements.ts";
+} from "./reads.ts";
+import { toEntry, toHead, toHeader } from "./rows.ts";
+import { storeRecord } from "./statements.ts";
 
 /** A journal in the shared database: each record is one transaction, in one round trip. */
 export function createSqlJournal({ database, ids }: { database: Database; ids: Ids }): Journal {

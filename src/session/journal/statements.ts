@@ -1,9 +1,9 @@
-import { isAmong, limit, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 import type { Header } from "../header.ts";
 import type { Changes } from "./changes.ts";
 import { moveHead } from "./heads.ts";
 import type { Head } from "./journal.ts";
-import { entryColumns, fromEntry, fromHeader, headerColumns } from "./rows.ts";
+import { entryColumns, fromEntry, fromHeader, headerColumns, rareColumns, rareOf } from "./rows.ts";
 
 const heads = table("log_head");
 const sessions = table("session");
@@ -52,12 +52,24 @@ function isFirst({ logId, offset, recordId }: RecordPlace, header: Header | unde
 
 /** An entry whose place or client id is taken is an error, and undoes the whole record. */
 function insertEntries(entries: Changes["entries"], when: Statement): Statement {
-  const fresh = rows(
-    entryColumns,
-    entries.map((each) => fromEntry(each)),
-  );
   const names = sql`session_id, seq, role, author, message_id, client_id, body, at`;
-  return sql`insert into ${messages} (${names}) select ${names} from ${fresh} fresh where ${when}`;
+  const isRare = entries.some(({ kind, replaces }) => kind !== "message" || replaces !== undefined);
+  const { fresh, all } = isRare
+    ? {
+        fresh: rows(
+          { ...entryColumns, ...rareColumns },
+          entries.map((each) => [...fromEntry(each), ...rareOf(each)]),
+        ),
+        all: sql`${names}, kind, replaces`,
+      }
+    : {
+        fresh: rows(
+          entryColumns,
+          entries.map((each) => fromEntry(each)),
+        ),
+        all: names,
+      };
+  return sql`insert into ${messages} (${all}) select ${all} from ${fresh} fresh where ${when}`;
 }
 
 /** A header is never replaced by one from earlier in the log. */
@@ -175,74 +187,4 @@ function sessionRows(sessionIds: readonly string[]): Statement {
     sessionIds.map((sessionId) => [sessionId]),
   );
   return sql`select session_id from ${ids} ids`;
-}
-
-export function findIds(entries: Changes["entries"]): Statement {
-  const wanted = rows(
-    { session_id: "text", client_id: "text" },
-    entries.flatMap(({ sessionId, clientId }) =>
-      clientId === null ? [] : [[sessionId, clientId]],
-    ),
-  );
-  return sql`
-    select message.session_id, message.client_id, message.seq
-    from ${wanted} wanted join ${messages} message
-      on message.session_id = wanted.session_id and message.client_id = wanted.client_id`;
-}
-
-export function readHeader(sessionId: string): Statement {
-  return sql`select header from ${sessions} where session_id = ${sessionId}`;
-}
-
-export function readBusy(logId: number): Statement {
-  return sql`select header from ${sessions} where log_id = ${logId} and state <> 'idle'`;
-}
-
-export function readIds(sessionId: string, most: number): Statement {
-  return sql`
-    select client_id, seq from ${messages}
-    where session_id = ${sessionId} and client_id is not null
-    order by seq desc ${limit(most)}`;
-}
-
-const entryNames = sql`seq, role, author, message_id, body, at`;
-
-export function readEntries(
-  sessionId: string,
-  { after, limit: most, maxBytes }: { after: number; limit: number; maxBytes?: number },
-): Statement {
-  const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after}
-    order by seq ${limit(most)}`;
-  if (maxBytes === undefined) return sql`select ${entryNames} ${from}`;
-  // The one that goes over the limit is still given, so that there is always a next one.
-  return sql`
-    select ${entryNames} from (
-      select ${entryNames}, sum(octet_length(body)) over (order by seq) - octet_length(body) as before
-      ${from}) page
-    where before < ${maxBytes} order by seq`;
-}
-
-export function readTail(
-  sessionId: string,
-  { after, upTo, limit: most }: { after: number; upTo: number; limit: number },
-): Statement {
-  return sql`
-    select ${entryNames} from ${messages}
-    where session_id = ${sessionId} and seq > ${after} and seq <= ${upTo}
-    order by seq desc ${limit(most)}`;
-}
-
-export function readNewest(sessionId: string, messageId: string): Statement {
-  return sql`
-    select ${entryNames} from ${messages}
-    where session_id = ${sessionId} and message_id = ${messageId}
-    order by seq desc ${limit(1)}`;
-}
-
-export function readCheckpoint(sessionId: string): Statement {
-  return sql`
-    select epoch, attempt, body, header
-    from ${checkpoints} checkpoint join ${sessions} session
-      on session.session_id = checkpoint.session_id
-    where checkpoint.session_id = ${sessionId}`;
 }

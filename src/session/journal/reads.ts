@@ -1,0 +1,77 @@
+import { limit, rows, sql, type Statement, table } from "../../store/sql.ts";
+import type { Changes } from "./changes.ts";
+
+const sessions = table("session");
+const messages = table("message");
+const checkpoints = table("turn_checkpoint");
+
+/** Which of these client ids are stored, and where. */
+export function findIds(entries: Changes["entries"]): Statement {
+  const wanted = rows(
+    { session_id: "text", client_id: "text" },
+    entries.flatMap(({ sessionId, clientId }) =>
+      clientId === null ? [] : [[sessionId, clientId]],
+    ),
+  );
+  return sql`
+    select message.session_id, message.client_id, message.seq
+    from ${wanted} wanted join ${messages} message
+      on message.session_id = wanted.session_id and message.client_id = wanted.client_id`;
+}
+
+export function readHeader(sessionId: string): Statement {
+  return sql`select header from ${sessions} where session_id = ${sessionId}`;
+}
+
+export function readBusy(logId: number): Statement {
+  return sql`select header from ${sessions} where log_id = ${logId} and state <> 'idle'`;
+}
+
+export function readIds(sessionId: string, most: number): Statement {
+  return sql`
+    select client_id, seq from ${messages}
+    where session_id = ${sessionId} and client_id is not null
+    order by seq desc ${limit(most)}`;
+}
+
+const entryNames = sql`seq, kind, role, author, message_id, replaces, body, at`;
+
+export function readEntries(
+  sessionId: string,
+  { after, limit: most, maxBytes }: { after: number; limit: number; maxBytes?: number },
+): Statement {
+  const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after}
+    order by seq ${limit(most)}`;
+  if (maxBytes === undefined) return sql`select ${entryNames} ${from}`;
+  // The one that goes over the limit is still given, so that there is always a next one.
+  return sql`
+    select ${entryNames} from (
+      select ${entryNames}, sum(octet_length(body)) over (order by seq) - octet_length(body) as before
+      ${from}) page
+    where before < ${maxBytes} order by seq`;
+}
+
+export function readTail(
+  sessionId: string,
+  { after, upTo, limit: most }: { after: number; upTo: number; limit: number },
+): Statement {
+  return sql`
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and seq > ${after} and seq <= ${upTo}
+    order by seq desc ${limit(most)}`;
+}
+
+export function readNewest(sessionId: string, messageId: string): Statement {
+  return sql`
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and message_id = ${messageId}
+    order by seq desc ${limit(1)}`;
+}
+
+export function readCheckpoint(sessionId: string): Statement {
+  return sql`
+    select epoch, attempt, body, header
+    from ${checkpoints} checkpoint join ${sessions} session
+      on session.session_id = checkpoint.session_id
+    where checkpoint.session_id = ${sessionId}`;
+}
