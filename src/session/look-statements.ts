@@ -82,10 +82,6 @@ export type InboxAsked = {
   readonly only?: readonly string[];
 };
 
-// An entry's kind, and the entry that it replaces if any, are what its body begins with.
-const said = '{"kind":"message",';
-const replacing = '"replaces"';
-
 /**
  * A user's sessions by activity, with what others have said in them since the user has read. What
  * replaces an earlier message isn't counted again.
@@ -107,12 +103,10 @@ export function readInboxRows(asked: InboxAsked): Statement {
   return sql`
     select shown.session_id, shown.header, ${readSeq} as read_seq,
       (select count(*) from (
-        select author, substr(body, 1, ${said.length}) as kind,
-          substr(body, ${said.length + 1}, ${replacing.length}) as follows
-        from ${messages} message
+        select kind, author, replaces from ${messages} message
         where message.session_id = shown.session_id and message.seq > ${readSeq}
         order by message.seq desc ${limit(countedMost)}) recent
-      where kind = ${said} and follows <> ${replacing} and author <> ${user}) as unread
+      where kind = 'message' and replaces is null and author <> ${user}) as unread
     from (
       select session_id, header, active_at from ${sessions} session
       where ${isAmong(considered, sql`session.session_id`)}
