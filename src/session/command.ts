@@ -140,9 +140,10 @@ export type CompactionFacts = {
 
 /** What is to be done once the decision is committed. Each carries the numbers it was decided in. */
 export type Effect =
+  /** Also where the header names no runner yet: then one has to be asked for again, by `work_lost`. */
   | { readonly type: "start_turn"; readonly epoch: number; readonly attempt: number }
   | { readonly type: "start_compaction"; readonly epoch: number; readonly attempt: number }
-  /** Tell the runner to abort; what it has is still wanted where `keep` is true. */
+  /** Tell the runner of a turn or compaction to abort; what it has is still wanted where `keep` is true. */
   | {
       readonly type: "abort_turn";
       readonly runner: string;
@@ -166,6 +167,7 @@ export type Answer = {
 export type Decision =
   | {
       readonly type: "decided";
+      /** The very object that was given, where nothing in it has changed. */
       readonly header: Header;
       /** With their seqs. */
       readonly entries: readonly DecidedEntry[];

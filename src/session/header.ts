@@ -17,7 +17,7 @@ export type Header = {
   readonly epoch: number;
   /** What is under way: nothing (`idle`), a turn (`catching_up`) or a compaction (`compacting`). */
   readonly work: Work | null;
-  /** What is to be answered once the work that is under way has ended, one for each agent asked. */
+  /** What is to be answered once the work that is under way has ended, in this order; see `pending.ts`. */
   readonly pending: readonly Pending[];
   /** The entry that holds the last summary, and the last one that it stands for; 0 where there is none. */
   readonly summarySeq: number;
@@ -26,7 +26,7 @@ export type Header = {
   readonly tokens: number;
   /** Compactions that failed in a row: each makes the next wait for twice as much more to be said. */
   readonly compactionFailures: number;
-  /** `tokens` when the last compaction failed; 0 where the last one didn't. */
+  /** `tokens` when the last compaction failed, or didn't make it short enough; 0 where it did. */
   readonly failedAtTokens: number;
   /** Set where the agent's policy is `manual` and its budget is used up. */
   readonly needsCompaction: boolean;
@@ -45,6 +45,8 @@ export type Turn = {
   readonly epoch: number;
   /** Rises when another runner starts over. 0 while a debounce waits for more to be said. */
   readonly attempt: number;
+  /** How many attempts were lost with their runners. Those that were handed on don't count. */
+  readonly lost: number;
   readonly agent: string;
   /** The pod that runs it, null where none could be found yet. */
   readonly runner: string | null;
@@ -62,14 +64,20 @@ export type Compaction = {
   readonly type: "compaction";
   readonly epoch: number;
   readonly attempt: number;
+  readonly lost: number;
   readonly agent: string;
   readonly runner: string | null;
   /** What is to be summed up: from after the last summary's range to here. */
   readonly toSeq: number;
+  /** How many of the header's `tokens` the summary takes the place of. */
+  readonly tokens: number;
 };
 
 export type Pending = {
   readonly agent: string;
+  /** The first entry that waits, and the header's `tokens` before it: no summary may stand for it yet. */
+  readonly fromSeq: number;
+  readonly tokensBefore: number;
   readonly upToSeq: number;
   readonly trigger: Turn["trigger"];
   readonly replaces: number | null;

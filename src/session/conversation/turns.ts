@@ -1,0 +1,109 @@
+import type { Command, Decision, Facts } from "../command.ts";
+import type { Header, Turn } from "../header.ts";
+import { abortWork, endTurn, replySoFar } from "./ending.ts";
+import { factsOf } from "./starting.ts";
+import { decided, firstStep, type Step, unchanged, withEffect, withHeader } from "./step.ts";
+
+type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
+
+export function finishTurn(
+  header: Header,
+  turn: Turn,
+  { reply }: Of<"turn_finished">,
+  facts: Facts,
+): Decision {
+  return end(header, turn, reply, facts);
+}
+
+/** Keeps what a turn has said so far, beside the log. */
+export function keepCheckpoint(
+  header: Header,
+  { epoch, attempt, body }: Of<"checkpoint">,
+): Decision {
+  return { ...unchanged(header, { done: true }), checkpoint: { epoch, attempt, body } };
+}
+
+/** Its runner has to go: another starts over. One that is being stopped ends with its checkpoint, soon. */
+export function releaseTurn(header: Header, turn: Turn, facts: Facts): Decision {
+  const attempt = turn.attempt + 1;
+  if (turn.stopping) {
+    const work = { ...turn, attempt, runner: null };
+    return decided(withHeader(firstStep(header), { work }), { done: true });
+  }
+  return decided(startOver(header, { ...turn, attempt }, facts), { done: true });
+}
+
+/** Nobody has named the turn for too long. */
+export function loseTurn(
+  header: Header,
+  turn: Turn,
+  { checkpoint }: Of<"work_lost">,
+  facts: Facts,
+): Decision {
+  const { agent, runner, attempt } = turn;
+  if (turn.stopping) return endStopped(header, turn, checkpoint, facts);
+  // The debounce was lost with the owner that waited, or nobody was there to run it: no runner has tried.
+  if (attempt === 0) return startDebounced(header, turn, facts);
+  if (runner === null) {
+    const next = startOver(header, turn, facts);
+    const isFound = next.header.work?.runner !== null;
+    return isFound ? decided(next, { done: true }) : unchanged(header, { done: false });
+  }
+  const lost = turn.lost + 1;
+  if (lost < factsOf(facts, agent).attempts) {
+    const next = { ...turn, lost, attempt: attempt + 1 };
+    return decided(startOver(header, next, facts), { done: true });
+  }
+  const outcome = checkpoint && checkpoint.parts.length > 0 ? "cut" : "failed";
+  const error = { code: "runner_lost", message: "every pod that made this answer was lost" };
+  const reply = replySoFar(checkpoint, { outcome, error });
+  return end(header, turn, reply, facts);
+}
+
+export function startDebounced(header: Header, turn: Turn, facts: Facts): Decision {
+  return decided(startOver(header, { ...turn, attempt: 1 }, facts), { done: true });
+}
+
+/** Ends the turn that runs, and nothing else: what waits is answered then. */
+export function stopTurn(header: Header, turn: Turn, facts: Facts): Decision {
+  if (turn.stopping) return unchanged(header, { done: true });
+  return decided(stopped(firstStep(header), turn, facts), { done: true });
+}
+
+/** Has the runner end the turn with what it has. Where there is none, nothing was said. */
+export function stopped(step: Step, turn: Turn, facts: Facts): Step {
+  if (turn.stopping) return step;
+  if (turn.runner === null) {
+    return endTurn(step, turn, replySoFar(undefined, { outcome: "stopped" }), facts);
+  }
+  const stopping = withHeader(step, { work: { ...turn, stopping: true } });
+  return abortWork(stopping, { keep: true });
+}
+
+/** The runner didn't end it in time. The epoch rises, so that nothing of the old one is taken for new. */
+export function endStopped(
+  header: Header,
+  turn: Turn,
+  checkpoint: Of<"stop_expired">["checkpoint"],
+  facts: Facts,
+): Decision {
+  const raised = { ...header, epoch: header.epoch + 1 };
+  return end(raised, turn, replySoFar(checkpoint, { outcome: "stopped" }), facts);
+}
+
+function end(
+  header: Header,
+  turn: Turn,
+  reply: Of<"turn_finished">["reply"],
+  facts: Facts,
+): Decision {
+  const seq = header.lastSeq + 1;
+  return decided(endTurn(firstStep(header), turn, reply, facts), { seq, done: true });
+}
+
+function startOver(header: Header, turn: Turn, facts: Facts): Step {
+  const { epoch, attempt, agent } = turn;
+  const work = { ...turn, runner: facts.runnerFor(agent) };
+  const started = withHeader(firstStep(header), { work });
+  return withEffect(started, { type: "start_turn", epoch, attempt });
+}
