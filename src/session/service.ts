@@ -157,13 +157,15 @@ export type SessionEvent =
   | { readonly type: "state"; readonly state: SessionState }
   /**
    * Parts of the answer that is being made, `index` being the number of the first. Those of a lower
-   * (epoch, attempt) than seen before are never sent; of a higher one, they begin the answer anew.
+   * (epoch, attempt) than seen before are never sent; of a higher one, they begin the answer anew. So
+   * does index 0. With `nextIndex`, these few chunks stand for all of the agent's before that one.
    */
   | {
       readonly type: "chunks";
       readonly epoch: number;
       readonly attempt: number;
       readonly index: number;
+      readonly nextIndex?: number;
       readonly chunks: readonly Chunk[];
     }
   /** The session was deleted. */

@@ -1,0 +1,255 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Entry } from "../../protocol/message.ts";
+import type { LiveChunks } from "../running.ts";
+import type { Joined, Place, SessionEvent, Sink } from "../service.ts";
+import { type Answers, createAnswers } from "./answers.ts";
+import { createReplay } from "./replay.ts";
+import type { Ring } from "./ring.ts";
+import { stateFor, type Subscriber } from "./subscriber.ts";
+import { isLater, turnOf, type View } from "./view.ts";
+
+/**
+ * One session as the clients of this process follow it. What happens comes in by `accept`, from
+ * wherever, in any order, late or twice; it goes out once and in order. `head` is the last entry that
+ * went out: what comes right behind it goes out at once, and where something is missing between, the
+ * journal is read. So a letter that is lost makes things late, and nothing else.
+ */
+export type Feed = {
+  readonly sessionId: string;
+  readonly ring: Ring;
+  /** The newest that is known; undefined until something is. */
+  readonly view: View | undefined;
+  readonly subscribers: number;
+  /** Since when it has had none, by the monotonic clock. */
+  readonly emptySinceMs: number;
+  join(place: Place, sink: Sink<SessionEvent>): Joined;
+  accept(view: View, entries: readonly Entry[]): void;
+  chunks(live: LiveChunks): void;
+  /** How far its runner has come: where somebody wasn't told so much, the answer is asked for again. */
+  heardOf(turn: { epoch: number; attempt: number; nextIndex: number }): void;
+  /** Reads what is missing, where that failed before. */
+  repair(): void;
+  /** Ends it for everybody. */
+  fail(error: unknown): void;
+};
+
+export type FeedParts = {
+  ring: Ring;
+  monotonic: () => number;
+  /** Entries after this one, from the journal. */
+  page: (after: number) => Promise<Entry[]>;
+  /** What the journal knows of the session; undefined where there is none. */
+  readView: () => Promise<View | undefined>;
+  /** The answer that is being made, from wherever its runner is. */
+  answerSoFar: (view: View) => LiveChunks | undefined | Promise<LiveChunks | undefined>;
+  /** The view is another one now. */
+  onView: (view: View) => void;
+  onOver: () => void;
+};
+
+export function createFeed(sessionId: string, parts: FeedParts): Feed {
+  const { ring } = parts;
+  const subscribers = new Set<Subscriber>();
+  const opened = Promise.withResolvers<void>();
+  opened.promise.catch(() => {});
+  let view: View | undefined;
+  let head = 0;
+  let emptySinceMs = parts.monotonic();
+  let over: { error: unknown } | undefined;
+  let fetching = false;
+
+  const drop = (subscriber: Subscriber) => {
+    subscriber.stage = "gone";
+    if (subscribers.delete(subscriber) && subscribers.size === 0) emptySinceMs = parts.monotonic();
+  };
+  const push = (subscriber: Subscriber, event: SessionEvent | undefined): void => {
+    if (event && subscriber.stage !== "gone" && !subscriber.sink.push(event)) drop(subscriber);
+  };
+  const live = function* () {
+    for (const subscriber of subscribers) if (subscriber.stage === "live") yield subscriber;
+  };
+
+  const answers: Answers = createAnswers({
+    live,
+    push,
+    ask: () => (view && turnOf(view) ? parts.answerSoFar(view) : undefined),
+    // Nobody sees an answer before the question.
+    isShown: ({ epoch, attempt }) => {
+      const turn = view && head === view.lastSeq ? turnOf(view) : undefined;
+      return turn?.epoch === epoch && turn.attempt === attempt;
+    },
+  });
+
+  const accept = (next: View, entries: readonly Entry[]): void => {
+    if (over) return;
+    if (view && next.incarnation !== view.incarnation) return void replaced(next);
+    if (!view || isLater(next, view)) {
+      const isFirst = !view;
+      view = next;
+      if (isFirst) head = next.lastSeq;
+      parts.onView(next);
+      if (isFirst) return next.deleted ? deleted() : opened.resolve();
+    }
+    take(entries);
+    settle();
+  };
+
+  const take = (entries: readonly Entry[]): void => {
+    let from = 0;
+    while (from < entries.length && entries[from]!.seq <= head) from++;
+    let to = from;
+    while (to < entries.length && entries[to]!.seq === head + 1 && head < view!.lastSeq) {
+      head++;
+      to++;
+    }
+    if (to === from) return;
+    const fresh = from === 0 && to === entries.length ? entries : entries.slice(from, to);
+    ring.add(fresh);
+    const event: SessionEvent = { type: "entries", entries: fresh };
+    const before = fresh[0]!.seq - 1;
+    for (const subscriber of live()) {
+      const known = subscriber.seq;
+      if (known >= head) continue;
+      subscriber.seq = head;
+      // A client may have come with more than this process had heard of.
+      if (known === before) push(subscriber, event);
+      else push(subscriber, { type: "entries", entries: fresh.slice(known - before) });
+    }
+  };
+
+  /** Tells the state, which says something only together with all entries before it. */
+  const settle = (): void => {
+    if (over || !view) return;
+    if (view.deleted) return deleted();
+    if (head < view.lastSeq) return void fetch();
+    for (const subscriber of live()) push(subscriber, stateFor(subscriber, view));
+    answers.turn(turnOf(view));
+  };
+
+  const fetch = async (): Promise<void> => {
+    if (fetching) return;
+    fetching = true;
+    try {
+      while (!over && subscribers.size > 0 && head < view!.lastSeq) {
+        const before = head;
+        take(await parts.page(head));
+        if (head === before) break;
+      }
+    } catch {
+      // The next second asks again.
+    } finally {
+      fetching = false;
+    }
+    if (view && head === view.lastSeq) settle();
+  };
+
+  const end = (error: unknown, tell: (subscriber: Subscriber) => void): void => {
+    if (over) return;
+    over = { error };
+    opened.reject(error);
+    for (const subscriber of subscribers) {
+      tell(subscriber);
+      subscriber.stage = "gone";
+    }
+    subscribers.clear();
+    ring.clear();
+    parts.onOver();
+  };
+  const fail = (error: unknown) => end(error, ({ sink }) => sink.fail(error));
+  const deleted = () =>
+    end(missing(sessionId), (subscriber) =>
+      // Whoever was told nothing yet has joined a session that there isn't.
+      subscriber.view
+        ? push(subscriber, { type: "deleted" })
+        : subscriber.sink.fail(missing(sessionId)),
+    );
+
+  /** Another log in the place of this one: clients come back, and are then told to forget what they have. */
+  const replaced = async (next: View): Promise<void> => {
+    try {
+      const stored = await parts.readView();
+      if (stored && stored.incarnation === view?.incarnation) return;
+    } catch {
+      return;
+    }
+    if (next.incarnation === view?.incarnation) return;
+    fail(new FlotillaError("conflict", "the log of this session was replaced: join it again"));
+  };
+
+  const refresh = async (): Promise<void> => {
+    const stored = await parts.readView();
+    if (stored) accept(stored, []);
+    else fail(missing(sessionId));
+  };
+
+  const replay = createReplay({
+    ring,
+    page: parts.page,
+    refresh,
+    push,
+    current: () => ({ view: view!, head }),
+    // From here on everything comes live, in the same turn of the event loop as this was seen.
+    goLive(subscriber) {
+      subscriber.stage = "live";
+      if (head < view!.lastSeq) void fetch();
+      else push(subscriber, stateFor(subscriber, view!));
+      return answers.joined();
+    },
+  });
+
+  return {
+    sessionId,
+    ring,
+    get view() {
+      return view;
+    },
+    get subscribers() {
+      return subscribers.size;
+    },
+    get emptySinceMs() {
+      return emptySinceMs;
+    },
+    join(place, sink) {
+      const subscriber: Subscriber = {
+        sink,
+        stage: "replaying",
+        seq: 0,
+        view: undefined,
+        nextIndex: 0,
+      };
+      subscribers.add(subscriber);
+      const left = Promise.withResolvers<void>();
+      const told = async () => {
+        await opened.promise;
+        await replay(subscriber, place);
+      };
+      const ready = Promise.race([told(), left.promise]);
+      ready.catch((error: unknown) => {
+        if (subscriber.stage === "gone") return;
+        drop(subscriber);
+        sink.fail(error);
+      });
+      return {
+        ready,
+        leave() {
+          drop(subscriber);
+          left.resolve();
+        },
+      };
+    },
+    accept,
+    chunks: answers.chunks,
+    heardOf: answers.heardOf,
+    repair() {
+      if (over || !view || head >= view.lastSeq || fetching) return;
+      refresh().catch(() => {});
+    },
+    fail,
+  };
+}
+
+export function missing(sessionId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 200)}`, {
+    details: { sessionId: sessionId.slice(0, 200) },
+  });
+}

@@ -1,0 +1,87 @@
+import type { Entry } from "../../protocol/message.ts";
+
+/** The newest entries of a session, without gaps, as many as fit. */
+export type Ring = {
+  /** Entries that come right after those that are here. */
+  add(entries: readonly Entry[]): void;
+  /** Entries that were read up to the first one here; those that don't fit are left out. */
+  addBefore(entries: readonly Entry[], head: number): void;
+  /** All after this seq; undefined where some of them aren't here. */
+  after(seq: number): readonly Entry[] | undefined;
+  at(seq: number): Entry | undefined;
+  clear(): void;
+};
+
+/** What all rings of a process take together, and how to make room. */
+export type Room = { usedBytes: number; readonly maxBytes: number; makeRoom(): void };
+
+export function createRing(room: Room, maxBytes: number): Ring {
+  let entries: Entry[] = [];
+  let sizes: number[] = [];
+  let bytes = 0;
+
+  const grow = (by: number) => {
+    bytes += by;
+    room.usedBytes += by;
+  };
+  const trim = () => {
+    let drop = 0;
+    while (bytes > maxBytes && drop < entries.length) grow(-sizes[drop++]!);
+    if (drop === 0) return;
+    entries = entries.slice(drop);
+    sizes = sizes.slice(drop);
+  };
+
+  return {
+    add(more) {
+      for (const entry of more) {
+        const size = sizeOf(entry);
+        entries.push(entry);
+        sizes.push(size);
+        grow(size);
+      }
+      // An eighth more than fits is borne, so that a full ring isn't copied for every entry.
+      if (bytes > maxBytes * 1.125) trim();
+      if (room.usedBytes > room.maxBytes) room.makeRoom();
+    },
+    addBefore(earlier, head) {
+      const first = entries[0]?.seq ?? head + 1;
+      let take = earlier.length;
+      if (earlier[take - 1]?.seq !== first - 1) return;
+      const found: number[] = [];
+      let more = 0;
+      while (take > 0) {
+        const size = sizeOf(earlier[take - 1]!);
+        if (bytes + more + size > maxBytes || room.usedBytes + more + size > room.maxBytes) break;
+        more += size;
+        found.unshift(size);
+        take--;
+      }
+      if (found.length === 0) return;
+      entries = [...earlier.slice(take), ...entries];
+      sizes = [...found, ...sizes];
+      grow(more);
+    },
+    after(seq) {
+      const first = entries[0]?.seq;
+      if (first === undefined || seq + 1 < first) return undefined;
+      return entries.slice(seq + 1 - first);
+    },
+    at: (seq) => entries[seq - (entries[0]?.seq ?? 0)],
+    clear() {
+      grow(-bytes);
+      entries = [];
+      sizes = [];
+    },
+  };
+}
+
+/** About what a value takes as JSON, without writing it. */
+export function sizeOf(value: unknown): number {
+  if (typeof value === "string") return value.length + 2;
+  if (typeof value !== "object" || value === null) return 8;
+  let size = 2;
+  if (Array.isArray(value)) for (const each of value) size += sizeOf(each) + 1;
+  else for (const key in value) size += key.length + 4 + sizeOf((value as never)[key]);
+  return size;
+}

@@ -1,0 +1,63 @@
+import type { SessionState } from "../../protocol/message.ts";
+import { type Header, stateOf } from "../header.ts";
+
+/** What the clients of a session are told of its header, and what puts two of them in order. */
+export type View = {
+  readonly incarnation: string;
+  readonly lastSeq: number;
+  readonly epoch: number;
+  /** Of the work under way; 0 where there is none, or a debounce. */
+  readonly attempt: number;
+  /** The pod that makes the answer. */
+  readonly runner: string | null;
+  readonly state: SessionState;
+  readonly deleted: boolean;
+};
+
+export function viewOf(header: Header, incarnation: string): View {
+  const { lastSeq, epoch, work, status } = header;
+  return {
+    incarnation,
+    lastSeq,
+    epoch,
+    attempt: work?.attempt ?? 0,
+    runner: work?.runner ?? null,
+    state: stateOf(header),
+    deleted: status === "deleted",
+  };
+}
+
+/**
+ * Whether `next` is the later of two headers of one log. They come by several ways, late and twice, so
+ * this is told by what only ever rises: seqs, epochs, within an epoch its end, within work its attempt.
+ */
+export function isLater(next: View, than: View): boolean {
+  if (next.deleted !== than.deleted) return next.deleted;
+  if (next.lastSeq !== than.lastSeq) return next.lastSeq > than.lastSeq;
+  if (next.epoch !== than.epoch) return next.epoch > than.epoch;
+  const hasEnded = next.state.state === "idle";
+  if (hasEnded !== (than.state.state === "idle")) return hasEnded;
+  if (next.attempt !== than.attempt) return next.attempt > than.attempt;
+  return stepsOf(next) > stepsOf(than);
+}
+
+/** Within one attempt a runner is named at most once, and a stop is asked for at most once. */
+function stepsOf({ runner, state }: View): number {
+  const isStopping = state.state === "catching_up" && state.stopping;
+  return (runner === null ? 0 : 1) + (isStopping ? 1 : 0);
+}
+
+export function sameState(one: View, other: View): boolean {
+  const [a, b] = [one.state, other.state];
+  if (a.state !== b.state) return false;
+  if (a.state === "idle" || b.state === "idle") return true;
+  if (a.epoch !== b.epoch) return false;
+  if (a.state !== "catching_up" || b.state !== "catching_up") return true;
+  return a.attempt === b.attempt && a.stopping === b.stopping;
+}
+
+/** The turn whose answer may be shown, undefined where none is being made. */
+export function turnOf(view: View): { epoch: number; attempt: number } | undefined {
+  const { state } = view;
+  return state.state === "catching_up" && state.attempt > 0 ? state : undefined;
+}
