@@ -8,6 +8,7 @@ const adapters: Record<string, string> = {
   "src/base/clock.ts": "is the system clock that everything else is given",
   "src/base/random.ts": "is the system's randomness that everything else is given",
   "src/server/listen.ts": "is the server's door to the network; its routes are tested without it",
+  "src/session/turns/network.ts": "is the way to agents at URLs, which turns are given",
   "src/throttle/network.ts":
     "is the network that a throttle's fetch calls unless it is given another",
   "src/testing/turns.ts": "waits for handlers under test, which may await real things",
@@ -23,7 +24,8 @@ const forbidden: Record<string, RegExp> = {
   "the network": bare("fetch\\("),
   "the network by default": /\bglobalThis\.fetch\b/,
 };
-const forbiddenModule = /^(?:node:)?(?:net|tls|http|https|http2|dgram|timers(?:\/promises)?)$/;
+const forbiddenModule =
+  /^(?:node:)?(?:net|tls|http|https|http2|dgram|timers(?:\/promises)?|undici)$/;
 
 describe("time, chance and the network", () => {
   test("come in through parameters everywhere under src but in the adapters", () => {
@@ -57,6 +59,7 @@ describe("time, chance and the network", () => {
     "const { request = globalThis.fetch } = options;",
     `import net from "node:net";`,
     `const { request } = await import("https");`,
+    `import { request } from "undici";`,
     "const quote = /[\"'`]/; Date.now();",
     "const half = total / 2; Date.now(); // a half /",
     "const text = `a ${`b ${Date.now()}`}`;",

@@ -1,0 +1,89 @@
+import { type LookupAddress, lookup as systemLookup, type LookupOptions } from "node:dns";
+import { Agent, request } from "undici";
+import { checkAgentUrl, isAllowedAddress, refusedAddress } from "../agents/address.ts";
+import { AgentFailure } from "./failure.ts";
+
+/** The way to agents at URLs. */
+export type AgentNetwork = {
+  /** Rejects where no answer came at all; one with any status is an answer. */
+  post(sent: Sent): Promise<Received>;
+  close(): Promise<void>;
+};
+
+export type Sent = {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+  readonly allowPrivate: boolean;
+  /** Closes the connection, also in the middle of the answer. */
+  readonly signal: AbortSignal;
+};
+
+export type Received = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: AsyncIterable<Uint8Array>;
+};
+
+type Looked = (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => void;
+export type Lookup = (
+  host: string,
+  options: LookupOptions & { readonly all: true },
+  looked: Looked,
+) => void;
+
+const connectTimeoutMs = 10_000;
+
+/**
+ * Requests to where agents may be, and nowhere else. A name is looked up once, all of its addresses are
+ * checked, and the connection is made to one of those: what the name means a moment later is of no
+ * consequence. Nothing is followed anywhere else, and how long things may take is for the caller to say.
+ */
+export function createAgentNetwork({
+  lookup = systemLookup as Lookup,
+}: { lookup?: Lookup } = {}): AgentNetwork {
+  const open = (allowPrivate: boolean) =>
+    new Agent({
+      connect: { lookup: guarded(lookup, allowPrivate), timeout: connectTimeoutMs },
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+  const publicOnly = open(false);
+  const alsoPrivate = open(true);
+  return {
+    async post({ url, headers, body, allowPrivate, signal }) {
+      try {
+        checkAgentUrl("the agent's URL", url, allowPrivate);
+      } catch (error) {
+        throw new AgentFailure("agent_forbidden", (error as Error).message, { cause: error });
+      }
+      const answer = await request(url, {
+        dispatcher: allowPrivate ? alsoPrivate : publicOnly,
+        method: "POST",
+        headers,
+        body,
+        signal,
+      });
+      return { status: answer.statusCode, headers: answer.headers, body: answer.body };
+    },
+    async close() {
+      await Promise.all([publicOnly.destroy(), alsoPrivate.destroy()]);
+    },
+  };
+}
+
+type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
+
+function guarded(lookup: Lookup, allowPrivate: boolean) {
+  return (host: string, options: LookupOptions, found: Found): void => {
+    lookup(host, { ...options, all: true }, (error, addresses) => {
+      if (error) return found(error, []);
+      const first = addresses[0];
+      if (!first || !addresses.every(({ address }) => isAllowedAddress(address, allowPrivate))) {
+        return found(new AgentFailure("agent_forbidden", `${host} ${refusedAddress}`), []);
+      }
+      if (options.all) found(null, addresses);
+      else found(null, first.address, first.family);
+    });
+  };
+}
