@@ -15,7 +15,7 @@ import { finishTasks } from "../../src/queue/statements/finish.ts";
 import { sendBatch } from "../../src/store/postgres/batch.ts";
 import { postgresDialect } from "../../src/store/postgres/dialect.ts";
 import { plainNumbers, startUpConfig } from "../../src/store/postgres/driver.ts";
-import { channelOf, hintQuery } from "../../src/store/postgres/listen.ts";
+import { channelOf, hintQuery } from "../../src/store/postgres/hint-queries.ts";
 import { type Query, render, type Statement } from "../../src/store/sql.ts";
 import { workName } from "../tasks/work.ts";
 import { system as flotilla } from "./flotilla.ts";

@@ -92,12 +92,12 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   const database: Database = {
     read: async (statement) => (await open()).read(statement),
     write: async (statements, options) => (await open()).write(statements, options),
-    subscribe(listener) {
+    subscribe(listener, mailOf) {
       let stop: (() => void) | undefined;
       let stopped = false;
       void open().then(
         (opened) => {
-          if (!stopped) stop = opened.subscribe(listener);
+          if (!stopped) stop = opened.subscribe(listener, mailOf);
         },
         () => {},
       );

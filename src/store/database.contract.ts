@@ -239,6 +239,17 @@ export function databaseContract(kind: StoreKind): void {
       await database.write([sql`insert into ${pods} (pod_id, waiting) values ('pod', 1)`]);
     };
 
+    /** Waits until nobody is told of anything any more. */
+    const settled = async (told: Readonly<Record<string, number>>) => {
+      let last = "";
+      await until("an end of hints", async () => {
+        const before = last;
+        last = JSON.stringify(told);
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        return last === before;
+      });
+    };
+
     test("hints after a commit, until nobody listens", async () => {
       if (store.hints === false) return;
       await somebodyWaits();
@@ -275,6 +286,60 @@ export function databaseContract(kind: StoreKind): void {
       }
       expect(hints).toBeGreaterThanOrEqual(ofOthers);
       await other.close();
+    });
+
+    test("tells of letters those at whose address they are, and no one else of our own", async () => {
+      if (store.hints === false) return;
+      await somebodyWaits();
+      const told = { alice: 0, bob: 0, work: 0 };
+      database.subscribe((whose) => (whose === "own" ? 0 : told.work++));
+      const stop = database.subscribe(() => told.alice++, "alice");
+      database.subscribe(() => told.bob++, "bob");
+      // A store that had to begin to listen tells everybody once, because it may have missed something.
+      await until("hints for both", async () => {
+        await database.write([put(1), sql`delete from scratch`], { mail: ["alice", "bob"] });
+        return told.alice > 0 && told.bob > 0;
+      });
+      await settled(told);
+      const before = { ...told };
+      await database.write([put(1)], { mail: ["alice", "somebody else"] });
+      await until("a hint for alice", () => told.alice > before.alice);
+      await settled(told);
+      expect(told).toEqual({ ...before, alice: told.alice });
+      stop();
+      const stopped = { ...told };
+      await database.write([put(2)], { mail: ["alice", "bob"] });
+      await until("a hint for bob", () => told.bob > stopped.bob);
+      await settled(told);
+      expect(told).toEqual({ ...stopped, bob: told.bob });
+    });
+
+    test("tells of the letters that others have sent, to as many as there are", async () => {
+      if (!store.again || store.hints === false) return;
+      const other = await store.again();
+      let hints = 0;
+      database.subscribe(() => hints++, "the last of many");
+      const many = Array.from({ length: 1_000 }, (_, nth) => `somebody ${nth}`);
+      for (const mail of [["the last of many"], [...many, "the last of many"]]) {
+        for (let id = 0; id < 3; id++) {
+          const before = hints;
+          await other.write([put(id), sql`delete from scratch`], { mail, lossy: true });
+          await until("a hint", () => hints > before);
+        }
+      }
+      await other.close();
+    });
+
+    test("commits what may be lost like everything else", async () => {
+      const refused = database.write([put(1), sql`nonsense`], { lossy: true, mail: ["alice"] });
+      await expect(refused).rejects.toBeInstanceOf(FlotillaError);
+      await migrate(database);
+      const tables = await database.write(
+        [put(1), sql`select count(*) as count from scratch`, put(2)],
+        { lossy: true, mail: ["alice"], hint: true },
+      );
+      expect(tables).toEqual([[], [{ count: 1 }], []]);
+      expect(await ids()).toEqual([1, 2]);
     });
 
     test("keeps what it has acknowledged over a close", async () => {

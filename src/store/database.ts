@@ -18,8 +18,10 @@ export type Database = {
   /**
    * Calls back when somebody may have committed something. A hint: calls can be late, lost or vain.
    * It says `own` only where nobody but this object can have committed since the last hint.
+   * With an address it is called for letters to that address, which those who look for work aren't
+   * told of where the store can tell the two apart.
    */
-  subscribe(listener: (whose?: "own") => void): () => void;
+  subscribe(listener: (whose?: "own") => void, mailOf?: string): () => void;
   /** True where hints cost those who send them, so that those who wait for one must say so. */
   readonly announces?: boolean;
   /** The same store in a transaction of the caller's, on a connection of the caller's. */
@@ -32,11 +34,15 @@ export type Database = {
 export type WriteOptions = {
   /** There is something new to claim: those who subscribe elsewhere should be told with the commit. */
   hint?: boolean;
+  /** Letters were written or taken: whoever listens at these addresses should be told, and nobody else. */
+  mail?: readonly string[];
+  /** A power cut may take it back, so it needn't wait for the disk where the store can do without. */
+  lossy?: boolean;
 };
 
 export type Durability = "full" | "relaxed";
 
 /** What is written here is stored when, and only when, the caller commits. */
 export type CallerTransaction = {
-  write(statements: readonly Statement[], options?: WriteOptions): Promise<Row[][]>;
+  write(statements: readonly Statement[], options?: Pick<WriteOptions, "hint">): Promise<Row[][]>;
 };

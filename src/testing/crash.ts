@@ -52,21 +52,21 @@ export function mortalDatabase(database: Database, life: Life): Database {
     });
   return {
     read: (statement) => whileAlive(() => database.read(statement)),
-    write(statements) {
+    write(statements, options) {
       const finishing = statements.some((each) => finishTexts.has(each.strings));
       const claimAt = statements.findIndex((each) => each.strings === claimText);
       if (finishing && life.alive) life.reach("ran");
       return whileAlive(async () => {
-        const tables = await database.write(statements);
+        const tables = await database.write(statements, options);
         if (life.alive && finishing) life.reach("finished");
         if (life.alive && tables[claimAt]?.length) life.reach("claimed");
         return tables;
       });
     },
-    subscribe: (listener) =>
+    subscribe: (listener, mailOf) =>
       database.subscribe(() => {
         if (life.alive) listener();
-      }),
+      }, mailOf),
     within: (handle) => database.within(handle),
     close: async () => {},
   };

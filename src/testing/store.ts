@@ -1,33 +1,39 @@
 import type { Database } from "../store/database.ts";
+import { mailListeners } from "../store/mail-hints.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 
 /**
  * The store in memory, with its tables. It hints only after writes that changed something, as a
- * file does: otherwise pods that find nothing to claim would keep each other awake.
+ * file does: otherwise pods that find nothing to claim would keep each other awake. Letters are told
+ * only to those whom they are for.
  */
 export async function testStore(clock: { now(): number }): Promise<Database> {
   const database = memoryDatabase(clock);
   await migrate(database);
   const listeners = new Set<() => void>();
+  const mailHints = mailListeners();
   let seen = 0;
 
-  const hint = async (): Promise<void> => {
+  const hint = async (mailOnly: boolean): Promise<void> => {
     const [row] = await database.read(sql`select total_changes() as changes`);
     const changes = Number(row!["changes"]);
     if (changes === seen) return;
     seen = changes;
+    if (mailOnly) return;
     for (const listener of listeners) listener();
   };
   return {
     read: database.read,
-    async write(statements) {
+    async write(statements, { hint: work = false, mail } = {}) {
       const tables = await database.write(statements);
-      await hint();
+      await hint(mail !== undefined && !work);
+      if (mail !== undefined) mailHints.tell(mail);
       return tables;
     },
-    subscribe(listener) {
+    subscribe(listener, mailOf) {
+      if (mailOf !== undefined) return mailHints.add(mailOf, listener);
       listeners.add(listener);
       return () => listeners.delete(listener);
     },

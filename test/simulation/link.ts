@@ -37,7 +37,8 @@ export type Network = { connect(options: LinkOptions): Database; hint(): void };
 
 export function createNetwork(world: World, checker: Watcher): Network {
   const { scheduler, store, frozen, onTheWay } = world;
-  const listeners = new Set<{ lane: Lane; listener: () => void; due: boolean }>();
+  type Listening = { lane: Lane; listener: () => void; mailOf: string | undefined; due: boolean };
+  const listeners = new Set<Listening>();
 
   const delay = () => {
     const { delayMs, slow } = world.troubles;
@@ -46,10 +47,11 @@ export function createNetwork(world: World, checker: Watcher): Network {
     return world.between(300, 4_000);
   };
 
-  const hint = () => {
+  const hint = () => tell(({ mailOf }) => mailOf === undefined);
+  const tell = (isFor: (listening: Listening) => boolean) => {
     const { hintLost, hintLate } = world.troubles;
     for (const each of listeners) {
-      if (each.due || each.lane.dead) continue;
+      if (each.due || each.lane.dead || !isFor(each)) continue;
       if (world.chance(hintLost)) {
         world.count("fault: hint lost");
         continue;
@@ -68,12 +70,14 @@ export function createNetwork(world: World, checker: Watcher): Network {
     who: string,
     statements: readonly Statement[],
     intent: Intent,
+    mail: readonly string[] = [],
   ): Promise<Row[][]> => {
     const seen = await checker.before(who, intent);
     const { tables, changes } = await store.commit(statements);
     scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
     await checker.after(who, intent, seen, changes);
     if (changes.length > 0) hint();
+    if (mail.length > 0) tell(({ mailOf }) => mailOf !== undefined && mail.includes(mailOf));
     return tables;
   };
 
@@ -85,9 +89,10 @@ export function createNetwork(world: World, checker: Watcher): Network {
     };
 
     /** Applies a write once it isn't held up by a freeze, and tells what came of it. */
-    const land = (
+    const landing = (
       statements: readonly Statement[],
       intent: Intent,
+      mail: readonly string[] | undefined,
       tell: (outcome: Outcome) => void,
     ): void => {
       const ice = freeze();
@@ -95,10 +100,10 @@ export function createNetwork(world: World, checker: Watcher): Network {
         world.count(`fault: frozen, ${ice.mode}`);
         if (ice.mode === "refuse") return tell({ error: busy() });
         // Those who wait come in any order after the thaw.
-        later(world.between(50, 400), () => land(statements, intent, tell));
+        later(world.between(50, 400), () => landing(statements, intent, mail, tell));
         return;
       }
-      apply(who, statements, intent).then(
+      apply(who, statements, intent, mail).then(
         (tables) => tell({ tables }),
         (error: unknown) => tell({ error }),
       );
@@ -127,11 +132,13 @@ export function createNetwork(world: World, checker: Watcher): Network {
             }, reject);
           });
         }),
-      write: (statements) =>
+      write: (statements, { mail } = {}) =>
         new Promise((resolve, reject) => {
           if (lane.dead) return;
           const { troubles } = world;
           const intent = intentOf(statements);
+          const land = (tell: (outcome: Outcome) => void) =>
+            landing(statements, intent, mail, tell);
           const answer = (outcome: Outcome) => {
             const tookMs = delay();
             if (tookMs > 300) onTrouble(tookMs);
@@ -164,15 +171,15 @@ export function createNetwork(world: World, checker: Watcher): Network {
             unknown();
           } else if (world.chance(troubles.lostAfter)) {
             troubled("lost after the commit");
-            later(sendMs, () => land(statements, intent, unknown));
+            later(sendMs, () => land(unknown));
           } else if (world.chance(troubles.late)) {
             troubled("landed late");
             unknown();
             const lateMs = world.between(50, 8_000);
-            later(lateMs, () => land(statements, intent, forget));
+            later(lateMs, () => land(forget));
           } else if (crash && world.chance(troubles.crashAfter)) {
             troubled("crashed before its answer");
-            later(sendMs, () => land(statements, intent, crash));
+            later(sendMs, () => land(crash));
           } else if (world.chance(troubles.doubled)) {
             troubled("doubled");
             // Claims aren't made to be repeated, and nobody repeats one whose answer has come.
@@ -180,13 +187,13 @@ export function createNetwork(world: World, checker: Watcher): Network {
               if (intent.kind === "claim" || "error" in outcome) unknown();
               else answer(outcome);
               const againMs = world.between(1, 4_000);
-              later(againMs, () => land(statements, intent, forget));
+              later(againMs, () => land(forget));
             };
-            later(sendMs, () => land(statements, intent, heard));
-          } else later(sendMs, () => land(statements, intent, answer));
+            later(sendMs, () => land(heard));
+          } else later(sendMs, () => land(answer));
         }),
-      subscribe(listener) {
-        const entry = { lane, listener, due: false };
+      subscribe(listener, mailOf) {
+        const entry = { lane, listener, mailOf, due: false };
         listeners.add(entry);
         return () => listeners.delete(entry);
       },

@@ -3,19 +3,8 @@ import type { Logger } from "../../base/log.ts";
 import { contentionMs } from "../../base/backoff.ts";
 import { afterUnlessOver, systemClock } from "../../base/clock.ts";
 import { systemRandom } from "../../base/random.ts";
-import type { Query } from "../sql.ts";
-
-export const channelOf = (schema: string) => `${schema}_hint`;
-
-/**
- * Tells those who listen, once the transaction that it is sent in has committed, if any of them waits:
- * transactions that tell something commit one after the other, in all databases of the server.
- */
-export function hintQuery(schema: string): Query {
-  const text = `select pg_notify($1, '')
-    where exists (select 1 from ${schema}.pod_health where waiting = 1 and status = 'up')`;
-  return { text, values: [channelOf(schema)] };
-}
+import { mailListeners } from "../mail-hints.ts";
+import { channelOf, mailAddresses, mailChannelOf } from "./hint-queries.ts";
 
 // A dead socket says nothing; asking now and then shows it. Polling makes up for what is missed.
 const checkMs = 30_000;
@@ -25,26 +14,50 @@ const lingerMs = 2_000;
 const goodbyeMs = 1_000;
 
 export type HintParts = {
-  channel: string;
+  schema: string;
   /** A client that has yet to connect, or undefined where no hint would arrive. */
   open: () => Promise<pg.Client | undefined>;
   log: Logger;
 };
 
 /**
- * Listens for hints on a connection of its own, for as long as somebody subscribes. Only an
+ * Listens for hints on a connection of its own, for as long as somebody subscribes, and only to what
+ * somebody wants to hear: letters are many where tasks are few. Only an
  * accelerator: behind a pooler that deals out connections per transaction nothing would arrive, so
  * there nobody listens, and polling has to do.
  */
-export function listenForHints({ channel, open, log }: HintParts) {
-  const listeners = new Set<() => void>();
+export function listenForHints({ schema, open, log }: HintParts) {
+  const workers = new Set<() => void>();
+  const mail = mailListeners();
+  const channels = [
+    { name: channelOf(schema), wanted: () => workers.size > 0, tell: () => tellWorkers() },
+    {
+      name: mailChannelOf(schema),
+      wanted: () => mail.size > 0,
+      tell: (payload = "") => mail.tell(mailAddresses(payload)),
+    },
+  ];
+  /** What the present connection listens to. */
+  let heard = new Set<string>();
   let client: pg.Client | undefined;
   let state: "idle" | "opening" | "listening" | "resting" | "pointless" | "closed" = "idle";
   let failures = 0;
   let cancel = () => {};
 
-  const tell = () => {
-    for (const listener of listeners) listener();
+  const tellWorkers = () => {
+    for (const listener of workers) listener();
+  };
+  const subscribers = () => workers.size + mail.size;
+
+  /** Listens to what is wanted and isn't heard yet. */
+  const tune = async (tuned: pg.Client): Promise<void> => {
+    for (const { name, wanted, tell } of channels) {
+      if (heard.has(name) || !wanted()) continue;
+      heard.add(name);
+      await tuned.query(`listen ${name}`);
+      // Something may have been committed while nobody listened.
+      tell();
+    }
   };
 
   const start = async (): Promise<void> => {
@@ -61,16 +74,20 @@ export function listenForHints({ channel, open, log }: HintParts) {
       }
       const opened = made;
       client = opened;
-      opened.on("notification", tell);
+      opened.on("notification", ({ channel, payload }) =>
+        channels.find(({ name }) => name === channel)?.tell(payload),
+      );
       opened.on("error", () => again(opened));
       opened.on("end", () => again(opened));
       await opened.connect();
-      await opened.query(`listen ${channel}`);
+      heard = new Set();
+      await tune(opened);
       failures = 0;
       state = "listening";
-      // Something may have been committed while nobody listened.
-      tell();
-      if (listeners.size === 0) linger();
+      // Somebody may have come for the other meanwhile.
+      await tune(opened);
+      if (client !== opened) return;
+      if (subscribers() === 0) linger();
       else check(opened);
     } catch (error) {
       log.debug({ error: String(error) }, "listening for hints failed; polling meanwhile");
@@ -83,7 +100,7 @@ export function listenForHints({ channel, open, log }: HintParts) {
   const again = (broken: pg.Client | undefined) => {
     if (state === "closed" || client !== broken) return;
     void leave();
-    if (listeners.size === 0) return;
+    if (subscribers() === 0) return;
     state = "resting";
     cancel = systemClock.after(contentionMs(++failures, systemRandom), () => void start());
   };
@@ -92,7 +109,7 @@ export function listenForHints({ channel, open, log }: HintParts) {
     cancel();
     cancel = afterUnlessOver(checkMs, () => {
       asked.query("select 1").then(
-        () => state === "listening" && client === asked && listeners.size > 0 && check(asked),
+        () => state === "listening" && client === asked && subscribers() > 0 && check(asked),
         () => again(asked),
       );
     });
@@ -114,23 +131,30 @@ export function listenForHints({ channel, open, log }: HintParts) {
   };
 
   return {
-    subscribe(listener: () => void): () => void {
-      listeners.add(listener);
+    subscribe(listener: () => void, mailOf?: string): () => void {
+      const remove =
+        mailOf === undefined ? () => workers.delete(listener) : mail.add(mailOf, listener);
+      if (mailOf === undefined) workers.add(listener);
       if (state === "idle") void start();
-      else if (state === "listening" && listeners.size === 1) {
-        refer(client, true);
-        check(client!);
+      else if (state === "listening") {
+        const tuned = client!;
+        tune(tuned).catch(() => again(tuned));
+        if (subscribers() === 1) {
+          refer(tuned, true);
+          check(tuned);
+        }
       }
       return () => {
-        listeners.delete(listener);
-        if (listeners.size > 0) return;
+        remove();
+        if (subscribers() > 0) return;
         if (state === "listening") linger();
         else if (state === "resting") void leave();
       };
     },
     async close(): Promise<void> {
       state = "closed";
-      listeners.clear();
+      workers.clear();
+      mail.clear();
       await leave();
     },
   };

@@ -11,7 +11,8 @@ import { openConnections } from "./connections.ts";
 import { type Feature, postgresDialect } from "./dialect.ts";
 import { loadDriver } from "./driver.ts";
 import { undoneBy, wasUndone } from "./errors.ts";
-import { channelOf, hintQuery, listenForHints } from "./listen.ts";
+import { hintQuery, lossyQuery, mailQuery } from "./hint-queries.ts";
+import { listenForHints } from "./listen.ts";
 import { checkStore, type PostgresStore } from "./options.ts";
 
 export type PostgresOptions = PostgresStore & {
@@ -36,7 +37,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const dialect = postgresDialect({ schema, without });
   const notifies = !without.includes("notify");
   const connections = openConnections({ driver, store, durability, clock, log });
-  const hints = listenForHints({ channel: channelOf(schema), open: connections.listener, log });
+  const hints = listenForHints({ schema, open: connections.listener, log });
   let closing: Promise<unknown> | undefined;
   const underWay = new Set<Promise<unknown>>();
 
@@ -56,10 +57,12 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         const [rows] = await connections.run("read", [render(statement, dialect)]);
         return rows!;
       }),
-    write: (statements, { hint = false } = {}) =>
+    write: (statements, { hint = false, mail = [], lossy = false } = {}) =>
       guarded(async () => {
         const { queries, answerAt } = renderAll(statements, dialect);
         if (hint && notifies) queries.push(hintQuery(schema));
+        if (mail.length > 0 && notifies) queries.push(mailQuery(schema, mail));
+        if (lossy) queries.push(lossyQuery);
         const tables = await patiently(() => connections.run("write", queries), onEvent);
         return answerAt.map((at) => tables[at]!);
       }),

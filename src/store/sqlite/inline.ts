@@ -1,5 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../database.ts";
+import { mailListeners } from "../mail-hints.ts";
 import { render } from "../sql.ts";
 import {
   type Connection,
@@ -14,6 +15,7 @@ import {
  */
 export function inlineDatabase(connection: Connection): Database {
   const listeners = new Set<() => void>();
+  const mailHints = mailListeners();
   let open = true;
   const checkOpen = () => {
     if (!open) throw new FlotillaError("closed", "the database was closed");
@@ -23,15 +25,17 @@ export function inlineDatabase(connection: Connection): Database {
       checkOpen();
       return toObjects(connection.read(render(statement, connection.dialect)));
     },
-    async write(statements) {
+    async write(statements, { hint = false, mail } = {}) {
       checkOpen();
       const queries = statements.map((each) => render(each, connection.dialect));
       const outcome = connection.commit([queries])[0]!;
       if ("error" in outcome) throw outcome.error;
-      for (const listener of listeners) listener();
+      if (hint || mail === undefined) for (const listener of listeners) listener();
+      if (mail !== undefined) mailHints.tell(mail);
       return outcome.tables.map(toObjects);
     },
-    subscribe(listener) {
+    subscribe(listener, mailOf) {
+      if (mailOf !== undefined) return mailHints.add(mailOf, listener);
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
@@ -69,8 +73,8 @@ export function lastingInline(options: ConnectionOptions): Database {
   };
   return {
     read: (statement) => replacing((database) => database.read(statement)),
-    write: (statements) => replacing((database) => database.write(statements)),
-    subscribe: (listener) => current.subscribe(listener),
+    write: (statements, options) => replacing((database) => database.write(statements, options)),
+    subscribe: (listener, mailOf) => current.subscribe(listener, mailOf),
     within: (handle) => current.within(handle),
     close: () => current.close(),
   };

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database, Row } from "../database.ts";
 import type { OnStoreEvent } from "../events.ts";
+import { mailListeners } from "../mail-hints.ts";
 import { render } from "../sql.ts";
 import { sqliteTransaction } from "../transaction.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
@@ -32,10 +33,11 @@ export async function openSqlite(
       const [table] = await reader.ask({ read: render(statement, dialect) });
       return toObjects(table!);
     },
-    async write(statements) {
+    async write(statements, { mail } = {}) {
       if (closing) throw new FlotillaError("closed", "the database was closed");
       const write = statements.map((each) => render(each, dialect));
       const tables = await hints.around(writer.ask({ write }));
+      if (mail !== undefined) hints.mail.tell(mail);
       return tables.map((table): Row[] => toObjects(table));
     },
     subscribe: hints.subscribe,
@@ -56,6 +58,7 @@ export async function openSqlite(
 function hintsOf(writer: KeptThread, commits: ReturnType<typeof watchCommits>) {
   type Listener = (whose?: "own") => void;
   const listeners = new Set<Listener>();
+  const mail = mailListeners();
   let watching = false;
   let seen: unknown;
   /** Whether a write of ours was under way since the last hint. */
@@ -69,6 +72,8 @@ function hintsOf(writer: KeptThread, commits: ReturnType<typeof watchCommits>) {
     );
   const tell = (whose?: "own") => {
     for (const listener of listeners) listener(whose);
+    // Which of our own writes carry letters is known, and whom they are for. Of others' it isn't.
+    if (whose !== "own") mail.tell();
   };
   const hint = async (): Promise<void> => {
     // Asked before anybody is told: what a listener then writes can't have seen less than this.
@@ -82,9 +87,11 @@ function hintsOf(writer: KeptThread, commits: ReturnType<typeof watchCommits>) {
     if (!surelyOthers) tell(own ? "own" : undefined);
   };
   return {
-    subscribe(listener: Listener): () => void {
+    mail,
+    subscribe(listener: Listener, mailOf?: string): () => void {
       if (!watching) commits.subscribe(() => void hint());
       watching = true;
+      if (mailOf !== undefined) return mail.add(mailOf, listener);
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
@@ -96,6 +103,7 @@ function hintsOf(writer: KeptThread, commits: ReturnType<typeof watchCommits>) {
     },
     close() {
       listeners.clear();
+      mail.clear();
       commits.close();
     },
   };
