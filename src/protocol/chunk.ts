@@ -1,2 +1,179 @@
 /** One step of an answer that is being made, as the AI SDK streams it. What we don't know passes through. */
 export type Chunk = { readonly type: string; readonly [field: string]: unknown };
+
+/**
+ * Looks at what an agent said before it is believed: only the fields that are used, by hand, because
+ * this runs for every token. Unknown types and further fields pass, as new ones appear in every few
+ * releases of the AI SDK. An optional field that is null counts as absent, and is left out, because
+ * stock clients refuse it.
+ */
+export function parseChunk(value: unknown): Chunk | { readonly error: string } {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return { error: `a chunk must be an object with a type, not ${shown(value)}` };
+  }
+  const chunk = value as { readonly [field: string]: unknown };
+  const type = Object.hasOwn(chunk, "type") ? chunk["type"] : undefined;
+  if (typeof type !== "string") return { error: `a chunk's type must be text, not ${shown(type)}` };
+  const { required, optional } = fieldsOf(type);
+  for (const field of required) {
+    const wrong = check(chunk, field);
+    if (wrong !== undefined) return { error: `${type}: ${wrong}` };
+  }
+  let nulls = false;
+  for (const field of optional) {
+    const given = chunk[field.name];
+    if (given === undefined) continue;
+    if (given === null) nulls = true;
+    else {
+      const wrong = check(chunk, field);
+      if (wrong !== undefined) return { error: `${type}: ${wrong}` };
+    }
+  }
+  return nulls ? withoutNulls(chunk, optional, type) : (chunk as Chunk);
+}
+
+/**
+ * An agent's `start` may name any id, or none. An answer has the id that its turn
+ * gave it, in every attempt, so this is what goes out instead.
+ */
+export function withMessageId(chunk: Chunk, messageId: string): Chunk {
+  if (chunk.type !== "start" || chunk["messageId"] === messageId) return chunk;
+  return { ...chunk, messageId };
+}
+
+/**
+ * Whether user interfaces stop listening at this chunk. Such a chunk isn't passed on when it comes but
+ * given by the assembler's `close`, behind what ends the open parts: otherwise nobody would see them end.
+ */
+export function endsListening(chunk: Chunk): boolean {
+  return chunk.type === "error" || chunk.type === "abort";
+}
+
+type Field = { readonly name: string; readonly kind: Kind };
+type Kind = "string" | "boolean" | "object" | "array";
+type Fields = { readonly required: readonly Field[]; readonly optional: readonly Field[] };
+
+function fieldsOf(type: string): Fields {
+  switch (type) {
+    case "text-delta":
+    case "reasoning-delta":
+      return delta;
+    case "tool-input-delta":
+      return inputDelta;
+    case "text-start":
+    case "reasoning-start":
+    case "reasoning-end":
+      return block;
+    case "text-end":
+      return textEnd;
+    case "tool-input-start":
+      return inputStart;
+    case "tool-input-available":
+      return inputAvailable;
+    case "tool-input-error":
+      return inputError;
+    case "tool-approval-request":
+      return approvalRequest;
+    case "tool-approval-response":
+      return approvalResponse;
+    case "tool-output-available":
+      return outputAvailable;
+    case "tool-output-error":
+      return outputError;
+    case "tool-output-denied":
+      return outputDenied;
+    case "source-url":
+      return sourceUrl;
+    case "source-document":
+      return sourceDocument;
+    case "file":
+    case "reasoning-file":
+      return file;
+    case "custom":
+      return custom;
+    case "steering-message":
+      return steering;
+    case "start":
+      return start;
+    case "finish":
+      return finish;
+    case "abort":
+      return abort;
+    case "error":
+      return error;
+    default:
+      return type.startsWith("data-") ? data : nothing;
+  }
+}
+
+// A question mark makes a field optional, and what follows a colon is its kind, else text.
+function fields(list: string): Fields {
+  const all = list.split(" ").filter((word) => word !== "");
+  const parsed = all.map((word) => {
+    const [name = "", kind = "string"] = word.replace("?", "").split(":");
+    return { name, kind: kind as Kind, optional: word.includes("?") };
+  });
+  return {
+    required: parsed.filter((field) => !field.optional),
+    optional: parsed.filter((field) => field.optional),
+  };
+}
+
+const noted = "providerMetadata?:object";
+const call = `toolCallId ${noted} providerExecuted?:boolean toolMetadata?:object dynamic?:boolean`;
+const delta = fields(`id delta ${noted}`);
+const block = fields(`id ${noted}`);
+const textEnd = fields(`id citations?:array ${noted}`);
+const inputStart = fields(`${call} toolName title? inputEncoding?`);
+const inputDelta = fields("toolCallId inputTextDelta");
+const inputAvailable = fields(`${call} toolName title?`);
+const inputError = fields(`${call} toolName errorText title?`);
+const approvalRequest = fields("approvalId toolCallId reason? isAutomatic?:boolean signature?");
+const approvalResponse = fields(
+  `approvalId approved:boolean reason? providerExecuted?:boolean ${noted}`,
+);
+const outputAvailable = fields(`${call} preliminary?:boolean`);
+const outputError = fields(`${call} errorText`);
+const outputDenied = fields("toolCallId");
+const sourceUrl = fields(`sourceId url title? ${noted}`);
+const sourceDocument = fields(`sourceId mediaType title filename? ${noted}`);
+const file = fields(`url mediaType ${noted}`);
+const custom = fields(`kind ${noted}`);
+const steering = fields("id parts:array");
+const data = fields("id? transient?:boolean");
+const start = fields("messageId?");
+const finish = fields("finishReason?");
+const abort = fields("reason?");
+const error = fields("errorText");
+const nothing = fields("");
+
+function check(chunk: { readonly [field: string]: unknown }, field: Field): string | undefined {
+  const value = Object.hasOwn(chunk, field.name) ? chunk[field.name] : undefined;
+  const fits =
+    field.kind === "array"
+      ? Array.isArray(value)
+      : field.kind === "object"
+        ? typeof value === "object" && value !== null && !Array.isArray(value)
+        : typeof value === field.kind;
+  if (fits) return undefined;
+  return `${field.name} must be ${kinds[field.kind]}, not ${shown(value)}`;
+}
+
+const kinds = { string: "text", boolean: "true or false", object: "an object", array: "a list" };
+
+function shown(value: unknown): string {
+  if (value === undefined) return "missing";
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "a list";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+function withoutNulls(
+  chunk: { readonly [field: string]: unknown },
+  optional: readonly Field[],
+  type: string,
+): Chunk {
+  const copy: { type: string; [field: string]: unknown } = { ...chunk, type };
+  for (const { name } of optional) if (copy[name] === null) delete copy[name];
+  return copy;
+}

@@ -1,0 +1,47 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { createAssembler } from "./assembler.ts";
+import { parseChunk } from "./chunk.ts";
+import { assembledByAi, plain } from "./oracle.contract.ts";
+import { anyChunks } from "./random-chunks.contract.ts";
+
+const messageId = "answer";
+
+test("chunks are taken or refused, and make the same message, as in the AI SDK", async () => {
+  await fc.assert(
+    fc.asyncProperty(anyChunks(30), async (chunks) => {
+      // What the AI SDK throws at ends its stream, so it is asked again without that chunk.
+      const assembler = createAssembler({ messageId });
+      const good = chunks.filter((chunk) => {
+        expect(parseChunk(chunk)).toBe(chunk);
+        return assembler.push(chunk).error === undefined;
+      });
+      const theirs = await assembledByAi(good, { messageId });
+      expect(theirs.threw).toBe(false);
+      expect(plain(assembler.message())).toEqual(theirs.message);
+
+      const firstBad = chunks.findIndex((chunk, index) => chunk !== good[index]);
+      const until = await assembledByAi(chunks.slice(0, firstBad + 1), { messageId });
+      expect(until.threw).toBe(firstBad !== -1);
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test("a stored message goes on as it does in the AI SDK", async () => {
+  await fc.assert(
+    fc.asyncProperty(anyChunks(15), anyChunks(15), async (before, after) => {
+      const first = createAssembler({ messageId });
+      for (const chunk of before) first.push(chunk);
+      const initial = first.message();
+
+      const assembler = createAssembler({ messageId, initial });
+      const good = after.filter((chunk) => assembler.push(chunk).error === undefined);
+      const theirs = await assembledByAi(good, { messageId, initial });
+      expect(theirs.threw).toBe(false);
+      expect(plain(assembler.message())).toEqual(theirs.message);
+      expect(plain(initial)).toEqual(plain(first.message()));
+    }),
+    { numRuns: 1_000 },
+  );
+});

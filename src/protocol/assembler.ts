@@ -1,0 +1,239 @@
+import type { Chunk } from "./chunk.ts";
+import { createDraft, type OpenPart } from "./draft.ts";
+import type { KnownChunk } from "./known-chunk.ts";
+import { mergeMetadata } from "./merge-metadata.ts";
+import type { EntryError, Part, UIMessage } from "./message.ts";
+import { invalid, type Refusal, tooMuch } from "./refusal.ts";
+import { jsonBytes } from "./size.ts";
+import { createTextParts, type TextChunk } from "./text-parts.ts";
+import { createToolParts, type ToolChunk } from "./tool-parts.ts";
+
+export type AssemblerOptions = {
+  /** The id that the message has, whatever a `start` says. */
+  readonly messageId: string;
+  /** A stored message that this one goes on with. */
+  readonly initial?: UIMessage;
+  /** Default 10,000. */
+  readonly maxParts?: number;
+  /** What the message may take as JSON. Default 1 MiB. What `close` adds isn't asked. */
+  readonly maxBytes?: number;
+};
+
+/**
+ * How the answer says that it ended. The first `abort` or `error` stays, since nobody listens behind
+ * it; a `start` behind a `finish` opens it again, as when an agent merges two streams into one.
+ */
+export type AssemblyOutcome =
+  | { readonly type: "none" }
+  | { readonly type: "finish"; readonly finishReason?: string }
+  | { readonly type: "abort"; readonly reason?: string }
+  | { readonly type: "error"; readonly errorText: string };
+
+export type Assembler = {
+  /** Adds a chunk that `parseChunk` has let through. One that is refused has changed nothing. */
+  push(chunk: Chunk): { readonly error?: EntryError };
+  /** The message so far. Later chunks don't change it. */
+  message(): UIMessage;
+  readonly outcome: AssemblyOutcome;
+  /** What the message takes as JSON, at most. */
+  readonly bytes: number;
+  /** Parts so far, those of `initial` among them. */
+  readonly parts: number;
+  /**
+   * Ends it, once: gives the chunks that end what is open, and behind them an `abort` or `error` where
+   * it is ended by one, or had one, else a `finish` where it had none. Sent to everybody who was sent
+   * the others, they keep all copies alike.
+   */
+  close(how: "finish" | "abort" | "error", reason?: string): readonly Chunk[];
+};
+
+/**
+ * Makes a message of the chunks that an agent streams, by the rules of the AI SDK, so that what is
+ * stored is what user interfaces show. Every chunk costs its own size, however long the message is.
+ */
+export function createAssembler({
+  messageId,
+  initial,
+  maxParts = 10_000,
+  maxBytes = 1024 * 1024,
+}: AssemblerOptions): Assembler {
+  const draft = createDraft({ maxParts, maxBytes });
+  const texts = createTextParts(draft);
+  const tools = createToolParts(draft);
+  const sizes = new Map<string, number>();
+  let metadata: unknown = initial?.metadata;
+  let outcome: AssemblyOutcome = { type: "none" };
+  let closed = false;
+
+  draft.charge(sizes, "id", jsonBytes({ id: messageId, role: "assistant", parts: [] }), true);
+  draft.charge(sizes, "metadata", jsonBytes({ metadata }), true);
+  for (const part of initial?.parts ?? []) draft.add({ ...part }, { anyway: true });
+  tools.resume();
+
+  function take(given: Chunk): Refusal {
+    const chunk = given as KnownChunk;
+    switch (chunk.type) {
+      case "text-start":
+      case "text-delta":
+      case "text-end":
+      case "reasoning-start":
+      case "reasoning-delta":
+      case "reasoning-end":
+        return texts.push(chunk);
+      case "tool-input-start":
+      case "tool-input-delta":
+      case "tool-input-available":
+      case "tool-input-error":
+      case "tool-approval-request":
+      case "tool-approval-response":
+      case "tool-output-available":
+      case "tool-output-error":
+      case "tool-output-denied":
+        return tools.push(chunk);
+      case "file":
+      case "reasoning-file":
+      case "source-url":
+      case "source-document":
+      case "custom":
+      case "steering-message":
+        return add(pick(given, fieldsOf[chunk.type]));
+      case "start-step":
+        return add({ type: "step-start" });
+      case "finish-step":
+        return undefined;
+      case "reset-step":
+        // Inputs of earlier steps are still to be read; those of this one are dropped with it.
+        tools.read();
+        tools.forget();
+        texts.forget();
+        draft.reset();
+        return undefined;
+      case "start":
+      case "finish":
+      case "message-metadata": {
+        const refusal = note(chunk.messageMetadata);
+        if (refusal === undefined) outcome = outcomeAfter(outcome, chunk);
+        return refusal;
+      }
+      case "abort":
+      case "error":
+        outcome = outcomeAfter(outcome, chunk);
+        return undefined;
+      default:
+        return given.type.startsWith("data-") ? addData(given) : undefined;
+    }
+  }
+
+  function add(part: OpenPart): Refusal {
+    return draft.add(part) === undefined ? tooMuch : undefined;
+  }
+
+  function addData(chunk: Chunk): Refusal {
+    if (chunk["transient"] === true) return undefined;
+    const id = chunk["id"];
+    const known = typeof id === "string" ? draft.data(chunk.type, id) : undefined;
+    if (known === undefined) return add({ ...chunk });
+    return draft.set(known, { data: chunk["data"] }) ? undefined : tooMuch;
+  }
+
+  function note(more: unknown): Refusal {
+    if (more == null) return undefined;
+    const merged = metadata == null ? more : mergeMetadata(metadata, more);
+    if (merged === undefined) return invalid("metadata that isn't an object can't be added to");
+    if (!draft.charge(sizes, "metadata", jsonBytes({ metadata: merged }))) return tooMuch;
+    metadata = merged;
+    return undefined;
+  }
+
+  return {
+    push(chunk) {
+      const error = closed ? invalid("the answer has ended already") : take(chunk);
+      return error === undefined ? {} : { error };
+    },
+    message() {
+      tools.read();
+      const parts = draft.items().map(({ part }) => copyOf(part));
+      return { id: messageId, role: "assistant", ...(metadata == null ? {} : { metadata }), parts };
+    },
+    get outcome() {
+      return outcome;
+    },
+    get bytes() {
+      return draft.bytes();
+    },
+    get parts() {
+      return draft.items().length;
+    },
+    close(how, reason) {
+      if (closed) return [];
+      tools.read();
+      const ends: (TextChunk | ToolChunk)[] = texts.endings();
+      for (const end of ends) texts.push(end as TextChunk);
+      const why = reason ?? (how === "abort" ? "the answer was stopped" : "the answer ended");
+      for (const end of tools.endings(why)) {
+        tools.push(end, { anyway: true });
+        ends.push(end);
+      }
+      closed = true;
+      const hadFinish = outcome.type === "finish";
+      outcome = outcomeAfter(outcome, endingOf(how, reason));
+      const said = outcome.type === "finish" && hadFinish ? [] : [outcome as Chunk];
+      return [...(ends as Chunk[]), ...said];
+    },
+  };
+}
+
+type Ending = Extract<
+  KnownChunk,
+  { type: "start" | "finish" | "message-metadata" | "abort" | "error" }
+>;
+
+function endingOf(how: "finish" | "abort" | "error", reason: string | undefined): Ending {
+  if (how === "finish") return { type: "finish" };
+  if (how === "abort") return { type: "abort", ...(reason === undefined ? {} : { reason }) };
+  return { type: "error", errorText: reason ?? "the answer ended early" };
+}
+
+function outcomeAfter(outcome: AssemblyOutcome, chunk: Ending): AssemblyOutcome {
+  if (outcome.type === "abort" || outcome.type === "error") return outcome;
+  switch (chunk.type) {
+    case "start":
+      return { type: "none" };
+    case "message-metadata":
+      return outcome;
+    case "finish": {
+      const before = outcome.type === "finish" ? outcome.finishReason : undefined;
+      const finishReason = chunk.finishReason ?? before;
+      return { type: "finish", ...(finishReason === undefined ? {} : { finishReason }) };
+    }
+    case "abort":
+      return { type: "abort", ...(chunk.reason === undefined ? {} : { reason: chunk.reason }) };
+    case "error":
+      return { type: "error", errorText: chunk.errorText };
+  }
+}
+
+/** What these parts keep of their chunks. */
+const fieldsOf = {
+  file: ["mediaType", "url", "providerMetadata"],
+  "reasoning-file": ["mediaType", "url", "providerMetadata"],
+  "source-url": ["sourceId", "url", "title", "providerMetadata"],
+  "source-document": ["sourceId", "mediaType", "title", "filename", "providerMetadata"],
+  custom: ["kind", "providerMetadata"],
+  "steering-message": ["id", "parts"],
+};
+
+function pick(chunk: Chunk, fields: readonly string[]): OpenPart {
+  const part: OpenPart = { type: chunk.type };
+  for (const field of fields) part[field] = chunk[field] ?? undefined;
+  return part;
+}
+
+function copyOf(part: OpenPart): Part {
+  const copy: OpenPart = { type: part.type };
+  for (const field in part) {
+    // Assigned, this one would be the copy's prototype.
+    if (part[field] !== undefined && field !== "__proto__") copy[field] = part[field];
+  }
+  return copy;
+}

@@ -1,0 +1,184 @@
+import type { Part } from "./message.ts";
+import { jsonBytes, textBytes } from "./size.ts";
+
+/** A part that is being made. Only snapshots of it are given away. */
+export type OpenPart = { type: string; [field: string]: unknown };
+
+/** A part with its place, and what each of its fields takes, so that a value can take another's place. */
+export type Item = {
+  readonly part: OpenPart;
+  /** Rises with the place in the message. */
+  readonly order: number;
+  readonly sizes: Map<string, number>;
+};
+
+export type Draft = ReturnType<typeof createDraft>;
+
+/**
+ * The parts of a message that is being made, and what is needed to find one by its id without going
+ * through all of them. It holds itself to its limits: what doesn't fit changes nothing. With `anyway`
+ * it isn't asked, because the message has to be ended, or was stored before.
+ */
+export function createDraft(limits: { readonly maxParts: number; readonly maxBytes: number }) {
+  const items: Item[] = [];
+  /** The index of the first item of the current step. */
+  let stepStart = 0;
+  let orders = 0;
+  let bytes = 0;
+  // The first of each kind in the current step; and in all steps, all of them in order.
+  const staticTools = new Map<string, Item>();
+  const dynamicTools = new Map<string, Item>();
+  const tools = new Map<string, Item[]>();
+  const approvals = new Map<string, Item[]>();
+  const data = new Map<string, Item>();
+
+  function charge(sizes: Map<string, number>, changed: Sizes, anyway: boolean): boolean {
+    let more = 0;
+    for (const [field, size] of changed) more += size - (sizes.get(field) ?? 0);
+    if (!anyway && more > 0 && bytes + more > limits.maxBytes) return false;
+    bytes += more;
+    for (const [field, size] of changed) sizes.set(field, size);
+    return true;
+  }
+
+  function add(part: OpenPart, { anyway = false } = {}): Item | undefined {
+    if (!anyway && items.length >= limits.maxParts) return undefined;
+    const item: Item = { part, order: orders++, sizes: new Map() };
+    // Of its own it has two braces and a comma.
+    if (!charge(item.sizes, [["", 3], ...sizesOf(part)], anyway)) return undefined;
+    items.push(item);
+    index(item);
+    return item;
+  }
+
+  function index(item: Item): void {
+    const { part } = item;
+    if (part.type === "step-start") {
+      stepStart = items.length;
+      staticTools.clear();
+      dynamicTools.clear();
+    } else if (isTool(part)) {
+      const id = part["toolCallId"] as string;
+      const kind = part.type === "dynamic-tool" ? dynamicTools : staticTools;
+      if (!kind.has(id)) kind.set(id, item);
+      pushTo(tools, id, item);
+      const approvalId = approvalIdOf(part);
+      if (approvalId !== undefined) pushTo(approvals, approvalId, item);
+    } else if (isData(part)) {
+      const key = dataKey(part.type, part["id"] as string);
+      if (!data.has(key)) data.set(key, item);
+    }
+  }
+
+  function approve(item: Item, approvalId: string): void {
+    const before = approvalIdOf(item.part);
+    if (before === approvalId) return;
+    if (before !== undefined) removeFrom(approvals, before, item);
+    pushTo(approvals, approvalId, item);
+  }
+
+  return {
+    /** Adds a part to the current step. Undefined where that is too much. */
+    add,
+    /** Replaces fields, or clears those that are undefined. False where that is too much. */
+    set(
+      item: Item,
+      fields: { readonly [field: string]: unknown },
+      { anyway = false } = {},
+    ): boolean {
+      if (!charge(item.sizes, sizesOf(fields), anyway)) return false;
+      const approval = fields["approval"] as { readonly id: string } | undefined;
+      if (approval !== undefined) approve(item, approval.id);
+      Object.assign(item.part, fields);
+      return true;
+    },
+    /** Says what fields take that grow, and are set by the caller. False where that is too much. */
+    grow(item: Item, sizes: Sizes): boolean {
+      return charge(item.sizes, sizes, false);
+    },
+    /** The same of what is no part. */
+    charge(sizes: Map<string, number>, field: string, size: number, anyway = false): boolean {
+      return charge(sizes, [[field, size]], anyway);
+    },
+    /** Forgets the parts of the current step. */
+    reset(): void {
+      for (const item of items.splice(stepStart)) {
+        const { part } = item;
+        for (const size of item.sizes.values()) bytes -= size;
+        if (isTool(part)) removeFrom(tools, part["toolCallId"] as string, item);
+        else if (isData(part)) data.delete(dataKey(part.type, part["id"] as string));
+        const approvalId = approvalIdOf(part);
+        if (approvalId !== undefined) removeFrom(approvals, approvalId, item);
+      }
+      staticTools.clear();
+      dynamicTools.clear();
+    },
+    /** The call in the current step that a chunk of its kind is about. */
+    toolHere(id: string, { dynamic }: { readonly dynamic: boolean }): Item | undefined {
+      return (dynamic ? dynamicTools : staticTools).get(id);
+    },
+    /** Of either kind, the first in the current step. */
+    anyToolHere(id: string): Item | undefined {
+      return earlier(staticTools.get(id), dynamicTools.get(id));
+    },
+    /** The call that an output is about: in the current step, else the last one before. */
+    tool(id: string): Item | undefined {
+      return earlier(staticTools.get(id), dynamicTools.get(id)) ?? tools.get(id)?.at(-1);
+    },
+    approved: (approvalId: string): Item | undefined =>
+      approvals.get(approvalId)?.reduce((one, other) => earlier(one, other) ?? one),
+    data: (type: string, id: string): Item | undefined => data.get(dataKey(type, id)),
+    items: (): readonly Item[] => items,
+    /** Those of the current step. */
+    itemsHere: (): readonly Item[] => items.slice(stepStart),
+    bytes: (): number => bytes,
+  };
+}
+
+type Sizes = readonly (readonly [field: string, size: number])[];
+
+function sizesOf(fields: { readonly [field: string]: unknown }): Sizes {
+  return Object.entries(fields).map(([field, value]) => [field, sizeOf(field, value)]);
+}
+
+export function sizeOf(field: string, value: unknown): number {
+  return value === undefined ? 0 : textBytes(field) + 4 + jsonBytes(value);
+}
+
+export function isTool(part: Part): boolean {
+  if (!part.type.startsWith("tool-") && part.type !== "dynamic-tool") return false;
+  return typeof part["toolCallId"] === "string";
+}
+
+function isData(part: Part): boolean {
+  return part.type.startsWith("data-") && typeof part["id"] === "string";
+}
+
+function approvalIdOf(part: Part): string | undefined {
+  const approval = part["approval"] as { readonly id?: unknown } | null | undefined;
+  return isTool(part) && typeof approval?.id === "string" ? approval.id : undefined;
+}
+
+function dataKey(type: string, id: string): string {
+  return JSON.stringify([type, id]);
+}
+
+function earlier(one: Item | undefined, other: Item | undefined): Item | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  return one.order < other.order ? one : other;
+}
+
+function pushTo(lists: Map<string, Item[]>, key: string, item: Item): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [item]);
+  else list.push(item);
+}
+
+function removeFrom(lists: Map<string, Item[]>, key: string, item: Item): void {
+  const list = lists.get(key);
+  // What is removed is mostly what came last.
+  const at = list?.lastIndexOf(item) ?? -1;
+  if (list === undefined || at === -1) return;
+  list.splice(at, 1);
+  if (list.length === 0) lists.delete(key);
+}

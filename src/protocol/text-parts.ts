@@ -1,0 +1,75 @@
+import { type Draft, type Item, sizeOf } from "./draft.ts";
+import type { KnownChunk } from "./known-chunk.ts";
+import { orphan, type Refusal, tooMuch } from "./refusal.ts";
+import { textBytes } from "./size.ts";
+
+export type TextChunk = Extract<KnownChunk, { type: `text-${string}` | `reasoning-${string}` }> & {
+  readonly id: string;
+};
+
+/** The texts and reasonings that are open, by the id that their chunks have. */
+export function createTextParts(draft: Draft) {
+  const texts = new Map<string, Item>();
+  const reasonings = new Map<string, Item>();
+
+  return {
+    push(chunk: TextChunk): Refusal {
+      const isText = chunk.type.startsWith("text-");
+      const open = isText ? texts : reasonings;
+      const { id } = chunk;
+      const providerMetadata = chunk.providerMetadata ?? undefined;
+      if (chunk.type === "text-start" || chunk.type === "reasoning-start") {
+        const kind = isText ? { type: "text" } : { type: "reasoning", id };
+        const item = draft.add({ ...kind, text: "", state: "streaming", providerMetadata });
+        if (item === undefined) return tooMuch;
+        open.set(id, item);
+        return undefined;
+      }
+      const item = open.get(id);
+      if (item === undefined) return orphan(chunk, id, isText ? "text-start" : "reasoning-start");
+      if (chunk.type === "text-delta" || chunk.type === "reasoning-delta") {
+        const sizes: [string, number][] = [
+          ["text", (item.sizes.get("text") ?? 0) + textBytes(chunk.delta)],
+        ];
+        if (providerMetadata !== undefined) {
+          sizes.push(["providerMetadata", sizeOf("providerMetadata", providerMetadata)]);
+        }
+        if (!draft.grow(item, sizes)) return tooMuch;
+        item.part["text"] = (item.part["text"] as string) + chunk.delta;
+        if (providerMetadata !== undefined) item.part["providerMetadata"] = providerMetadata;
+        return undefined;
+      }
+      const citations = chunk.type === "text-end" ? chunk.citations : undefined;
+      const fits = draft.set(
+        item,
+        {
+          state: "done",
+          ...(citations == null ? {} : { citations }),
+          ...(providerMetadata === undefined ? {} : { providerMetadata }),
+        },
+        // What was said fitted, and it has to end.
+        { anyway: citations == null && providerMetadata === undefined },
+      );
+      if (!fits) return tooMuch;
+      open.delete(id);
+      return undefined;
+    },
+    /** The chunks that end what is open, in the order in which it began. */
+    endings(): TextChunk[] {
+      const all = [
+        ...[...texts].map(([id, { order }]) => ({ order, type: "text-end" as const, id })),
+        ...[...reasonings].map(([id, { order }]) => ({
+          order,
+          type: "reasoning-end" as const,
+          id,
+        })),
+      ];
+      all.sort((one, other) => one.order - other.order);
+      return all.map(({ type, id }) => ({ type, id }));
+    },
+    forget(): void {
+      texts.clear();
+      reasonings.clear();
+    },
+  };
+}

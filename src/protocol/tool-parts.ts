@@ -1,0 +1,229 @@
+import { type Draft, type Item, isTool, type OpenPart } from "./draft.ts";
+import type { KnownChunk } from "./known-chunk.ts";
+import { parsePartialJson } from "./partial-json.ts";
+import { orphan, type Refusal, tooMuch } from "./refusal.ts";
+import { textBytes } from "./size.ts";
+import { storable } from "./storable.ts";
+
+export type ToolChunk = Extract<KnownChunk, { type: `tool-${string}` }>;
+type Ask = { readonly anyway?: boolean };
+
+/** A tool's input as far as it has come, as text. */
+type Partial = {
+  text: string;
+  readonly toolName: string;
+  readonly dynamic: boolean;
+  readonly inputEncoding: unknown;
+  readonly title: unknown;
+  readonly toolMetadata: unknown;
+};
+
+/**
+ * The calls of a message. Input that comes in pieces is only put together here, and read when
+ * somebody looks at the message: reading it at every piece would cost its whole length each time.
+ */
+export function createToolParts(draft: Draft) {
+  const partials = new Map<string, Partial>();
+  /** Parts whose input is to be read from this text. */
+  const unread = new Map<OpenPart, { readonly text: string; readonly plain: boolean }>();
+
+  function push(chunk: ToolChunk, ask: Ask = {}): Refusal {
+    switch (chunk.type) {
+      case "tool-input-start": {
+        const { toolCallId, toolName, inputEncoding, title, toolMetadata } = chunk;
+        const dynamic = chunk.dynamic === true;
+        const fields = { state: "input-streaming", inputEncoding };
+        if (!put(chunk, { dynamic, fields, ask })) return tooMuch;
+        const partial = { text: "", toolName, dynamic, inputEncoding, title, toolMetadata };
+        partials.set(toolCallId, partial);
+        return undefined;
+      }
+      case "tool-input-delta": {
+        const partial = partials.get(chunk.toolCallId);
+        if (partial === undefined) return orphan(chunk, chunk.toolCallId, "tool-input-start");
+        return more(chunk.toolCallId, partial, chunk.inputTextDelta) ? undefined : tooMuch;
+      }
+      case "tool-input-available": {
+        const fields = { state: "input-available", input: chunk.input };
+        return put(chunk, { dynamic: chunk.dynamic === true, fields, ask }) ? undefined : tooMuch;
+      }
+      case "tool-input-error": {
+        const known = draft.anyToolHere(chunk.toolCallId);
+        const dynamic =
+          known === undefined ? chunk.dynamic === true : known.part.type === "dynamic-tool";
+        const { title: _, ...untitled } = chunk;
+        const { input, errorText } = chunk;
+        const fields = { state: "output-error", input, errorText };
+        return put(untitled, { dynamic, fields, ask }) ? undefined : tooMuch;
+      }
+      case "tool-approval-response": {
+        const item = draft.approved(chunk.approvalId);
+        if (item === undefined) return orphan(chunk, chunk.approvalId, "tool-approval-request");
+        const { approved, reason, providerExecuted, providerMetadata } = chunk;
+        const approval = { ...(item.part["approval"] as object), approved, ...some({ reason }) };
+        const noted = some({ providerExecuted, callProviderMetadata: providerMetadata });
+        const fits = draft.set(item, { state: "approval-responded", approval, ...noted });
+        return fits ? undefined : tooMuch;
+      }
+      case "tool-approval-request":
+      case "tool-output-available":
+      case "tool-output-error":
+      case "tool-output-denied": {
+        const item = draft.tool(chunk.toolCallId);
+        if (item === undefined) return orphan(chunk, chunk.toolCallId, "tool-input-available");
+        return draft.set(item, settled(chunk, item), ask) ? undefined : tooMuch;
+      }
+    }
+  }
+
+  type Named = Extract<ToolChunk, { toolName: string }>;
+
+  /** Puts what a chunk says of a call in its place in the current step, or adds it there. */
+  function put(
+    chunk: Named,
+    { dynamic, fields, ask }: { dynamic: boolean; fields: { state: string }; ask: Ask },
+  ): boolean {
+    const { toolCallId, toolName, title, toolMetadata, providerExecuted, providerMetadata } = chunk;
+    const metadata =
+      fields.state === "output-error" ? "resultProviderMetadata" : "callProviderMetadata";
+    const kind = dynamic ? { type: "dynamic-tool", toolName } : { type: `tool-${toolName}` };
+    const kept = some({ title, toolMetadata, providerExecuted, [metadata]: providerMetadata });
+    const item = draft.toolHere(toolCallId, { dynamic });
+    if (item === undefined) {
+      return draft.add({ ...kind, toolCallId, ...fields, ...kept }, ask) !== undefined;
+    }
+    if (!draft.set(item, { ...cleared, input: undefined, ...kind, ...fields, ...kept }, ask)) {
+      return false;
+    }
+    unread.delete(item.part);
+    return true;
+  }
+
+  function more(toolCallId: string, partial: Partial, delta: string): boolean {
+    const { toolName, dynamic, inputEncoding, title, toolMetadata } = partial;
+    const kind = dynamic ? { type: "dynamic-tool", toolName } : { type: `tool-${toolName}` };
+    const state = "input-streaming";
+    let item = draft.toolHere(toolCallId, { dynamic });
+    // A part that begins in the middle of its input, as it does in another step than the call, has no
+    // raw input where its tool is dynamic: so it is in user interfaces.
+    const raw = item !== undefined || !dynamic;
+    const fresh = item?.part["state"] !== state || !unread.has(item.part);
+    if (item === undefined) {
+      const kept = some({ title, toolMetadata });
+      item = draft.add({ ...kind, toolCallId, state, inputEncoding, ...kept });
+      if (item === undefined) return false;
+    } else if (fresh) {
+      const kept = some({ title, toolMetadata });
+      if (!draft.set(item, { ...cleared, ...kind, state, inputEncoding, ...kept })) return false;
+    }
+    const text = partial.text + delta;
+    // The whole text where the part hasn't had any of it. What is read of a text takes no more than
+    // the text, but for what closes it.
+    const bytes = textBytes(fresh ? text : delta) + (fresh ? 80 : 0);
+    const grown = (field: string) => (fresh ? 0 : (item.sizes.get(field) ?? 0)) + bytes;
+    if (
+      !draft.grow(item, [
+        ["rawInput", raw ? grown("rawInput") : 0],
+        ["input", grown("input")],
+      ])
+    ) {
+      return false;
+    }
+    partial.text = text;
+    item.part["rawInput"] = raw ? text : undefined;
+    unread.set(item.part, { text, plain: inputEncoding === "text" });
+    return true;
+  }
+
+  return {
+    push,
+    /** Reads what has come of inputs since the last time. */
+    read(): void {
+      for (const [part, { text, plain }] of unread) {
+        part["input"] = plain ? text : storable(parsePartialJson(text));
+      }
+      unread.clear();
+    },
+    /** The chunks that end the inputs that never came to their end. */
+    endings(why: string): ToolChunk[] {
+      const here = new Set(draft.itemsHere());
+      return draft.items().flatMap((item): ToolChunk[] => {
+        const { part } = item;
+        const toolCallId = part["toolCallId"] as string;
+        if (!isTool(part) || part["state"] !== "input-streaming") return [];
+        const errorText = `The input of this call was interrupted: ${why}`;
+        // Chunks find the newest call of an id, so an older one stays as it is, everywhere.
+        if (draft.tool(toolCallId) !== item) return [];
+        if (!here.has(item)) return [{ type: "tool-output-error", toolCallId, errorText }];
+        const dynamic = part.type === "dynamic-tool";
+        const toolName = dynamic ? (part["toolName"] as string) : part.type.slice("tool-".length);
+        // Models refuse a call without any input, and would do so in every turn to come.
+        const input = part["input"] ?? (part["inputEncoding"] === "text" ? "" : {});
+        const call = { toolCallId, toolName, input, errorText, ...(dynamic ? { dynamic } : {}) };
+        return [{ type: "tool-input-error", ...call }];
+      });
+    },
+    /** Takes up the inputs of a stored message where they were left. */
+    resume(): void {
+      for (const { part } of draft.itemsHere()) {
+        if (!isTool(part) || part["state"] !== "input-streaming") continue;
+        const dynamic = part.type === "dynamic-tool";
+        const { toolCallId, rawInput, inputEncoding, title, toolMetadata } = part;
+        partials.set(toolCallId as string, {
+          text: typeof rawInput === "string" ? rawInput : "",
+          toolName: dynamic ? (part["toolName"] as string) : part.type.slice("tool-".length),
+          dynamic,
+          inputEncoding,
+          title,
+          toolMetadata,
+        });
+      }
+    },
+    forget(): void {
+      partials.clear();
+    },
+  };
+}
+
+/** What a call has no longer when something new is said of its input or output. */
+const cleared = {
+  output: undefined,
+  errorText: undefined,
+  rawInput: undefined,
+  inputEncoding: undefined,
+  preliminary: undefined,
+};
+
+type Settling = Exclude<
+  ToolChunk,
+  { type: `tool-input-${string}` } | { type: "tool-approval-response" }
+>;
+
+function settled(chunk: Settling, { part }: Item): { readonly [field: string]: unknown } {
+  if (chunk.type === "tool-output-denied") return { state: "output-denied" };
+  if (chunk.type === "tool-approval-request") {
+    const { approvalId: id, approvalDescriptor: descriptor, reason, signature } = chunk;
+    const approval = {
+      id,
+      ...some({ descriptor, requestReason: reason, signature }),
+      ...(Object.hasOwn(chunk, "inputSchemaInput")
+        ? { inputSchemaInput: chunk.inputSchemaInput }
+        : {}),
+      ...(chunk.isAutomatic === true ? { isAutomatic: true } : {}),
+    };
+    return { state: "approval-requested", approval };
+  }
+  const { toolMetadata, providerExecuted, providerMetadata } = chunk;
+  const kept = some({ toolMetadata, providerExecuted, resultProviderMetadata: providerMetadata });
+  if (chunk.type === "tool-output-available") {
+    const { output, preliminary } = chunk;
+    return { ...cleared, ...kept, state: "output-available", output, preliminary };
+  }
+  const rawInput = part.type === "dynamic-tool" ? undefined : part["rawInput"];
+  return { ...cleared, ...kept, state: "output-error", errorText: chunk.errorText, rawInput };
+}
+
+/** Without what is absent. */
+function some(fields: { readonly [field: string]: unknown }): { [field: string]: unknown } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null));
+}
