@@ -31,12 +31,12 @@ export function changesOf(record: LogRecord): Changes {
     if (!headers.has(sessionId)) throw uncounted(sessionId);
   }
   const deleted = record.headers.filter((each) => !isThere(each)).map((each) => each.sessionId);
-  const whole = [...headers.values()];
+  const stored = [...headers.values()].map((each) => (isThere(each) ? each : tombstone(each)));
   const changed = record.members && new Set([...record.members, ...deleted]);
   return {
     entries: deleted.length === 0 ? record.entries : record.entries.filter(isThere),
-    headers: whole.map((each) => (isThere(each) ? each : tombstone(each))),
-    members: changed ? whole.filter(({ sessionId }) => changed.has(sessionId)) : whole,
+    headers: stored,
+    members: changed ? stored.filter(({ sessionId }) => changed.has(sessionId)) : stored,
     metadata: new Map(
       record.metadata.filter(isThere).map((each) => [each.sessionId, each.metadata]),
     ),
