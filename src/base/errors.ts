@@ -20,6 +20,7 @@ export const errorCodes = [
   "invalid_schedule",
   "not_committed",
   "not_found",
+  "not_owner",
   "overloaded",
   "payload_not_storable",
   "payload_too_deep",
@@ -39,6 +40,7 @@ export const errorCodes = [
   "throttle_open",
   "timeout",
   "unauthorized",
+  "unavailable",
   "unknown_outcome",
   "unsupported",
 ] as const;

@@ -42,6 +42,16 @@ export function checkNumber(what: string, value: unknown, range: NumberRange): n
   );
 }
 
+/** Refuses what isn't text, is too long, or couldn't be stored: Postgres refuses U+0000 and half a pair. */
+export function checkText(what: string, value: unknown, { max }: { max: number }): string {
+  const fits = typeof value === "string" && value !== "" && value.length <= max;
+  if (fits && !value.includes("\u0000") && value.isWellFormed()) return value;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be 1 to ${max} characters of text that databases can store`,
+  );
+}
+
 /** Refuses a word that isn't among those that are allowed. */
 export function checkChoice(what: string, value: unknown, allowed: readonly string[]): void {
   if (allowed.some((each) => each === value)) return;

@@ -109,7 +109,7 @@ export function podsKnown(): Statement {
 
 /** What pods that are up say of themselves. */
 export function livePods(): Statement {
-  return sql`select metadata from ${podHealth} where status = 'up'`;
+  return sql`select pod_id, metadata from ${podHealth} where status = 'up'`;
 }
 
 export function listPods(): Statement {

@@ -32,6 +32,7 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   invalid_schedule: 400,
   not_committed: 500,
   not_found: 404,
+  not_owner: 503,
   overloaded: 503,
   payload_not_storable: 400,
   payload_too_deep: 400,
@@ -51,6 +52,7 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   throttle_open: 503,
   timeout: 504,
   unauthorized: 401,
+  unavailable: 503,
   unknown_outcome: 503,
   unsupported: 415,
 };

@@ -126,6 +126,8 @@ export type Facts = {
 export type AgentFacts = {
   /** What becomes of a message that comes during a turn. */
   readonly during: "queue" | "interrupt" | "merge";
+  /** With `merge`, how long nothing more must be said before the turn starts. Default 500. */
+  readonly debounceMs?: number;
   /** How many runners may lose a turn before it is given up. */
   readonly attempts: number;
   readonly compaction: CompactionFacts | null;

@@ -1,0 +1,118 @@
+import type { Bus } from "../../bus/bus.ts";
+import { contentionMs } from "../../base/backoff.ts";
+import { type Clock, sleep } from "../../base/clock.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
+import type { Json } from "../../base/jsonify.ts";
+import type { Random } from "../../base/random.ts";
+import type { Answer, Command } from "../command.ts";
+import type { Heads } from "./heads.ts";
+import type { Owners } from "./owners.ts";
+
+/**
+ * Brings commands to whoever owns the session's log, wherever that is. It asks again, with the same ids,
+ * for as long as it isn't known what became of them: an owner that has stored something already answers
+ * with what it stored.
+ */
+export type Courier = {
+  ask(tenant: string, sessionId: string, command: Command, options?: AskOptions): Promise<Answer>;
+  close(): void;
+};
+
+export type AskOptions = {
+  /** Default 15,000. */
+  timeoutMs?: number;
+  signal?: AbortSignal;
+};
+
+export type CourierParts = {
+  bus: Bus;
+  heads: Heads;
+  /** Undefined in programs that are no pods. */
+  owners: Pick<Owners, "of" | "awaken"> | undefined;
+  /** Makes logs where there are none. */
+  create: () => Promise<void>;
+  clock: Clock;
+  random: Random;
+};
+
+const topic = "session.ask";
+const defaultTimeoutMs = 15_000;
+const requestMs = 2_000;
+/** A head that was seen within this time is believed. */
+const believedMs = 1_000;
+
+export function createCourier(parts: CourierParts): Courier {
+  const { bus, heads, owners, clock, random } = parts;
+
+  const unserve = owners
+    ? bus.serve(topic, async (body) => {
+        const { tenant, sessionId, command } = body as unknown as Asked;
+        const owner = owners.of(sessionId);
+        if (!owner) throw new FlotillaError("not_owner", "another pod has this log");
+        return (await owner.submit(tenant, sessionId, command)) as unknown as Json;
+      })
+    : () => {};
+
+  const addressOf = async (sessionId: string, maxAgeMs: number): Promise<string | undefined> => {
+    if (heads.last.length === 0 && (await heads.all(0)).length === 0) {
+      await (owners ? owners.awaken() : parts.create());
+      maxAgeMs = 0;
+    }
+    return (await heads.of(sessionId, maxAgeMs))?.owner ?? undefined;
+  };
+
+  const askRemote = async (asked: Asked, maxAgeMs: number, limitMs: number): Promise<Answer> => {
+    const to = await addressOf(asked.sessionId, maxAgeMs);
+    if (to === undefined || (to === bus.address && !owners?.of(asked.sessionId))) throw free();
+    const body = asked as unknown as Json;
+    const timeoutMs = Math.max(1, Math.min(requestMs, limitMs));
+    return (await bus.request(to, topic, body, { timeoutMs })) as unknown as Answer;
+  };
+
+  return {
+    close: unserve,
+    async ask(tenant, sessionId, command, { timeoutMs = defaultTimeoutMs, signal } = {}) {
+      const startedMs = clock.monotonic();
+      let mayBeStored = false;
+      for (let tries = 1; ; tries++) {
+        const leftMs = timeoutMs - (clock.monotonic() - startedMs);
+        try {
+          const owner = owners?.of(sessionId);
+          if (owner) return await owner.submit(tenant, sessionId, command);
+          const maxAgeMs = tries === 1 ? believedMs : 0;
+          return await askRemote({ tenant, sessionId, command }, maxAgeMs, leftMs);
+        } catch (error) {
+          if (!hasCode(error, ...passing)) throw error;
+          // One who has lost the log may have stored it before, without hearing of that.
+          mayBeStored ||= hasCode(error, "timeout", "unknown_outcome", "not_owner");
+          if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? unknown(error) : error;
+        }
+        await sleep(clock, Math.min(contentionMs(tries, random), 250));
+      }
+    },
+  };
+}
+
+type Asked = {
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly command: Command;
+};
+
+/** What is asked again: the log has no owner, or another one, or its owner didn't answer. */
+const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome"] as const;
+
+function free(): FlotillaError {
+  return new FlotillaError(
+    "unavailable",
+    "no pod serves this session right now: start one (`flotilla dev`, or startPod), or wait",
+  );
+}
+
+function unknown(cause: unknown): FlotillaError {
+  return new FlotillaError(
+    "unknown_outcome",
+    "no pod has answered in time, and it may have been stored: send it again with the same id",
+    { cause },
+  );
+}

@@ -1,0 +1,104 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Answer, Command, Decision, Effect, Facts } from "../command.ts";
+import { decide } from "../conversation.ts";
+import type { Header } from "../header.ts";
+import type { Checkpoint, LogRecord } from "../journal/journal.ts";
+
+/** Something that was asked of a session, and whom to tell. */
+export type Item = {
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly command: Command;
+  /** Agents that it names besides those of its session. */
+  readonly agents: readonly string[];
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: unknown) => void;
+};
+
+/** What is decided but not yet committed. Nobody sees any of it before. */
+export type Draft = {
+  readonly isEmpty: boolean;
+  readonly record: LogRecord;
+  readonly headers: ReadonlyMap<string, Header>;
+  readonly effects: readonly (readonly [sessionId: string, Effect])[];
+  readonly outcomes: readonly (readonly [Item, Answer | FlotillaError])[];
+};
+
+export type DraftParts = {
+  /** What is committed. */
+  header: (sessionId: string) => Header | undefined;
+  /** Where something with this client id was stored, as far as is known. */
+  seqOf: (sessionId: string, clientId: string) => number | undefined;
+  facts: (tenant: string) => Facts;
+  recordId: string;
+};
+
+/** Decides one after the other, as if each had been committed before the next was asked. */
+export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
+  const headers = new Map<string, Header>();
+  const ownIds = new Map<string, number>();
+  const entries: LogRecord["entries"][number][] = [];
+  const metadata = new Map<string, string>();
+  const reads: LogRecord["reads"][number][] = [];
+  const checkpoints = new Map<string, Checkpoint>();
+  const effects: (readonly [string, Effect])[] = [];
+  const outcomes: (readonly [Item, Answer | FlotillaError])[] = [];
+
+  for (const item of items) {
+    const { tenant, sessionId, command } = item;
+    const before = headers.get(sessionId) ?? parts.header(sessionId);
+    const refusal = refusalOf(before, tenant, command);
+    if (refusal) {
+      outcomes.push([item, refusal]);
+      continue;
+    }
+    const clientId = "clientId" in command ? command.clientId : undefined;
+    const seq =
+      clientId === undefined
+        ? undefined
+        : (ownIds.get(`${sessionId} ${clientId}`) ?? parts.seqOf(sessionId, clientId));
+    if (seq !== undefined) {
+      outcomes.push([item, { seq, lastSeq: before?.lastSeq ?? seq, duplicate: true }]);
+      continue;
+    }
+    const decision: Decision = decide(before, command, parts.facts(tenant));
+    if (decision.type === "refused") {
+      outcomes.push([item, new FlotillaError(decision.code, decision.message)]);
+      continue;
+    }
+    outcomes.push([item, decision.answer]);
+    if (decision.header !== before) headers.set(sessionId, decision.header);
+    for (const entry of decision.entries) {
+      entries.push({ ...entry, sessionId });
+      if (entry.clientId !== null) ownIds.set(`${sessionId} ${entry.clientId}`, entry.seq);
+    }
+    if (decision.metadata !== undefined) metadata.set(sessionId, decision.metadata);
+    if (decision.read) reads.push({ sessionId, ...decision.read });
+    if (decision.checkpoint) checkpoints.set(sessionId, { sessionId, ...decision.checkpoint });
+    for (const effect of decision.effects) effects.push([sessionId, effect]);
+  }
+
+  const record: LogRecord = {
+    recordId: parts.recordId,
+    entries,
+    headers: [...headers.values()],
+    metadata: [...metadata].map(([sessionId, text]) => ({ sessionId, metadata: text })),
+    reads,
+    checkpoints: [...checkpoints.values()],
+  };
+  const isEmpty =
+    headers.size === 0 && entries.length === 0 && reads.length === 0 && checkpoints.size === 0;
+  return { isEmpty, record, headers, effects, outcomes };
+}
+
+/** Another tenant's session is none at all. */
+function refusalOf(
+  header: Header | undefined,
+  tenant: string,
+  command: Command,
+): FlotillaError | undefined {
+  if (!header || header.tenant === tenant) return undefined;
+  return command.type === "create"
+    ? new FlotillaError("conflict", "there is a session with this id already")
+    : new FlotillaError("not_found", "there is no such session");
+}

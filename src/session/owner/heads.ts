@@ -1,0 +1,51 @@
+import type { Clock } from "../../base/clock.ts";
+import { logOf } from "../group.ts";
+import type { Head, Journal } from "../journal/journal.ts";
+
+/** Where logs stood when they were looked at last, shared by all who ask. */
+export type Heads = {
+  /** No older than that. */
+  all(maxAgeMs: number): Promise<readonly Head[]>;
+  /** The head of a session's log; undefined where there are no logs yet. */
+  of(sessionId: string, maxAgeMs: number): Promise<Head | undefined>;
+  /** As they were seen last, by whoever has looked. */
+  readonly last: readonly Head[];
+  put(heads: readonly Head[], atMs: number): void;
+};
+
+export function createHeads({ journal, clock }: { journal: Journal; clock: Clock }): Heads {
+  let last: readonly Head[] = [];
+  let seenMs = -Infinity;
+  let looking: Promise<readonly Head[]> | undefined;
+
+  const put = (heads: readonly Head[], atMs: number): void => {
+    if (atMs < seenMs) return;
+    last = heads;
+    seenMs = atMs;
+  };
+  const look = async (): Promise<readonly Head[]> => {
+    const startedMs = clock.monotonic();
+    try {
+      const heads = await journal.heads();
+      put(heads, startedMs);
+      return last;
+    } finally {
+      looking = undefined;
+    }
+  };
+  const all: Heads["all"] = async (maxAgeMs) => {
+    if (clock.monotonic() - seenMs <= maxAgeMs) return last;
+    return (looking ??= look());
+  };
+  return {
+    all,
+    put,
+    get last() {
+      return last;
+    },
+    async of(sessionId, maxAgeMs) {
+      const heads = await all(maxAgeMs);
+      return heads.length === 0 ? undefined : heads[logOf(sessionId, heads.length)];
+    },
+  };
+}

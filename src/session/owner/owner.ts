@@ -1,0 +1,295 @@
+import { contentionMs } from "../../base/backoff.ts";
+import { type Clock, sleep } from "../../base/clock.ts";
+import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import type { Ids } from "../../base/ids.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Random } from "../../base/random.ts";
+import type { Answer, Command, Effect, Facts } from "../command.ts";
+import { draftRecord, type Draft, type Item } from "./draft.ts";
+import type { Header } from "../header.ts";
+import type { Committed, Head, Journal, LogRecord } from "../journal/journal.ts";
+import { knownIds } from "./known-ids.ts";
+
+/**
+ * Appends to one log. It decides in memory and commits one record at a time, with everything that was
+ * asked while the last one was under way. Memory changes only after the commit, and answers, effects and
+ * delivery come after that.
+ */
+export type Owner = {
+  /** Where its log stands, as far as it has committed. */
+  readonly head: Head;
+  /** Answers once what was decided is committed. Rejects with `not_owner` where others have the log. */
+  submit(tenant: string, sessionId: string, command: Command): Promise<Answer>;
+  /** What is committed of a session, where it is in memory. */
+  look(sessionId: string): Header | undefined;
+  /** Takes no more, and waits for what is under way. */
+  stop(): Promise<void>;
+  /** Somebody else has the log: forgets everything, and sends those who wait there. */
+  drop(): void;
+};
+
+export type OwnerParts = {
+  journal: Journal;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log: Logger;
+  facts: (tenant: string) => Facts;
+  /** Makes sure that facts about these agents are at hand. Undefined where they are. */
+  prime: (tenant: string, agents: readonly string[]) => Promise<void> | undefined;
+  /** Told of every record that was committed, in order. */
+  onCommitted: (committed: CommittedRecord) => void;
+  /** Told once: somebody else has the log. */
+  onFenced: () => void;
+};
+
+export type CommittedRecord = {
+  readonly head: Head;
+  readonly record: LogRecord;
+  /** What each session has to have done now, by its id. */
+  readonly effects: readonly (readonly [sessionId: string, Effect])[];
+};
+
+type Slot = {
+  /** Committed; undefined where there is no such session. */
+  header: Header | undefined;
+  /** Asked while the header was being read, in order. */
+  waiting: Item[] | undefined;
+};
+
+const batchMost = 1_000;
+const waitingMost = 20_000;
+const slotsMost = 50_000;
+/** How long a store that refuses everything is asked again before callers are told. */
+const patienceMs = 5_000;
+
+export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerParts): Owner {
+  const { journal, clock, random, log } = parts;
+  const slots = new Map<string, Slot>();
+  const known = knownIds();
+  let head = taken;
+  let queue: Item[] = [];
+  let waiting = 0;
+  let committing: Promise<void> | undefined;
+  let scheduled = false;
+  let ended: "no" | "stopping" | "fenced" = "no";
+  for (const header of busy) slots.set(header.sessionId, { header, waiting: undefined });
+
+  const flush = (): void => {
+    scheduled = false;
+    if (committing || queue.length === 0) return;
+    const batch = queue.length <= batchMost ? queue : queue.slice(0, batchMost);
+    queue = queue.length <= batchMost ? [] : queue.slice(batchMost);
+    committing = store(batch).finally(() => {
+      committing = undefined;
+      flush();
+    });
+  };
+
+  const store = async (items: readonly Item[]): Promise<void> => {
+    if (ended === "fenced") return refuseAll(items);
+    const draft = draftRecord(items, {
+      header: (sessionId) => slots.get(sessionId)?.header,
+      seqOf: known.seqOf,
+      facts: parts.facts,
+      recordId: parts.ids.next(),
+    });
+    if (draft.isEmpty) return settle(draft);
+    let committed: Committed;
+    try {
+      committed = await commit(draft.record);
+    } catch (error) {
+      // Nothing was stored. Of several, one may be at fault: in halves only that one fails.
+      if (items.length > 1 && !hasCode(error, ...sharedFates)) {
+        const middle = Math.ceil(items.length / 2);
+        await store(items.slice(0, middle));
+        return store(items.slice(middle));
+      }
+      return reject(items, error);
+    }
+    if (committed.type === "fenced") return fenced(items);
+    if (committed.type === "duplicate") {
+      for (const { sessionId, clientId, seq } of committed.found) {
+        known.add(sessionId, clientId, seq);
+      }
+      return store(items);
+    }
+    head = committed.head;
+    apply(draft);
+    parts.onCommitted({ head, record: draft.record, effects: draft.effects });
+    settle(draft);
+  };
+
+  /** Until it is known what became of it. Only an error that says that nothing was stored is thrown. */
+  const commit = async (record: LogRecord): Promise<Committed> => {
+    const startedMs = clock.monotonic();
+    let unknown = false;
+    for (let tries = 1; ; tries++) {
+      try {
+        return await journal.commit(head, record);
+      } catch (error) {
+        unknown ||= hasCode(error, "unknown_outcome");
+        const late = clock.monotonic() - startedMs >= patienceMs;
+        if (!unknown && (late || !hasCode(error, ...sharedFates))) throw error;
+        if (tries === 1) log.warn({ log: head.logId, error: messageOf(error) }, "a record waits");
+        await sleep(clock, contentionMs(tries, random));
+        // Whoever closes the store can't wait for it any more; what became of the record is for the
+        // next owner to see.
+        if (hasCode(error, "closed")) return { type: "fenced" };
+      }
+    }
+  };
+
+  const apply = (draft: Draft): void => {
+    for (const [sessionId, header] of draft.headers) {
+      const slot = slots.get(sessionId);
+      if (slot) slot.header = header;
+      else slots.set(sessionId, { header, waiting: undefined });
+    }
+    for (const { sessionId, clientId, seq } of draft.record.entries) {
+      if (clientId !== null) known.add(sessionId, clientId, seq);
+    }
+    if (slots.size > slotsMost) forget();
+  };
+
+  const forget = (): void => {
+    for (const [sessionId, { header, waiting: asked }] of slots) {
+      if (slots.size <= slotsMost * 0.9) return;
+      if (!asked && !header?.work) slots.delete(sessionId);
+    }
+  };
+
+  const reject = (items: readonly Item[], error: unknown): void => {
+    waiting -= items.length;
+    for (const item of items) item.reject(error);
+  };
+  const refuseAll = (items: readonly Item[]): void => reject(items, moved(head.logId));
+
+  const settle = (draft: Draft): void => {
+    waiting -= draft.outcomes.length;
+    for (const [item, outcome] of draft.outcomes) {
+      if (outcome instanceof FlotillaError) item.reject(outcome);
+      else item.resolve(outcome);
+    }
+  };
+
+  const fenced = (items: readonly Item[]): void => {
+    refuseAll(items);
+    if (ended === "fenced") return;
+    log.warn({ log: head.logId, term: head.term }, "another pod has the log");
+    drop();
+    parts.onFenced();
+  };
+
+  const drop = (): void => {
+    ended = "fenced";
+    slots.clear();
+    const rest = queue;
+    queue = [];
+    refuseAll(rest);
+  };
+
+  const put = (item: Item): void => {
+    queue.push(item);
+    if (scheduled || committing) return;
+    scheduled = true;
+    queueMicrotask(flush);
+  };
+
+  /** What was asked meanwhile follows in its order. */
+  const load = async (sessionId: string, slot: Slot, first: Item): Promise<void> => {
+    try {
+      const header = await journal.header(sessionId);
+      const names = [...(header?.agents ?? []), ...first.agents];
+      await parts.prime(header?.tenant ?? first.tenant, names);
+      slot.header = header;
+    } catch (error) {
+      slots.delete(sessionId);
+      return reject(slot.waiting ?? [], error);
+    }
+    release(slot);
+  };
+
+  const admit = (item: Item): void => {
+    const slot = slots.get(item.sessionId);
+    if (slot?.waiting) slot.waiting.push(item);
+    else if (slot) {
+      const primed = parts.prime(item.tenant, item.agents);
+      if (!primed) return put(item);
+      slot.waiting = [item];
+      void primed.then(
+        () => release(slot),
+        (error: unknown) => {
+          const asked = slot.waiting ?? [];
+          slot.waiting = undefined;
+          reject(asked, error);
+        },
+      );
+    } else {
+      const made: Slot = { header: undefined, waiting: [item] };
+      slots.set(item.sessionId, made);
+      void load(item.sessionId, made, item);
+    }
+  };
+
+  const release = (slot: Slot): void => {
+    const asked = slot.waiting ?? [];
+    slot.waiting = undefined;
+    if (ended === "fenced") return refuseAll(asked);
+    for (const each of asked) put(each);
+  };
+
+  return {
+    get head() {
+      return head;
+    },
+    submit(tenant, sessionId, command) {
+      if (ended !== "no") return Promise.reject(moved(head.logId));
+      if (waiting >= waitingMost) {
+        const message = `${waitingMost} commands wait for log ${head.logId} already: slow down`;
+        return Promise.reject(new FlotillaError("overloaded", message));
+      }
+      waiting++;
+      return new Promise((resolve, reject) =>
+        admit({ tenant, sessionId, command, agents: agentsOf(command), resolve, reject }),
+      );
+    },
+    look: (sessionId) => slots.get(sessionId)?.header,
+    async stop() {
+      if (ended === "no") ended = "stopping";
+      while (committing) await committing;
+    },
+    drop,
+  };
+}
+
+/** Where the store itself is the trouble, halves would fare no better. */
+const sharedFates = [
+  "closed",
+  "store_busy",
+  "store_corrupt",
+  "store_full",
+  "store_missing",
+  "store_read_only",
+  "store_unavailable",
+] as const;
+
+function moved(logId: number): FlotillaError {
+  return new FlotillaError("not_owner", `another pod has log ${logId}: ask it again`);
+}
+
+/** Agents that a command names besides those that its session has. */
+function agentsOf(command: Command): readonly string[] {
+  switch (command.type) {
+    case "create":
+      return command.agents;
+    case "members":
+      return command.agents ?? none;
+    case "append":
+      return command.to === undefined ? none : [command.to];
+    default:
+      return none;
+  }
+}
+
+const none: readonly string[] = [];

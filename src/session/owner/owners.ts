@@ -1,0 +1,238 @@
+import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
+import type { Ids } from "../../base/ids.ts";
+import type { Logger } from "../../base/log.ts";
+import { logOf } from "../group.ts";
+import type { Heads } from "./heads.ts";
+import type { Header } from "../header.ts";
+import type { Head, Journal } from "../journal/journal.ts";
+import type { Owner } from "./owner.ts";
+import { placeLogs, rankPods } from "./placement.ts";
+
+/**
+ * Which logs this pod owns. It looks at all heads twice a second, shows by a beat that it lives, takes
+ * logs that are free, and hands over what others should have. All of this decides only who tries: what
+ * keeps two owners apart is the condition of every commit.
+ */
+export type Owners = {
+  /** The owner of a session's log, where that is this pod. */
+  of(sessionId: string): Owner | undefined;
+  /** Whether what this pod remembers of a session is the latest: nobody can have taken its log since. */
+  isFresh(sessionId: string): boolean;
+  readonly owned: readonly Owner[];
+  /** Makes the logs if there are none, and looks at once. */
+  awaken(): Promise<void>;
+  /** Looks at once, because something may be free. */
+  look(): void;
+  stop(): Promise<void>;
+};
+
+export type OwnersParts = {
+  podId: string;
+  host: string | null;
+  journal: Journal;
+  heads: Heads;
+  clock: Clock;
+  ids: Ids;
+  log: Logger;
+  /** How many logs are made where there are none. */
+  logs: number;
+  /** Pods that are up and serve sessions, and for how long that has been known, in ms. */
+  pods: () => ReadonlyMap<string, number>;
+  isGone: (host: string) => boolean;
+  own: (head: Head, busy: readonly Header[], onFenced: () => void) => Promise<Owned>;
+  /** Tells pods that there is something to take. */
+  offer: (podId: string) => void;
+};
+
+/** An owner, and what is to be undone when its log is another's. */
+export type Owned = { readonly owner: Owner; end(): void };
+
+type Held = Owned & { provenMs: number };
+type Seen = { head: Head; movedMs: number };
+
+const passMs = 500;
+const dormantMs = 1_000;
+/** A log whose head hasn't moved for so long is free. Reads from memory need a beat no older. */
+const silentMs = 2_000;
+/** Two looks further apart than this: nobody's silence counts. */
+const gapMs = 1_500;
+/** Each pod that comes later in the order of a free log waits so much longer. */
+const rankMs = 1_000;
+/** A pod is handed logs only once it has been up for so long. */
+const settledMs = 5_000;
+
+export function createOwners(parts: OwnersParts): Owners {
+  const { podId, journal, heads, clock, log } = parts;
+  const held = new Map<number, Held>();
+  const seen = new Map<number, Seen>();
+  let passing: Promise<void> | undefined;
+  let again = false;
+  let cancel = () => {};
+  let stopped = false;
+  let lastPassMs = -Infinity;
+
+  const pass = async (): Promise<void> => {
+    const startedMs = clock.monotonic();
+    const all = await journal.heads();
+    heads.put(all, startedMs);
+    notice(all);
+    await beat();
+    if (stopped) return;
+    const pods = parts.pods();
+    const desired = placeLogs(all.length, [...new Set([podId, ...pods.keys()])].toSorted());
+    for (const head of all) {
+      if (held.has(head.logId) || !isFree(head)) continue;
+      const rank = rankPods(head.logId, [podId, ...pods.keys()]).indexOf(podId);
+      const first = desired[head.logId] === podId ? 0 : Math.max(1, rank);
+      if (freeForMs(head) >= first * rankMs) await take(head);
+      if (stopped) return;
+    }
+    await handOver(desired, pods);
+  };
+
+  const notice = (all: readonly Head[]): void => {
+    const nowMs = clock.monotonic();
+    const gap = nowMs - lastPassMs > gapMs;
+    lastPassMs = nowMs;
+    for (const head of all) {
+      const before = seen.get(head.logId);
+      const moved = !before || gap || !isSame(before.head, head);
+      seen.set(head.logId, { head, movedMs: moved ? nowMs : before.movedMs });
+    }
+  };
+
+  const freeForMs = (head: Head): number => {
+    const quietMs = clock.monotonic() - seen.get(head.logId)!.movedMs;
+    return isFreeAtOnce(head) ? quietMs : quietMs - silentMs;
+  };
+  // A log that is this pod's by its head and isn't held was taken by a call whose answer was lost.
+  const isFreeAtOnce = ({ owner, host }: Head): boolean =>
+    owner === null || owner === podId || (host !== null && parts.isGone(host));
+  const isFree = (head: Head): boolean => isFreeAtOnce(head) || freeForMs(head) >= 0;
+
+  const beat = async (): Promise<void> => {
+    if (held.size === 0) return;
+    const sentMs = clock.monotonic();
+    const asked = [...held].map(([logId, { owner }]) => ({ logId, term: owner.head.term }));
+    const still = new Set(await journal.beat(podId, asked));
+    for (const { logId, term } of asked) {
+      const each = held.get(logId);
+      if (!each || each.owner.head.term !== term) continue;
+      if (still.has(logId)) each.provenMs = sentMs;
+      else drop(logId);
+    }
+  };
+
+  const take = async (free: Head): Promise<void> => {
+    const { logId } = free;
+    const owner = { podId, host: parts.host, recordId: parts.ids.next() };
+    const sentMs = clock.monotonic();
+    const head = await journal.take(free, owner);
+    if (!head) return;
+    const busy = await journal.busy(logId);
+    const owned = await parts.own(head, busy, () => drop(logId));
+    if (stopped) return void owned.end();
+    held.set(logId, { ...owned, provenMs: sentMs });
+    heads.put(
+      heads.last.map((each) => (each.logId === logId ? head : each)),
+      clock.monotonic(),
+    );
+    log.info({ log: logId, term: head.term, busy: busy.length }, "this pod owns the log");
+  };
+
+  const drop = (logId: number): void => {
+    const each = held.get(logId);
+    held.delete(logId);
+    each?.owner.drop();
+    each?.end();
+  };
+
+  /** One at a time, and only to pods that have been there for a while: nothing hurries. */
+  const handOver = async (
+    desired: readonly string[],
+    pods: ReadonlyMap<string, number>,
+  ): Promise<void> => {
+    for (const logId of held.keys()) {
+      const to = desired[logId]!;
+      if (to === podId || (pods.get(to) ?? 0) < settledMs) continue;
+      log.info({ log: logId, to }, "handing the log over");
+      await giveUp([logId]);
+      return parts.offer(to);
+    }
+  };
+
+  const giveUp = async (logIds: readonly number[]): Promise<void> => {
+    const given = logIds.flatMap((logId) => {
+      const each = held.get(logId);
+      return each ? [{ logId, each }] : [];
+    });
+    await Promise.all(given.map(({ each }) => each.owner.stop()));
+    const terms = given.map(({ logId, each }) => ({ logId, term: each.owner.head.term }));
+    for (const { logId } of given) drop(logId);
+    await journal.release(podId, terms);
+  };
+
+  const run = (): Promise<void> =>
+    (passing ??= pass()
+      .catch((error: unknown) => {
+        if (!stopped) log.warn({ error: messageOf(error) }, "logs of sessions weren't looked at");
+      })
+      .finally(() => {
+        passing = undefined;
+        if (stopped) return;
+        const delayMs = heads.last.length === 0 ? dormantMs : passMs;
+        cancel();
+        cancel = clock.after(again ? 0 : delayMs, () => void run());
+        again = false;
+      }));
+  void run();
+
+  const heldOf = (sessionId: string): Held | undefined => {
+    const logs = heads.last.length;
+    return logs === 0 ? undefined : held.get(logOf(sessionId, logs));
+  };
+
+  return {
+    of: (sessionId) => heldOf(sessionId)?.owner,
+    isFresh(sessionId) {
+      const each = heldOf(sessionId);
+      return each !== undefined && clock.monotonic() - each.provenMs < silentMs;
+    },
+    get owned() {
+      return [...held.values()].map(({ owner }) => owner);
+    },
+    async awaken() {
+      if (heads.last.length > 0 || stopped) return;
+      await journal.create(parts.logs);
+      await passing;
+      if (!stopped) await run();
+    },
+    look() {
+      if (stopped) return;
+      if (passing) again = true;
+      else {
+        cancel();
+        void run();
+      }
+    },
+    async stop() {
+      stopped = true;
+      cancel();
+      await passing;
+      const others = [...parts.pods().keys()].filter((each) => each !== podId);
+      if (held.size > 0) await giveUp([...held.keys()]).catch(() => {});
+      for (const each of others) parts.offer(each);
+    },
+  };
+}
+
+function isSame(one: Head, other: Head): boolean {
+  return (
+    one.term === other.term &&
+    one.offset === other.offset &&
+    one.beat === other.beat &&
+    one.owner === other.owner &&
+    one.incarnation === other.incarnation
+  );
+}

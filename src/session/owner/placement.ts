@@ -1,0 +1,33 @@
+/**
+ * Which pod should have which log, computed alike everywhere: each log goes to the pod that its hash
+ * likes best, unless that one has its fair part already. It speaks only for logs that are free, and for
+ * handing over; pods that disagree about who is alive cost time, never safety.
+ */
+export function placeLogs(logs: number, pods: readonly string[]): string[] {
+  const most = Math.ceil(logs / Math.max(1, pods.length));
+  const held = new Map<string, number>();
+  return Array.from({ length: logs }, (_, logId) => {
+    const ranked = rankPods(logId, pods);
+    const chosen = ranked.find((podId) => (held.get(podId) ?? 0) < most) ?? ranked[0]!;
+    held.set(chosen, (held.get(chosen) ?? 0) + 1);
+    return chosen;
+  });
+}
+
+/** Pods in the order in which they should try for a log. */
+export function rankPods(logId: number, pods: readonly string[]): string[] {
+  return pods
+    .map((podId) => ({ podId, score: hash(`${logId} ${podId}`) }))
+    .toSorted((a, b) => b.score - a.score || (a.podId < b.podId ? -1 : 1))
+    .map(({ podId }) => podId);
+}
+
+function hash(text: string): number {
+  let mixed = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) {
+    mixed = Math.imul(mixed ^ text.charCodeAt(at), 0x01000193);
+  }
+  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x21f0aaad);
+  mixed = Math.imul(mixed ^ (mixed >>> 15), 0x735a2d97);
+  return (mixed ^ (mixed >>> 15)) >>> 0;
+}
