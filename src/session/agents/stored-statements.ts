@@ -1,0 +1,55 @@
+import { isAmong, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+
+const agents = table("agent");
+
+const shown = sql`tenant, name, settings, secrets, revision, created_at, last_update`;
+
+export type AgentRow = {
+  readonly tenant: string;
+  readonly name: string;
+  /** JSON text, without secrets. */
+  readonly settings: string;
+  readonly secrets: string;
+};
+
+export function readAgents(tenant: string, names: readonly string[]): Statement {
+  const asked = rows(
+    { name: "text" },
+    names.map((name) => [name]),
+  );
+  return sql`
+    select ${shown} from ${agents} agent
+    where tenant = ${tenant}
+      and ${isAmong(sql`select asked.name from ${asked} asked`, sql`agent.name`)}`;
+}
+
+export function listAgents(tenant: string, after: string, count: number): Statement {
+  return sql`
+    select ${shown} from ${agents}
+    where tenant = ${tenant} and name > ${after} order by name ${limit(count)}`;
+}
+
+/** Stores an agent unless there is one of that name, or there are as many as there may be. */
+export function createAgent(row: AgentRow, most: number): Statement {
+  const { tenant, name, settings, secrets } = row;
+  return sql`
+    insert into ${agents} (tenant, name, settings, secrets)
+    select ${tenant}, ${name}, ${settings}, ${secrets}
+    where (select count(*) from (
+      select 1 from ${agents} where tenant = ${tenant} ${limit(most)}) counted) < ${most}
+    on conflict (tenant, name) do nothing`;
+}
+
+/** Replaces what was seen at that revision; nothing where it has changed since. */
+export function replaceAgent(row: AgentRow, revision: number): Statement {
+  const { tenant, name, settings, secrets } = row;
+  return sql`
+    update ${agents}
+    set settings = ${settings}, secrets = ${secrets}, revision = revision + 1, last_update = ${now}
+    where tenant = ${tenant} and name = ${name} and revision = ${revision}`;
+}
+
+/** Nothing of it is left, its secrets first of all. */
+export function removeAgent(tenant: string, name: string): Statement {
+  return sql`delete from ${agents} where tenant = ${tenant} and name = ${name}`;
+}
