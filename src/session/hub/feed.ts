@@ -42,8 +42,6 @@ export type FeedParts = {
   readView: () => Promise<View | undefined>;
   /** The answer that is being made, from wherever its runner is. */
   answerSoFar: (view: View) => LiveChunks | undefined | Promise<LiveChunks | undefined>;
-  /** The view is another one now. */
-  onView: (view: View) => void;
   onOver: () => void;
 };
 
@@ -87,7 +85,6 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
       const isFirst = !view;
       view = next;
       if (isFirst) head = next.lastSeq;
-      parts.onView(next);
       if (isFirst) return next.deleted ? deleted() : opened.resolve();
     }
     take(entries);

@@ -1,67 +1,18 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { Bus } from "../../bus/bus.ts";
-import type { Clock } from "../../base/clock.ts";
-import type { Logger } from "../../base/log.ts";
 import type { Entry } from "../../protocol/message.ts";
-import type { Header } from "../header.ts";
-import type { Journal } from "../journal/journal.ts";
-import type { LiveChunks, Runner } from "../running.ts";
-import type { Joined, Place, SessionEvent, Sink } from "../service.ts";
 import { createColdReads } from "./cold-reads.ts";
-import { createFeed, type Feed, missing } from "./feed.ts";
+import { createFeed, type Feed } from "./feed.ts";
+import { createFollowers } from "./followers.ts";
+import { createFollowing } from "./following.ts";
+import { createListeners } from "./listeners.ts";
+import { createListening, runnerElsewhere } from "./listening.ts";
+import type { Hub, HubLimits, HubParts } from "./parts.ts";
+import { createPods } from "./pods.ts";
 import { createRing, type Room } from "./ring.ts";
+import { createUsers } from "./users.ts";
 import { type View, viewOf } from "./view.ts";
 
-/**
- * Brings what happens in sessions to the clients of this process, wherever it happens. Joining and live
- * delivery are one operation: a client is subscribed first, then told what it missed, then it is live.
- */
-export type Hub = {
-  join(sessionId: string, place: Place, sink: Sink<SessionEvent>): Joined;
-  /** Called by the local owner after each commit, before its effects. Cheap where nobody follows. */
-  committed(batch: readonly CommittedSession[]): void;
-  /** Called by the local runner with each part of an answer. */
-  chunks(live: LiveChunks): void;
-  close(): void;
-};
-
-export type CommittedSession = {
-  readonly sessionId: string;
-  readonly entries: readonly Entry[];
-  readonly header: Header;
-  readonly incarnation: string;
-  readonly logId: number;
-  readonly offset: number;
-};
-
-export type HubParts = {
-  bus: Bus;
-  journal: Pick<Journal, "header" | "entries">;
-  clock: Clock;
-  log: Logger;
-  /** This process owns the session's log right now, and its last beat is fresh. */
-  isLocal: (sessionId: string) => boolean;
-  /** The pod that owns the log; undefined while none does. */
-  ownerOf: (sessionId: string) => Promise<string | undefined>;
-  /** What the local owner has committed, if it has it in memory. */
-  lookLocal: (sessionId: string) => { header: Header; incarnation: string } | undefined;
-  incarnationOf: (sessionId: string) => Promise<string>;
-  /** This pod's, if it runs turns. */
-  runner?: Pick<Runner, "snapshot">;
-  limits?: Partial<HubLimits>;
-};
-
-export type HubLimits = {
-  /** Reads of the journal at once. */
-  coldReads: number;
-  pageEntries: number;
-  pageBytes: number;
-  /** What is kept of a session's newest entries, and of all sessions together. */
-  ringBytes: number;
-  ringsBytes: number;
-  /** How long a session that nobody follows any more is kept. */
-  lingerMs: number;
-};
+export type { CommittedSession, Hub, HubLimits, HubParts } from "./parts.ts";
 
 const defaults: HubLimits = {
   coldReads: 8,
@@ -75,7 +26,7 @@ const defaults: HubLimits = {
 const tickMs = 1_000;
 
 export function createHub(parts: HubParts): Hub {
-  const { journal, clock } = parts;
+  const { bus, journal, clock, log, isLocal, runner } = parts;
   const limits = { ...defaults, ...parts.limits };
   const feeds = new Map<string, Feed>();
   const coldRead = createColdReads(limits.coldReads);
@@ -93,6 +44,10 @@ export function createHub(parts: HubParts): Hub {
     },
   };
 
+  const look = (sessionId: string): View | undefined => {
+    const local = parts.lookLocal(sessionId);
+    return local && viewOf(local.header, local.incarnation);
+  };
   const readView = (sessionId: string): Promise<View | undefined> =>
     coldRead(async () => {
       const [header, incarnation] = await Promise.all([
@@ -101,6 +56,46 @@ export function createHub(parts: HubParts): Hub {
       ]);
       return header && viewOf(header, incarnation);
     });
+
+  const schedule = () => {
+    if (cancelTick || closed) return;
+    if (feeds.size + followers.size + listeners.size + users.size === 0) return;
+    cancelTick = clock.after(tickMs, () => {
+      cancelTick = undefined;
+      tick();
+      schedule();
+    });
+  };
+
+  const followers = createFollowers({ bus, clock, isLocal, look, onFirst: schedule });
+  const listeners = createListeners({
+    bus,
+    clock,
+    snapshot: (sessionId) => runner?.snapshot(sessionId),
+    onFirst: schedule,
+  });
+  const listening = createListening(bus, (sessionId) => feeds.get(sessionId));
+  const pods = createPods({
+    bus,
+    log,
+    users: {
+      get size() {
+        return users.size;
+      },
+      keys: () => users.keys(),
+    },
+    onNews({ sessionId, view, entries }) {
+      const feed = feeds.get(sessionId);
+      feed?.accept(view, entries);
+      return feed !== undefined;
+    },
+    onTouched: (touched) => users.tell(touched),
+    onMissed: () => users.tell(undefined),
+    onSaid: (address, sessionId, said) =>
+      following.said(feeds.get(sessionId), address, sessionId, said),
+  });
+  const users = createUsers({ owners: parts.owners, followers, pods });
+  const following = createFollowing({ ...parts, pods, look, readView });
 
   const open = (sessionId: string): Feed => {
     const pages = new Map<number, Promise<Entry[]>>();
@@ -120,60 +115,76 @@ export function createHub(parts: HubParts): Hub {
       monotonic: clock.monotonic,
       page: readPage,
       readView: () => readView(sessionId),
-      answerSoFar: () => parts.runner?.snapshot(sessionId),
-      onView: () => {},
-      onOver() {
-        if (feeds.get(sessionId) === feed) feeds.delete(sessionId);
+      answerSoFar(view) {
+        const address = runnerElsewhere(view, bus);
+        return address === undefined
+          ? runner?.snapshot(sessionId)
+          : listening.ask(address, sessionId);
       },
+      onOver: () => drop(feed),
     });
     feeds.set(sessionId, feed);
-    find(feed).catch((error: unknown) => feed.view ?? feed.fail(error));
+    following.attach(feed);
     schedule();
     return feed;
   };
 
-  /** Finds out how far a session is, from whoever knows. */
-  const find = async (feed: Feed): Promise<void> => {
-    const local = parts.isLocal(feed.sessionId) ? parts.lookLocal(feed.sessionId) : undefined;
-    if (local) return feed.accept(viewOf(local.header, local.incarnation), []);
-    const view = await readView(feed.sessionId);
-    if (view) feed.accept(view, []);
-    else if (!feed.view) feed.fail(missing(feed.sessionId));
-  };
-
-  const schedule = () => {
-    if (cancelTick || closed || feeds.size === 0) return;
-    cancelTick = clock.after(tickMs, () => {
-      cancelTick = undefined;
-      tick();
-      schedule();
-    });
+  const drop = (feed: Feed) => {
+    if (feeds.get(feed.sessionId) !== feed) return;
+    feeds.delete(feed.sessionId);
+    feed.ring.clear();
+    following.detach(feed.sessionId);
   };
 
   const tick = () => {
     const nowMs = clock.monotonic();
-    for (const [sessionId, feed] of feeds) {
-      if (feed.subscribers > 0) feed.repair();
-      else if (nowMs - feed.emptySinceMs >= limits.lingerMs) {
-        feed.ring.clear();
-        feeds.delete(sessionId);
-      }
+    for (const feed of feeds.values()) {
+      if (feed.subscribers > 0) {
+        feed.repair();
+        following.check(feed);
+      } else if (nowMs - feed.emptySinceMs >= limits.lingerMs) drop(feed);
     }
+    listening.tick(feeds.values());
+    followers.expire();
+    listeners.expire();
+    users.tick();
   };
 
   return {
     join: (sessionId, place, sink) => (feeds.get(sessionId) ?? open(sessionId)).join(place, sink),
     committed(batch) {
-      for (const { sessionId, entries, header, incarnation } of batch) {
+      const isWatched = users.size > 0 || followers.hasWatchers;
+      for (const each of batch) {
+        if (isWatched) users.committed(each);
+        const { sessionId } = each;
         const feed = feeds.get(sessionId);
-        if (feed) feed.accept(viewOf(header, incarnation), entries.map(plain));
+        const others = followers.of(sessionId);
+        if (!feed && !others) continue;
+        const view = viewOf(each.header, each.incarnation);
+        const entries = each.entries.map(plain);
+        feed?.accept(view, entries);
+        for (const follower of others ?? []) followers.news(follower, { sessionId, view, entries });
       }
     },
-    chunks: (live) => feeds.get(live.sessionId)?.chunks(live),
+    chunks(live) {
+      feeds.get(live.sessionId)?.chunks(live);
+      listeners.chunks(live);
+    },
+    watchUser(tenant, user) {
+      const unwatch = users.watch(tenant, user);
+      schedule();
+      return unwatch;
+    },
+    onTouched: users.listen,
     close() {
       closed = true;
       cancelTick?.();
       for (const feed of feeds.values()) feed.fail(ended());
+      followers.close();
+      listeners.close();
+      listening.close();
+      pods.close();
+      users.close();
     },
   };
 }

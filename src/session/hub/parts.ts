@@ -1,0 +1,68 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Bus } from "../../bus/bus.ts";
+import type { Entry } from "../../protocol/message.ts";
+import type { Header } from "../header.ts";
+import type { Journal } from "../journal/journal.ts";
+import type { LiveChunks, Runner } from "../running.ts";
+import type { Joined, Place, SessionEvent, Sink } from "../service.ts";
+import type { Touched } from "./letters.ts";
+
+/**
+ * Brings what happens in sessions to the clients of this process, wherever it happens. Joining and live
+ * delivery are one operation: a client is subscribed first, then told what it missed, then it is live.
+ */
+export type Hub = {
+  join(sessionId: string, place: Place, sink: Sink<SessionEvent>): Joined;
+  /** Called by the local owner after each commit, before its effects. Cheap where nobody follows. */
+  committed(batch: readonly CommittedSession[]): void;
+  /** Called by the local runner with each part of an answer. */
+  chunks(live: LiveChunks): void;
+  /** Sessions of these users are told of to `onTouched`, until the function that it gives is called. */
+  watchUser(tenant: string, user: string): () => void;
+  /** Told of what happened in sessions of watched users; undefined where something may have been missed. */
+  onTouched(listener: (touched: Touched | undefined) => void): () => void;
+  close(): void;
+};
+
+export type CommittedSession = {
+  readonly sessionId: string;
+  readonly entries: readonly Entry[];
+  readonly header: Header;
+  readonly incarnation: string;
+  readonly logId: number;
+  readonly offset: number;
+  /** Users that it took part from. */
+  readonly formerUsers?: readonly string[];
+};
+
+export type HubParts = {
+  bus: Bus;
+  journal: Pick<Journal, "header" | "entries">;
+  clock: Clock;
+  log: Logger;
+  /** This process owns the session's log right now, and its last beat is fresh. */
+  isLocal: (sessionId: string) => boolean;
+  /** The pod that owns the log; undefined while none does. */
+  ownerOf: (sessionId: string) => Promise<string | undefined>;
+  /** All pods that own logs. */
+  owners: () => Promise<readonly string[]>;
+  /** What the local owner has committed, if it has it in memory. */
+  lookLocal: (sessionId: string) => { header: Header; incarnation: string } | undefined;
+  incarnationOf: (sessionId: string) => Promise<string>;
+  /** This pod's, if it runs turns. */
+  runner?: Pick<Runner, "snapshot">;
+  limits?: Partial<HubLimits>;
+};
+
+export type HubLimits = {
+  /** Reads of the journal at once. */
+  coldReads: number;
+  pageEntries: number;
+  pageBytes: number;
+  /** What is kept of a session's newest entries, and of all sessions together. */
+  ringBytes: number;
+  ringsBytes: number;
+  /** How long a session that nobody follows any more is kept. */
+  lingerMs: number;
+};
