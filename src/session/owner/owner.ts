@@ -62,6 +62,8 @@ const waitingMost = 20_000;
 const slotsMost = 50_000;
 /** How long a store that refuses everything is asked again before callers are told. */
 const patienceMs = 5_000;
+/** Everybody in the log waits for a record whose outcome is unknown, so it is asked about often. */
+const retryMostMs = 250;
 
 export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerParts): Owner {
   const { journal, clock, random, log } = parts;
@@ -132,7 +134,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
         const late = clock.monotonic() - startedMs >= patienceMs;
         if (!unknown && (late || !hasCode(error, ...sharedFates))) throw error;
         if (tries === 1) log.warn({ log: head.logId, error: messageOf(error) }, "a record waits");
-        await sleep(clock, contentionMs(tries, random));
+        await sleep(clock, Math.min(contentionMs(tries, random), retryMostMs));
         // Whoever closes the store can't wait for it any more; what became of the record is for the
         // next owner to see.
         if (hasCode(error, "closed")) return { type: "fenced" };

@@ -1,0 +1,239 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { FlotillaError } from "../../base/errors.ts";
+import { uuidv7 } from "../../base/ids.ts";
+import { silentLogger } from "../../base/log.ts";
+import { type MovableClock, movableClock, turns } from "../../base/movable-clock.contract.ts";
+import { seededRandom } from "../../base/random.ts";
+import type { Command } from "../command.ts";
+import type { Committed, Head, Journal, LogRecord } from "../journal/journal.ts";
+import { createMemoryJournal } from "../journal/memory.ts";
+import { type CommittedRecord, createOwner, type Owner } from "./owner.ts";
+
+const tenant = "default";
+const unknown = () => new FlotillaError("unknown_outcome", "the answer was lost");
+
+describe("an owner", () => {
+  let clock: MovableClock;
+  let journal: Journal;
+  let records: LogRecord[];
+  let delivered: CommittedRecord[];
+  let fenced: number;
+  /** What becomes of the next commits, in order; those after it are as they should be. */
+  let commits: ((store: () => Promise<Committed>, record: LogRecord) => Promise<Committed>)[];
+  let head: Head;
+  let owner: Owner;
+  const ids = uuidv7({ now: () => 1_800_000_000_000 }, seededRandom(7));
+
+  const own = (taken: Head): Owner =>
+    createOwner(taken, [], {
+      journal: {
+        ...journal,
+        commit(at, record) {
+          records.push(record);
+          const store = () => journal.commit(at, record);
+          return commits.shift()?.(store, record) ?? store();
+        },
+      },
+      clock,
+      random: seededRandom(1),
+      ids,
+      log: silentLogger,
+      facts: () => ({
+        nowMs: clock.now(),
+        newId: () => ids.next(),
+        agent: () => undefined,
+        runnerFor: () => null,
+      }),
+      prime: () => undefined,
+      onCommitted: (committed) => delivered.push(committed),
+      onFenced: () => fenced++,
+    });
+  const take = async (podId: string): Promise<Head> => {
+    const seen = (await journal.heads())[0]!;
+    return (await journal.take(seen, { podId, host: null, recordId: ids.next() }))!;
+  };
+  const create = (sessionId: string) =>
+    owner.submit(tenant, sessionId, {
+      type: "create",
+      sessionId,
+      tenant,
+      agents: [],
+      users: ["ada"],
+      metadata: null,
+    });
+  const say = (sessionId: string, clientId: string) =>
+    owner.submit(tenant, sessionId, message(clientId));
+
+  beforeEach(async () => {
+    clock = movableClock();
+    journal = createMemoryJournal({ ids });
+    records = [];
+    delivered = [];
+    commits = [];
+    fenced = 0;
+    await journal.create(1);
+    head = await take("pod-1");
+    owner = own(head);
+    await create("s");
+    records = [];
+    delivered = [];
+  });
+
+  test("S2, S4: gives out seqs in the order of asking, all that came meanwhile in one record", async () => {
+    const first = say("s", "a");
+    await turns(1);
+    const rest = Array.from({ length: 50 }, (_, at) => say("s", `b${at}`));
+    const seqs = (await Promise.all([first, ...rest])).map(({ seq }) => seq);
+    expect(seqs).toEqual(Array.from({ length: 51 }, (_, at) => at + 1));
+    expect(records.length).toBeLessThanOrEqual(3);
+  });
+
+  test("S6, O3: answers, shows and delivers nothing before the commit, and has one under way", async () => {
+    const gate = Promise.withResolvers<void>();
+    commits.push(async (store) => (await gate.promise, store()));
+    const answers: string[] = [];
+    const first = say("s", "a").then(() => answers.push("a"));
+    await turns();
+    const second = say("s", "b").then(() => answers.push("b"));
+    await turns();
+    expect([answers, delivered, owner.look("s")?.lastSeq, records.length]).toEqual([[], [], 0, 1]);
+    gate.resolve();
+    await Promise.all([first, second]);
+    expect(answers).toEqual(["a", "b"]);
+    expect(delivered.map(({ record }) => record.entries.map(({ seq }) => seq))).toEqual([[1], [2]]);
+    expect(owner.look("s")?.lastSeq).toBe(2);
+  });
+
+  test("O2, O7: sends the same record again until it is known, and stores it once", async () => {
+    commits.push(
+      async (store) => (await store(), Promise.reject(unknown())),
+      async () => Promise.reject(new FlotillaError("store_unavailable", "away")),
+      async () => Promise.reject(unknown()),
+    );
+    const answer = say("s", "a");
+    await turns();
+    await clock.advance(10_000);
+    expect(await answer).toMatchObject({ seq: 1 });
+    expect(new Set(records.map(({ recordId }) => recordId)).size).toBe(1);
+    expect(records).toHaveLength(4);
+    expect(await journal.entries("s", { after: 0, limit: 10 })).toHaveLength(1);
+  });
+
+  test("O2: never says that something failed which may be stored", async () => {
+    // The answer is lost, and then the store can't be reached for longer than anybody's patience.
+    const away = async () => Promise.reject(new FlotillaError("store_unavailable", "away"));
+    commits.push(async (store) => (await store(), Promise.reject(unknown())));
+    for (let times = 0; times < 30; times++) commits.push(away);
+    const answer = say("s", "a");
+    await clock.advance(60_000);
+    expect(await answer).toMatchObject({ seq: 1 });
+  });
+
+  test("tells callers that the store is away once patience is over, where nothing can be stored", async () => {
+    const away = async () => Promise.reject(new FlotillaError("store_unavailable", "away"));
+    for (let times = 0; times < 100; times++) commits.push(away);
+    const answer = say("s", "a").catch((error: unknown) => error);
+    await clock.advance(20_000);
+    expect(await answer).toMatchObject({ code: "store_unavailable" });
+    commits = [];
+    expect(await say("s", "a")).toMatchObject({ seq: 1 });
+  });
+
+  test("O3: one that is fenced stores nothing, answers `not_owner`, and forgets what it knew", async () => {
+    await take("pod-2");
+    const answers = await Promise.allSettled([say("s", "a"), say("s", "b")]);
+    expect(answers.map((each) => each.status === "rejected" && each.reason.code)).toEqual([
+      "not_owner",
+      "not_owner",
+    ]);
+    expect([fenced, delivered.length, owner.look("s")]).toEqual([1, 0, undefined]);
+    await expect(say("s", "c")).rejects.toMatchObject({ code: "not_owner" });
+    expect(await journal.entries("s", { after: 0, limit: 10 })).toEqual([]);
+  });
+
+  test("O7: one whose record was stored before another took over leaves it to its caller to ask there", async () => {
+    commits.push(async (store) => {
+      await store();
+      await take("pod-2");
+      throw unknown();
+    });
+    const lost = say("s", "a").catch((error: unknown) => error);
+    await clock.advance(1_000);
+    expect(await lost).toMatchObject({ code: "not_owner" });
+    owner = own(await take("pod-2"));
+    expect(await say("s", "a")).toMatchObject({ seq: 1, duplicate: true });
+    expect(await journal.entries("s", { after: 0, limit: 10 })).toHaveLength(1);
+  });
+
+  test("S3: what is sent again has the same seq, in the same record, later, and with another owner", async () => {
+    const [one, other] = await Promise.all([say("s", "a"), say("s", "a")]);
+    expect([one, other]).toMatchObject([{ seq: 1 }, { seq: 1, duplicate: true }]);
+    expect(await say("s", "a")).toMatchObject({ seq: 1, duplicate: true });
+    owner = own(await take("pod-2"));
+    await say("s", "b");
+    expect(await say("s", "a")).toMatchObject({ seq: 1, duplicate: true, lastSeq: 2 });
+    expect(owner.look("s")?.lastSeq).toBe(2);
+  });
+
+  test("only the command at fault fails, and the others get its seq", async () => {
+    const poison = async (store: () => Promise<Committed>, record: LogRecord) =>
+      record.entries.some(({ clientId }) => clientId === "poison")
+        ? Promise.reject(new FlotillaError("internal", "the store can't take this"))
+        : store();
+    for (let times = 0; times < 20; times++) commits.push(poison);
+    const asked = ["a", "poison", "b", "c"].map((clientId) => say("s", clientId));
+    const answers = await Promise.allSettled(asked);
+    expect(
+      answers.map((each) => (each.status === "fulfilled" ? each.value.seq : each.reason.code)),
+    ).toEqual([1, "internal", 2, 3]);
+  });
+
+  test("S12: a session that can't be looked up is never taken for a new one", async () => {
+    const header = journal.header;
+    journal.header = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
+    owner = own(await take("pod-2"));
+    await expect(say("s", "a")).rejects.toMatchObject({ code: "store_unavailable" });
+    journal.header = header;
+    owner = own(await take("pod-3"));
+    await expect(say("nobody", "a")).rejects.toMatchObject({ code: "not_found" });
+    expect(await say("s", "a")).toMatchObject({ seq: 1 });
+  });
+
+  test("S11: another tenant's session is none", async () => {
+    await expect(owner.submit("other", "s", message("a"))).rejects.toMatchObject({
+      code: "not_found",
+    });
+    expect(records).toEqual([]);
+  });
+
+  test("keeps the order of what was asked while a session was looked up", async () => {
+    owner = own(await take("pod-2"));
+    const seqs = await Promise.all(["a", "b", "c"].map((clientId) => say("s", clientId)));
+    expect(seqs.map(({ seq }) => seq)).toEqual([1, 2, 3]);
+  });
+
+  test("stops after what is under way, and takes no more", async () => {
+    const gate = Promise.withResolvers<void>();
+    commits.push(async (store) => (await gate.promise, store()));
+    const first = say("s", "a");
+    await turns();
+    const queued = say("s", "b");
+    const stopped = owner.stop();
+    await expect(say("s", "c")).rejects.toMatchObject({ code: "not_owner" });
+    gate.resolve();
+    await stopped;
+    expect([await first, await queued]).toMatchObject([{ seq: 1 }, { seq: 2 }]);
+  });
+});
+
+function message(clientId: string): Command {
+  return {
+    type: "append",
+    clientId,
+    messageId: clientId,
+    role: "user",
+    author: "ada",
+    parts: [{ type: "text", text: clientId }],
+    tokens: 1,
+  };
+}
