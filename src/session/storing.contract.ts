@@ -73,6 +73,7 @@ export const turn = (agent = "helper"): Header["work"] => ({
   type: "turn",
   epoch: 1,
   attempt: 1,
+  lost: 0,
   agent,
   runner: "pod-1",
   upToSeq: 1,
