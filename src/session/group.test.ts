@@ -13,8 +13,8 @@ test.each([
   ["in another script", (at: number) => String.fromCodePoint(0x4e00 + at)],
 ])("ids that are %s spread evenly over the groups and the logs", (_, idOf) => {
   const each = 64;
-  const sizes = new Array<number>(groups).fill(0);
-  const logs = new Array<number>(16).fill(0);
+  const sizes = Array.from({ length: groups }, () => 0);
+  const logs = Array.from({ length: 16 }, () => 0);
   for (let at = 0; at < groups * each; at++) {
     sizes[groupOf(idOf(at))]!++;
     logs[logOf(idOf(at), 16)]!++;

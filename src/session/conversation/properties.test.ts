@@ -257,16 +257,15 @@ function watchAny(judge: (watched: Watched) => void): void {
       drain(watched, pick);
       judge(watched);
     }),
-    { numRuns: 400 },
+    { numRuns: 200 },
   );
 }
 
 test("whatever is asked in whatever order, every message is answered or seen to have failed", () => {
   watchAny(({ talk, questions, turns }) => {
-    if (talk.header.status === "deleted") return;
-    for (const question of questions) {
-      expect(isAnswered(question, talk.entries, turns), JSON.stringify(question)).toBe(true);
-    }
+    const isDeleted = talk.header.status === "deleted";
+    const open = questions.filter((question) => !isAnswered(question, talk.entries, turns));
+    expect(isDeleted ? [] : open).toEqual([]);
   });
 });
 
