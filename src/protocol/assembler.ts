@@ -6,6 +6,7 @@ import type { EntryError, Part, UIMessage } from "./message.ts";
 import { invalid, type Refusal, tooMuch } from "./refusal.ts";
 import { jsonBytes } from "./size.ts";
 import { createTextParts, type TextChunk } from "./text-parts.ts";
+import { messageToChunks } from "./to-chunks.ts";
 import { createToolParts, type ToolChunk } from "./tool-parts.ts";
 
 export type AssemblerOptions = {
@@ -34,6 +35,8 @@ export type Assembler = {
   push(chunk: Chunk): { readonly error?: EntryError };
   /** The message so far. Later chunks don't change it. */
   message(): UIMessage;
+  /** The message so far as chunks, behind which the chunks to come go on. */
+  snapshot(): readonly Chunk[];
   readonly outcome: AssemblyOutcome;
   /** What the message takes as JSON, at most. */
   readonly bytes: number;
@@ -145,16 +148,19 @@ export function createAssembler({
     return undefined;
   }
 
+  function message(): UIMessage {
+    tools.read();
+    const parts = draft.items().map(({ part }) => copyOf(part));
+    return { id: messageId, role: "assistant", ...(metadata == null ? {} : { metadata }), parts };
+  }
+
   return {
     push(chunk) {
       const error = closed ? invalid("the answer has ended already") : take(chunk);
       return error === undefined ? {} : { error };
     },
-    message() {
-      tools.read();
-      const parts = draft.items().map(({ part }) => copyOf(part));
-      return { id: messageId, role: "assistant", ...(metadata == null ? {} : { metadata }), parts };
-    },
+    message,
+    snapshot: () => messageToChunks(message(), { live: !closed, openIds: texts.openIds() }),
     get outcome() {
       return outcome;
     },

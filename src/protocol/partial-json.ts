@@ -98,10 +98,11 @@ function readString(
 }
 
 const words = ["true", "false", "null"];
+const complete = /^(?:true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
 
 /** A literal or number as it is to be written; "" where it is too short to mean anything yet. */
 function readWord(found: string, last: boolean): string | undefined {
-  if (!last) return found;
+  if (!last) return complete.test(found) ? found : undefined;
   const word = words.find((candidate) => candidate.startsWith(found));
   if (word !== undefined) return word;
   // Of `12.`, `1e` and `1e-`, the digits count that are there already.

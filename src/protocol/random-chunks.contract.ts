@@ -46,23 +46,6 @@ const named = {
   toolName: fc.constantFrom("search", "get-weather"),
   title: optional(fc.constant("Title")),
 };
-const inputPiece = fc.constantFrom(
-  '{"city":"Par',
-  'is","n":',
-  "[1,2",
-  ".5e1",
-  ",tr",
-  "ue]",
-  "}",
-  '{"a',
-  '":"\\u00',
-  'e9\\n"',
-  ",",
-  " ",
-  "-",
-  "12",
-);
-
 const starts = fc.oneof(
   chunk("text-start", { id, providerMetadata: noted }),
   chunk("reasoning-start", { id, providerMetadata: noted }),
@@ -73,7 +56,7 @@ const starts = fc.oneof(
 const goings = fc.oneof(
   chunk("text-delta", { id, delta: word, providerMetadata: noted }),
   chunk("reasoning-delta", { id, delta: word, providerMetadata: noted }),
-  chunk("tool-input-delta", { toolCallId: call, inputTextDelta: inputPiece }),
+  chunk("tool-input-delta", { toolCallId: call, inputTextDelta: fc.constantFrom("1", "5", "20") }),
   chunk("text-end", {
     id,
     providerMetadata: noted,
@@ -143,4 +126,29 @@ export const anyChunk: fc.Arbitrary<Chunk> = fc.oneof(
 );
 
 export const anyChunks = (maxLength: number): fc.Arbitrary<Chunk[]> =>
-  fc.array(anyChunk, { maxLength });
+  fc.array(anyChunk, { maxLength }).map(withInputs);
+
+/** Texts that inputs come from, piece by piece. */
+export const inputs = [
+  '{"city":"Par\\u00efs \\"x\\\\","n":[1,-2.5e-1,true, null ],"o":{},"l":[],"s":"","deep":[{"a":[false]}]}',
+  '[ 12.75 , "😀", {"key":"\\n"} ]',
+  '"just text"',
+  "-120.5E+3",
+  "true",
+];
+
+/** Makes the deltas of each input the pieces of one text, so many characters each as they say. */
+function withInputs(chunks: Chunk[]): Chunk[] {
+  const left = new Map<unknown, string>();
+  let next = 0;
+  return chunks.map((given) => {
+    const { toolCallId } = given;
+    if (given.type === "tool-input-start")
+      left.set(toolCallId, inputs[next++ % inputs.length] ?? "");
+    if (given.type !== "tool-input-delta") return given;
+    const text = left.get(toolCallId) ?? "";
+    const length = Number(given["inputTextDelta"]);
+    left.set(toolCallId, text.slice(length));
+    return { ...given, inputTextDelta: text.slice(0, length) };
+  });
+}

@@ -67,6 +67,16 @@ export function createTextParts(draft: Draft) {
       all.sort((one, other) => one.order - other.order);
       return all.map(({ type, id }) => ({ type, id }));
     },
+    /** The ids of what is open, by the index of its part. */
+    openIds(): ReadonlyMap<number, string> {
+      const ids = new Map([...texts, ...reasonings].map(([id, item]) => [item, id]));
+      const found = new Map<number, string>();
+      draft.items().forEach((item, index) => {
+        const id = ids.get(item);
+        if (id !== undefined) found.set(index, id);
+      });
+      return found;
+    },
     forget(): void {
       texts.clear();
       reasonings.clear();

@@ -1,0 +1,74 @@
+export type LinesOptions = {
+  readonly maxLineBytes: number;
+  /** Whether a carriage return ends a line too, alone or before a line feed. */
+  readonly returns: boolean;
+};
+
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
+
+/**
+ * Cuts bytes into lines of text, whatever pieces they come in. Lines are cut as bytes and read when
+ * they are whole, so that no character is ever read in halves.
+ */
+export function createLines({ maxLineBytes, returns }: LinesOptions) {
+  const decoder = new TextDecoder();
+  let held = new Uint8Array(256);
+  let length = 0;
+  let afterReturn = false;
+  let first = true;
+
+  /** Keeps bytes until the end of their line comes. The room doubles, so each byte is moved few times. */
+  function hold(bytes: Uint8Array): void {
+    if (length + bytes.length > held.length) {
+      const larger = new Uint8Array(Math.max(held.length * 2, length + bytes.length));
+      larger.set(held.subarray(0, length));
+      held = larger;
+    }
+    held.set(bytes, length);
+    length += bytes.length;
+  }
+
+  function text(bytes: Uint8Array): string {
+    // A byte order mark may begin the first line, and the decoder would take it off every one.
+    const line = first ? decoder.decode(bytes) : keeping.decode(bytes);
+    first = false;
+    return line;
+  }
+  const keeping = new TextDecoder("utf-8", { ignoreBOM: true });
+
+  function lineOf(rest: Uint8Array): string {
+    if (length === 0) return text(rest);
+    hold(rest);
+    const line = text(held.subarray(0, length));
+    length = 0;
+    return line;
+  }
+
+  return {
+    /** The lines that are whole now. `tooLong` where the one behind them is over the limit. */
+    push(bytes: Uint8Array): { lines: string[]; tooLong: boolean } {
+      const lines: string[] = [];
+      let start = 0;
+      for (let index = 0; index < bytes.length; index++) {
+        const byte = bytes[index];
+        const isReturn = returns && byte === carriageReturn;
+        const follows = afterReturn && byte === lineFeed;
+        afterReturn = isReturn;
+        if (follows) start = index + 1;
+        else if (isReturn || byte === lineFeed) {
+          if (length + index - start > maxLineBytes) return { lines, tooLong: true };
+          lines.push(lineOf(bytes.subarray(start, index)));
+          start = index + 1;
+        }
+      }
+      if (length + bytes.length - start > maxLineBytes) return { lines, tooLong: true };
+      hold(bytes.subarray(start));
+      return { lines, tooLong: false };
+    },
+    /** A last line that nothing ended. */
+    end(): string[] {
+      return length === 0 ? [] : [lineOf(new Uint8Array())];
+    },
+  };
+}

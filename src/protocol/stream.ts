@@ -1,0 +1,130 @@
+import { type Chunk, parseChunk } from "./chunk.ts";
+import { createLines } from "./lines.ts";
+import type { EntryError } from "./message.ts";
+import { invalid } from "./refusal.ts";
+
+/** How chunks are written in an answer's body: as server-sent events, or one in each line. */
+export type BodyFormat = "sse" | "jsonl";
+
+/** What an agent's `content-type` says of its body. Undefined where that is no format of ours. */
+export function formatOf(contentType: string | null | undefined): BodyFormat | undefined {
+  const type = (contentType ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  if (type === "text/event-stream") return "sse";
+  return jsonLines.has(type) ? "jsonl" : undefined;
+}
+
+const jsonLines = new Set([
+  "application/x-ndjson",
+  "application/ndjson",
+  "application/jsonl",
+  "application/x-jsonlines",
+  "application/json-lines",
+]);
+
+export type BodyItem =
+  | { readonly type: "chunk"; readonly chunk: Chunk }
+  /** A line that can't be used. Those behind it are read, unless it is `fatal`. */
+  | { readonly type: "error"; readonly error: EntryError; readonly fatal: boolean }
+  /** `[DONE]`. Nothing behind it counts. */
+  | { readonly type: "done" };
+
+export type BodyReader = {
+  push(bytes: Uint8Array): readonly BodyItem[];
+  /** What is left when the body has ended. */
+  end(): readonly BodyItem[];
+};
+
+export type BodyOptions = {
+  readonly format: BodyFormat;
+  /** What a line, and all lines of one event, may take. Default 1 MiB: no chunk can be larger than a message. */
+  readonly maxLineBytes?: number;
+};
+
+/** Reads an agent's body piece by piece, wherever the pieces are cut. */
+export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOptions): BodyReader {
+  const lines = createLines({ maxLineBytes, returns: format === "sse" });
+  let line = 0;
+  let ended = false;
+  // The data of the event that is being read, and the line in which it began.
+  let data: string[] = [];
+  let dataLength = 0;
+  let dataLine = 0;
+
+  function read(text: string): BodyItem | undefined {
+    line++;
+    if (format === "jsonl") return parsed(text.trim(), line);
+    if (text === "") {
+      const whole = data.join("\n");
+      data = [];
+      dataLength = 0;
+      return parsed(whole, dataLine);
+    }
+    const colon = text.indexOf(":");
+    const field = colon === -1 ? text : text.slice(0, colon);
+    // Comments, and what events may have besides, as names and ids.
+    if (field !== "data") return undefined;
+    const value = colon === -1 ? "" : text.slice(text[colon + 1] === " " ? colon + 2 : colon + 1);
+    if (data.length === 0) dataLine = line;
+    data.push(value);
+    dataLength += value.length + 1;
+    return dataLength > maxLineBytes ? tooLong() : undefined;
+  }
+
+  function parsed(text: string, at: number): BodyItem | undefined {
+    if (text === "") return undefined;
+    if (text === "[DONE]") {
+      ended = true;
+      return { type: "done" };
+    }
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      return wrong(`line ${at} isn't JSON: ${excerpt(text)}`);
+    }
+    const chunk = parseChunk(value);
+    if (!("type" in chunk)) return wrong(`line ${at}: ${chunk.error as string}`);
+    return { type: "chunk", chunk: chunk as Chunk };
+  }
+
+  function tooLong(): BodyItem {
+    ended = true;
+    const message = `line ${line} is longer than ${maxLineBytes} bytes`;
+    return { type: "error", error: { code: "payload_too_large", message }, fatal: true };
+  }
+
+  function readAll(given: { lines: readonly string[]; tooLong: boolean }): BodyItem[] {
+    const items: BodyItem[] = [];
+    for (const text of given.lines) {
+      const item = read(text);
+      if (item !== undefined) items.push(item);
+      if (ended) return items;
+    }
+    if (given.tooLong) {
+      line++;
+      items.push(tooLong());
+    }
+    return items;
+  }
+
+  return {
+    push: (bytes) => (ended ? [] : readAll(lines.push(bytes))),
+    end() {
+      if (ended) return [];
+      const rest = lines.end();
+      // Agents that end without an empty line have still said what they said.
+      const all = format === "sse" ? [...rest, ""] : rest;
+      const items = readAll({ lines: all, tooLong: false });
+      ended = true;
+      return items;
+    },
+  };
+}
+
+function wrong(message: string): BodyItem {
+  return { type: "error", error: invalid(message), fatal: false };
+}
+
+function excerpt(text: string): string {
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
