@@ -9,6 +9,8 @@ const adapters: Record<string, string> = {
   "src/base/random.ts": "is the system's randomness that everything else is given",
   "src/server/listen.ts": "is the server's door to the network; its routes are tested without it",
   "src/session/turns/network.ts": "is the way to agents at URLs, which turns are given",
+  "src/server/socket/turn.ts":
+    "ends a turn of the event loop, which is when sockets send what came up in it",
   "src/throttle/network.ts":
     "is the network that a throttle's fetch calls unless it is given another",
   "src/testing/turns.ts": "waits for handlers under test, which may await real things",

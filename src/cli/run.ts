@@ -14,7 +14,7 @@ import { defaultLogger } from "../runtime/log.ts";
 import { startPod } from "../runtime/pod.ts";
 import { withoutSecrets } from "../store/open.ts";
 import { checkListening } from "../server/access.ts";
-import { listen, type Listening } from "../server/listen.ts";
+import type { Listening } from "../server/listen.ts";
 import { createMetrics, type Metrics } from "../server/metrics.ts";
 import type { ServerFlags } from "./flags.ts";
 import { countsLine, countsTable, type Live, startLive } from "./live.ts";
@@ -45,9 +45,9 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   const signals = stopSignals();
   const screen = options.live && process.stdout.isTTY ? createScreen(process.stdout) : undefined;
   const log = loggerFor(options, screen);
-  const { host = defaultHost, apiKeys = [] } = settings.server ?? {};
+  const { host = defaultHost, ...credentials } = settings.server ?? {};
   // Before anything is opened: a server that may not listen shouldn't migrate either.
-  if (serve) checkListening(host, apiKeys);
+  if (serve) checkListening(host, credentials);
 
   let stopping = false;
   let pod: Pod | undefined;
@@ -116,21 +116,29 @@ type ServerParts = {
 
 async function startServer(options: RunOptions, parts: ServerParts): Promise<Listening> {
   const { settings, live } = options;
-  const { host = defaultHost, port, apiKeys = [] } = settings.server ?? {};
+  const { host = defaultHost, port, ...rest } = settings.server ?? {};
   const clock = systemClock;
   collectDefaultMetrics({ register: parts.metrics.registry });
   const contracts = handlersByName(settings.use);
   const machines = machinesOf(settings.use);
   const { maxPayloadBytes } = settings;
   // Loaded only where it serves: a pod that only works shouldn't carry what checks requests.
-  const { createApp } = await import("../server/app.ts");
-  const app = createApp({ ...parts, apiKeys, contracts, machines, maxPayloadBytes, clock });
+  const { serve } = await import("../server/serve.ts");
+  const serveAt = (at: number) =>
+    serve({
+      ...parts,
+      contracts,
+      machines,
+      maxPayloadBytes,
+      clock,
+      server: { ...rest, host, port: at },
+    });
   try {
-    return await listen(app, { host, port: port ?? defaultPort, clock });
+    return await serveAt(port ?? defaultPort);
   } catch (error) {
     // Whoever just tries things out has often something else on the usual port.
     if (!live || port !== undefined || !hasCode(error, "conflict")) throw error;
-    return await listen(app, { host, port: 0, clock });
+    return await serveAt(0);
   }
 }
 

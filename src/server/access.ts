@@ -1,28 +1,24 @@
-import { createHash, timingSafeEqual } from "node:crypto";
-import type { MiddlewareHandler } from "hono";
 import { FlotillaError } from "../base/errors.ts";
+import type { ServerConfig } from "../runtime/server-config.ts";
 
 /**
- * Who may call. With keys: whoever has one. Without: programs on this machine, and only they. A web
- * page that somebody has open is on this machine too, so it must not get in by a foreign name that
- * points here (DNS rebinding) nor by a request across sites.
+ * Lets in programs on this machine, where nobody else can listen in. A web page that somebody has open
+ * is on this machine too, so it must not get in by a foreign name that points here (DNS rebinding) nor
+ * by a request across sites.
  */
-export function requireAccess(keys: readonly string[]): MiddlewareHandler {
-  const hashes = keys.map(hash);
-  return async (c, next) => {
-    const headers = c.req.raw.headers;
-    if (hashes.length > 0) checkKey(headers, hashes);
-    else {
-      checkHost(headers);
-      checkSite(headers);
-    }
-    await next();
-  };
+export function checkLocal({ header }: Headed, origins: readonly string[]): void {
+  checkHost(header);
+  checkSite(header, origins);
 }
 
+type Headed = { header(name: string): string | undefined };
+
 /** Refuses to listen where strangers could call without a key. */
-export function checkListening(host: string, keys: readonly string[]): void {
-  if (keys.length > 0 || isLoopback(host)) return;
+export function checkListening(
+  host: string,
+  { apiKeys = [], tokens }: Pick<ServerConfig, "apiKeys" | "tokens">,
+): void {
+  if (apiKeys.length > 0 || tokens || isLoopback(host)) return;
   throw new FlotillaError(
     "invalid_option",
     `${host} can be reached from other machines, and no credentials are configured: set server.apiKeys in the config or FLOTILLA_API_KEYS (16 characters or more each, separated by commas), or listen on 127.0.0.1`,
@@ -34,22 +30,8 @@ export function isLoopback(host: string): boolean {
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
 }
 
-function checkKey(headers: Headers, hashes: readonly Buffer[]): void {
-  const given = /^Bearer +(\S+)$/i.exec(headers.get("authorization") ?? "")?.[1];
-  if (given === undefined) {
-    throw new FlotillaError(
-      "unauthorized",
-      "send one of the server's keys: `Authorization: Bearer <key>`",
-    );
-  }
-  const hashed = hash(given);
-  // Every key is compared, in full, so that the time taken tells nothing.
-  const matches = hashes.filter((each) => timingSafeEqual(each, hashed));
-  if (matches.length === 0) throw new FlotillaError("unauthorized", "the key isn't known here");
-}
-
-function checkHost(headers: Headers): void {
-  const host = headers.get("host") ?? "";
+function checkHost(header: Headed["header"]): void {
+  const host = header("host") ?? "";
   if (isLoopback(withoutPort(host))) return;
   throw new FlotillaError(
     "forbidden",
@@ -57,11 +39,12 @@ function checkHost(headers: Headers): void {
   );
 }
 
-function checkSite(headers: Headers): void {
-  const site = headers.get("sec-fetch-site");
-  const origin = headers.get("origin");
-  const sameSite = site === null || site === "same-origin" || site === "none";
-  if (sameSite && (origin === null || origin === `http://${headers.get("host")}`)) return;
+function checkSite(header: Headed["header"], origins: readonly string[]): void {
+  const site = header("sec-fetch-site");
+  const origin = header("origin");
+  if (origin !== undefined && origins.includes(origin)) return;
+  const sameSite = site === undefined || site === "same-origin" || site === "none";
+  if (sameSite && (origin === undefined || origin === `http://${header("host")}`)) return;
   throw new FlotillaError(
     "forbidden",
     "requests from other web pages are refused: configure server.apiKeys and send a key",
@@ -70,8 +53,4 @@ function checkSite(headers: Headers): void {
 
 function withoutPort(host: string): string {
   return host.replace(/:\d*$/, "");
-}
-
-function hash(key: string): Buffer {
-  return createHash("sha256").update(key).digest();
 }

@@ -7,24 +7,39 @@ import type { DeadLetters } from "../deadletters/client.ts";
 import type { Machine } from "../flow/machine.ts";
 import type { TaskContract } from "../queue/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";
-import { requireAccess } from "./access.ts";
+import type { ApiKey } from "../runtime/server-config.ts";
+import type { SessionService } from "../session/service.ts";
+import { type Authenticator, createAuthenticator, requireCaller } from "./auth/authenticate.ts";
+import { createMembers, type Members } from "./auth/members.ts";
 import { refuse } from "./errors.ts";
 import type { Metrics } from "./metrics.ts";
+import { noSessions } from "./no-sessions.ts";
 import { createReadiness } from "./ready.ts";
 import { mount } from "./route.ts";
+import { agentRoutes } from "./routes/agents.ts";
 import { bulkRoutes } from "./routes/bulk.ts";
 import { deadLetterRoutes } from "./routes/dead-letters.ts";
 import { fleetRoutes } from "./routes/fleet.ts";
 import { gateRoutes } from "./routes/gates.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { scheduleRoutes } from "./routes/schedules.ts";
+import { sessionStreamRoutes } from "./routes/session-streams.ts";
+import { sessionRoutes } from "./routes/sessions.ts";
 import { taskRoutes } from "./routes/tasks.ts";
 import { throttleRoutes } from "./routes/throttles.ts";
+import { createStreams, type Streams, usualBufferBytes } from "./streams.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
   /** Who may call. Empty: only programs on this machine. */
-  apiKeys: readonly string[];
+  apiKeys: readonly ApiKey[];
+  /** What tells who calls, if not `apiKeys` alone. */
+  authenticator?: Authenticator;
+  /** Without it, everything about sessions is refused. */
+  sessions?: SessionService;
+  members?: Members;
+  /** Where answers are kept that go on until they are ended. */
+  streams?: Streams;
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract>;
   /** Flows whose machines are shown. */
@@ -42,13 +57,20 @@ export type AppParts = {
 const bodyFactor = 2;
 const envelopeBytes = 16 * 1024;
 
+/** The longest body of one task or message, and the longest frame of a socket. */
+export function frameBytes(maxPayloadBytes = defaultMaxBytes): number {
+  return maxPayloadBytes * bodyFactor + envelopeBytes;
+}
+
 /** Every route, without the listening. */
 export function createApp(parts: AppParts): Hono {
-  const { flotilla, apiKeys, contracts, log } = parts;
-  const { maxPayloadBytes = defaultMaxBytes } = parts;
+  const { flotilla, apiKeys, contracts, clock, log } = parts;
+  const { sessions = noSessions, members = createMembers(sessions, clock) } = parts;
+  const { authenticator = createAuthenticator({ apiKeys }, { clock }) } = parts;
+  const { streams = createStreams(clock, usualBufferBytes) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
-  const access = requireAccess(apiKeys);
-  const maxBytes = maxPayloadBytes * bodyFactor + envelopeBytes;
+  const access = requireCaller(authenticator);
+  const maxBytes = frameBytes(parts.maxPayloadBytes);
   const app = new Hono();
 
   app.onError((error, c) => refuse(c, error, log));
@@ -74,6 +96,9 @@ export function createApp(parts: AppParts): Hono {
     ...deadLetterRoutes({ deadLetters: parts.deadLetters ?? (() => flotilla.deadLetters) }),
     ...gateRoutes({ flotilla }),
     ...throttleRoutes({ flotilla }),
+    ...agentRoutes({ flotilla }),
+    ...sessionRoutes({ sessions, members, maxBytes }),
+    ...sessionStreamRoutes({ sessions, members, streams, authenticator, log }),
   ];
   for (const each of routes) mount(app, each);
   return app;

@@ -82,14 +82,16 @@ describe("listening", () => {
 
 describe("without credentials", () => {
   test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1", "[::1]"])("%s is allowed", (host) => {
-    expect(() => checkListening(host, [])).not.toThrow();
+    expect(() => checkListening(host, {})).not.toThrow();
   });
 
   test.each(["0.0.0.0", "::", "", "10.0.0.1", "example.com", "127.0.0.1.example.com"])(
     "%j is refused, with what to do",
     (host) => {
-      expect(() => checkListening(host, [])).toThrow(/server\.apiKeys .*FLOTILLA_API_KEYS/);
-      expect(() => checkListening(host, ["a-key-of-16-chars-or-more"])).not.toThrow();
+      expect(() => checkListening(host, {})).toThrow(/server\.apiKeys .*FLOTILLA_API_KEYS/);
+      const apiKeys = ["a-key-of-16-chars-or-more"];
+      expect(() => checkListening(host, { apiKeys })).not.toThrow();
+      expect(() => checkListening(host, { tokens: { secret: "s".repeat(32) } })).not.toThrow();
     },
   );
 });

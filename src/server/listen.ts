@@ -4,6 +4,7 @@ import { getRequestListener } from "@hono/node-server";
 import type { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
+import type { Sockets } from "./socket/sockets.ts";
 
 export type Listening = {
   readonly url: string;
@@ -17,6 +18,12 @@ export type ListenOptions = {
   /** 0 takes a free one. */
   port: number;
   clock: Clock;
+  /** Connections at once, sockets among them. Default 10,000. */
+  maxConnections?: number | undefined;
+  /** What takes requests for a socket. Without it they are answered like any other. */
+  sockets?: Pick<Sockets, "upgrade" | "close"> | undefined;
+  /** Ends answers that would go on for ever. */
+  endStreams?: (() => void) | undefined;
 };
 
 // A client that sends its request drop by drop holds a socket no longer than this.
@@ -28,7 +35,7 @@ const closeLimitMs = 5_000;
 
 /** Serves the app over HTTP. */
 export async function listen(app: Hono, options: ListenOptions): Promise<Listening> {
-  const { host, port, clock } = options;
+  const { host, port, clock, sockets, endStreams } = options;
   const handle = getRequestListener(app.fetch, { overrideGlobalObjects: false });
   const server = createServer(
     {
@@ -44,7 +51,8 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     },
   );
   let closing = false;
-  server.maxConnections = connectionLimit;
+  server.maxConnections = options.maxConnections ?? connectionLimit;
+  if (sockets) server.on("upgrade", sockets.upgrade);
 
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(cantListen(error, options)));
@@ -55,16 +63,16 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   return {
     url: `http://${shown}:${taken}`,
     port: taken,
-    close: () =>
-      new Promise((resolve) => {
-        closing = true;
-        const cancel = clock.after(closeLimitMs, () => server.closeAllConnections());
-        server.close(() => {
-          cancel();
-          resolve();
-        });
-        server.closeIdleConnections();
-      }),
+    close: async () => {
+      closing = true;
+      const cancel = clock.after(closeLimitMs, () => server.closeAllConnections());
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeIdleConnections();
+      endStreams?.();
+      await sockets?.close();
+      await closed;
+      cancel();
+    },
   };
 }
 

@@ -75,7 +75,8 @@ export function openApi({ version }: { version: string }): JsonObject {
         key: {
           type: "http",
           scheme: "bearer",
-          description: "One of the server's keys. Without keys only this machine may call.",
+          description:
+            "One of the server's keys, or a user's token. Without either only this machine may call.",
         },
       },
     },
@@ -89,7 +90,7 @@ export function errorsOf(spec: RouteSpec): ErrorCode[] {
 }
 
 function operationOf(spec: RouteSpec): JsonObject {
-  const { operationId, summary, tag, path, query, body, open } = spec;
+  const { operationId, summary, tag, path, query, body, open, verb = "admin" } = spec;
   const parameters = [
     ...[...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
       name,
@@ -102,6 +103,7 @@ function operationOf(spec: RouteSpec): JsonObject {
   return {
     operationId,
     summary,
+    ...(!open && { description: `Needs the verb \`${verb}\`.` }),
     tags: [tag],
     ...(parameters.length > 0 && { parameters }),
     ...(body && { requestBody: { required: true, content: bodyOf(spec, body) } }),

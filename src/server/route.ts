@@ -1,5 +1,7 @@
 import type { Context, Hono } from "hono";
 import type { z } from "zod";
+import { callerOf } from "./auth/authenticate.ts";
+import { type Caller, demand } from "./auth/caller.ts";
 import { checked } from "./check.ts";
 import { jsonBody } from "./parse.ts";
 import type { RouteSpec } from "./specs/spec.ts";
@@ -16,6 +18,7 @@ export type Asked<S extends RouteSpec> = {
   readonly query: S["query"] extends z.ZodType ? z.output<S["query"]> : undefined;
   /** The body, read and checked when it is asked for. */
   readonly body: S["body"] extends z.ZodType ? () => Promise<z.output<S["body"]>> : undefined;
+  readonly caller: Caller;
   readonly context: Context;
 };
 
@@ -23,10 +26,13 @@ export type Asked<S extends RouteSpec> = {
 export type Answered<S extends RouteSpec> = {
   [Status in keyof S["answers"] & number]: {
     readonly status: Status;
-    readonly body: z.input<S["answers"][Status]>;
+    readonly body: S extends { answerType: string } ? Streamed : z.input<S["answers"][Status]>;
     readonly headers?: Readonly<Record<string, string>>;
   };
 }[keyof S["answers"] & number];
+
+/** What isn't JSON is given as it is, or bit by bit. */
+type Streamed = string | ReadableStream<Uint8Array>;
 
 type ParamsOf<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
   ? Name | ParamsOf<Rest>
@@ -47,10 +53,11 @@ export function route<S extends RouteSpec>(
           query: query && checked("the query", query, c.req.query(), "query"),
           body:
             body && (async () => checked("the body", body, await jsonBody(c, maxBytes), "body")),
+          caller: callerOf(c),
           context: c,
         };
         // What the compiler has checked of the handler is of no use below.
-        const answer = (await handle(asked as unknown as Asked<S>)) as AnyAnswer;
+        const answer = (await handle(asked as unknown as Asked<S>)) as unknown as AnyAnswer;
         if (answerType === undefined) return c.json(answer.body, answer.status, answer.headers);
         const headers = { "Content-Type": answerType, ...answer.headers };
         return c.body(answer.body as string, answer.status, headers);
@@ -65,5 +72,9 @@ type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> 
 const smallBodyBytes = 4_096;
 
 export function mount(app: Hono, { spec, handle }: Route): void {
-  app.on(spec.method.toUpperCase(), spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), handle);
+  const { method, path, verb = "admin", open } = spec;
+  app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
+    if (!open) demand(callerOf(c), verb);
+    return handle(c);
+  });
 }

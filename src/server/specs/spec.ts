@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { ErrorCode } from "../../base/errors.ts";
+import type { Verb } from "../../protocol/verbs.ts";
 
 /**
  * What a route takes and answers, said once: requests are checked by it, handlers are held to it by the
@@ -25,6 +26,8 @@ export type RouteSpec = {
   readonly errors: readonly ErrorCode[];
   /** Answers anybody, without a key. */
   readonly open?: true;
+  /** What a caller must be allowed. Default `admin`. */
+  readonly verb?: Verb;
 };
 
 /** Keeps the exact type of a declaration, which the handler is checked against. */

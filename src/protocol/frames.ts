@@ -1,0 +1,150 @@
+import type { ErrorCode } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Chunk } from "./chunk.ts";
+import type { Entry, Part, SessionState, ToolResult } from "./message.ts";
+
+/** What the two sides of a socket agree on, as its subprotocol. */
+export const subprotocol = "flotilla.v1";
+
+/** Chosen by the client, and given back with what answers the frame. */
+export type Ref = string | number;
+
+/** What a client sends: one frame in a WebSocket message, or several as an array. */
+export type ClientFrame = { readonly ref: Ref } & (
+  | {
+      readonly type: "join";
+      readonly session: string;
+      /** The last entry that the client has; 0 where it has none. */
+      readonly lastSeq: number;
+      readonly incarnation?: string;
+      readonly lastMessageId?: string;
+    }
+  | { readonly type: "leave"; readonly session: string }
+  | { readonly type: "send"; readonly session: string; readonly message: FrameMessage }
+  | {
+      readonly type: "tool_result";
+      readonly session: string;
+      readonly id?: string;
+      readonly messageId: string;
+      readonly results: readonly ToolResult[];
+    }
+  | {
+      readonly type: "regenerate";
+      readonly session: string;
+      readonly id?: string;
+      readonly messageId?: string;
+    }
+  | { readonly type: "stop"; readonly session: string; readonly epoch?: number }
+  | { readonly type: "read"; readonly session: string; readonly seq: number }
+  | { readonly type: "inbox" }
+  | { readonly type: "inbox_leave" }
+  | { readonly type: "ping" }
+  | { readonly type: "token"; readonly token: string }
+);
+
+export type FrameMessage = {
+  readonly id?: string;
+  readonly role?: Entry["role"];
+  /** Only where the caller isn't a user: users write as themselves. */
+  readonly author?: string;
+  readonly parts: readonly Part[];
+  readonly metadata?: Json;
+  readonly to?: string;
+  readonly tokens?: number;
+};
+
+/** What a server sends, as an array of what came up in one turn of its event loop. */
+export type ServerFrame =
+  | {
+      readonly type: "hello";
+      readonly protocol: 1;
+      readonly tenant: string;
+      readonly user?: string;
+      readonly maxFrameBytes: number;
+      readonly expiresAtMs?: number;
+    }
+  | {
+      readonly type: "joined";
+      readonly ref: Ref;
+      readonly session: string;
+      readonly lastSeq: number;
+      readonly incarnation: string;
+      readonly state: SessionState;
+    }
+  | {
+      readonly type: "reset";
+      readonly session: string;
+      readonly reason: "ahead" | "incarnation" | "mismatch";
+    }
+  | { readonly type: "entries"; readonly session: string; readonly entries: readonly Entry[] }
+  | { readonly type: "state"; readonly session: string; readonly state: SessionState }
+  | {
+      readonly type: "chunks";
+      readonly session: string;
+      readonly epoch: number;
+      readonly attempt: number;
+      readonly index: number;
+      readonly chunks: readonly Chunk[];
+    }
+  | {
+      readonly type: "ack";
+      readonly ref: Ref;
+      readonly seq?: number;
+      readonly messageId?: string;
+      readonly duplicate?: boolean;
+      /** Of a `stop`: whether there was something to be stopped. */
+      readonly done?: boolean;
+      /** Of a `token`: until when the connection may last now. */
+      readonly expiresAtMs?: number;
+    }
+  | ({ readonly type: "error"; readonly ref?: Ref } & FrameError)
+  | {
+      readonly type: "inbox";
+      readonly ref: Ref;
+      readonly sessions: readonly FrameInboxItem[];
+    }
+  | { readonly type: "inbox_changed"; readonly sessions: readonly FrameInboxItem[] }
+  | { readonly type: "inbox_removed"; readonly sessionIds: readonly string[] }
+  | {
+      readonly type: "left";
+      readonly session: string;
+      /** `asked` answers a `leave`; `failed` comes with the error, and joining again may help. */
+      readonly reason: "asked" | "deleted" | "removed" | "failed";
+      readonly ref?: Ref;
+      readonly error?: FrameError;
+    }
+  | { readonly type: "pong"; readonly ref: Ref };
+
+export type FrameError = {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly details: Readonly<Record<string, unknown>>;
+  readonly retryAfterMs?: number;
+};
+
+export type FrameInboxItem = {
+  readonly sessionId: string;
+  readonly agents: readonly string[];
+  readonly status: "active" | "archived";
+  readonly state: SessionState["state"];
+  readonly lastSeq: number;
+  readonly readSeq: number;
+  readonly unread: number;
+  readonly preview: string;
+  readonly previewAuthor: string;
+  readonly activeAtMs: number;
+};
+
+/** Why a server ends a connection, besides what WebSocket itself has. */
+export const closeCodes = {
+  /** The server stops; another one is there, or soon this one again. */
+  goingAway: 1001,
+  /** A frame larger than the server takes. */
+  tooBig: 1009,
+  /** The token has expired. */
+  expired: 4401,
+  /** The client doesn't read what it is sent. It comes back with its last seq. */
+  tooSlow: 4408,
+  /** The client goes on sending more than it may. */
+  tooMany: 4429,
+} as const;

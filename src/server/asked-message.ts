@@ -1,0 +1,26 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { FrameMessage } from "../protocol/frames.ts";
+import type { SendMessage } from "../session/service.ts";
+import type { Caller } from "./auth/caller.ts";
+
+/** A message as its writer may write it: users only as themselves, programs as whom they say. */
+export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
+  const { role = "user", author, tokens, ...rest } = message;
+  if (caller.kind !== "user") {
+    const counted = tokens === undefined ? {} : { tokens };
+    return { ...rest, ...counted, role, author: author ?? authorOf(caller) };
+  }
+  if (role !== "user")
+    throw new FlotillaError("forbidden", "a user's token writes messages of the role `user` only");
+  if (author !== undefined && author !== caller.user)
+    throw new FlotillaError("forbidden", "a user's token writes as that user only");
+  return { ...rest, role, author: authorOf(caller) };
+}
+
+export function authorOf({ user }: Caller): string {
+  if (user !== undefined) return user;
+  throw new FlotillaError(
+    "invalid_input",
+    "say who writes: `author`, or `Flotilla-User` as a header",
+  );
+}

@@ -1,0 +1,121 @@
+import type { Context, MiddlewareHandler } from "hono";
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import { systemRandom, type Random } from "../../base/random.ts";
+import { verbs } from "../../protocol/verbs.ts";
+import type { ApiKey, TokenConfig } from "../../runtime/server-config.ts";
+import { checkLocal } from "../access.ts";
+import type { Caller } from "./caller.ts";
+import { createKeyring, type KeyHolder } from "./keys.ts";
+import { createTickets, type Tickets } from "./tickets.ts";
+import { createTokenVerifier } from "./tokens.ts";
+
+export type Credentials = {
+  apiKeys: readonly ApiKey[];
+  tokens?: TokenConfig | undefined;
+  origins?: readonly string[] | undefined;
+};
+
+/** What of a request says who makes it. */
+export type Asking = {
+  header(name: string): string | undefined;
+  /** A token that came otherwise than in the header. */
+  bearer?: string | undefined;
+  ticket?: string | undefined;
+  /** Whom a program acts for, where it has no header to say so in. */
+  user?: string | undefined;
+};
+
+export type Authenticator = {
+  /** Who asks; rejects where that can't be told. */
+  caller(asking: Asking): Promise<Caller>;
+  readonly tickets: Tickets;
+};
+
+/**
+ * Tells who calls. With keys or tokens: whoever has one. Without: programs on this machine, and only
+ * they.
+ */
+export function createAuthenticator(
+  { apiKeys, tokens, origins = [] }: Credentials,
+  { clock, random = systemRandom }: { clock: Clock; random?: Random },
+): Authenticator {
+  const holderOf = createKeyring(apiKeys);
+  const verify = tokens && createTokenVerifier(tokens, clock);
+  const tickets = createTickets(clock, random);
+  const isOpen = apiKeys.length === 0 && !verify;
+
+  return {
+    tickets,
+    async caller(asking) {
+      const { ticket } = asking;
+      if (ticket !== undefined) {
+        const caller = tickets.redeem(ticket);
+        if (caller) return caller;
+        throw new FlotillaError("unauthorized", "the ticket was used already, or is too old");
+      }
+      if (isOpen) {
+        checkLocal(asking, origins);
+        return acting({ verbs: new Set(verbs) }, "local", asking);
+      }
+      const bearer = bearerOf(asking);
+      const holder = holderOf(bearer);
+      if (holder) return acting(holder, "server", asking);
+      // Three parts with dots between make a token; anything else was meant to be a key.
+      if (verify && bearer.split(".").length === 3) return matching(await verify(bearer), asking);
+      throw new FlotillaError("unauthorized", "the key isn't known here");
+    },
+  };
+}
+
+/** Finds out who calls before a route does anything. */
+export function requireCaller({ caller }: Authenticator): MiddlewareHandler {
+  return async (c, next) => {
+    const { headers } = c.req.raw;
+    c.set("caller", await caller({ header: (name) => headers.get(name) ?? undefined }));
+    await next();
+  };
+}
+
+export function callerOf(c: Context): Caller {
+  return c.get("caller") as Caller;
+}
+
+function bearerOf({ header, bearer }: Asking): string {
+  const given = bearer ?? /^Bearer +(\S+)$/i.exec(header("authorization") ?? "")?.[1];
+  if (given !== undefined) return given;
+  throw new FlotillaError(
+    "unauthorized",
+    "send one of the server's keys, or a user's token: `Authorization: Bearer <key>`",
+  );
+}
+
+/** A program says in headers for which tenant and user it acts. */
+function acting(holder: KeyHolder, kind: "server" | "local", asking: Asking): Caller {
+  const named = textOf("Flotilla-Tenant", asking.header("flotilla-tenant"));
+  const user = textOf("Flotilla-User", asking.header("flotilla-user") ?? asking.user);
+  if (holder.tenant !== undefined && named !== undefined && named !== holder.tenant)
+    throw new FlotillaError("forbidden", "this key is of another tenant");
+  return {
+    kind,
+    tenant: holder.tenant ?? named ?? "default",
+    verbs: holder.verbs,
+    ...(user !== undefined && { user }),
+  };
+}
+
+/** A token says itself who it is of; a request that says otherwise is a mistake somewhere. */
+function matching(caller: Caller, asking: Asking): Caller {
+  const { header } = asking;
+  const tenant = header("flotilla-tenant") ?? caller.tenant;
+  const user = header("flotilla-user") ?? asking.user ?? caller.user;
+  if (tenant === caller.tenant && user === caller.user) return caller;
+  throw new FlotillaError("forbidden", "this token is of another tenant or user");
+}
+
+const nameChars = 500;
+
+function textOf(what: string, value: string | undefined): string | undefined {
+  if (value === undefined || (value !== "" && value.length <= nameChars)) return value;
+  throw new FlotillaError("invalid_input", `${what} has 1 to ${nameChars} characters`);
+}

@@ -1,0 +1,39 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Verb } from "../../protocol/verbs.ts";
+
+/** Who asks, for which tenant, and what they may do. */
+export type Caller = {
+  /** A `server` has a key, a `user` a token, and `local` is a program on a machine without credentials. */
+  readonly kind: "server" | "user" | "local";
+  readonly tenant: string;
+  /** Of a user: who it is. Of the others: whom they act for, where they say so. */
+  readonly user?: string;
+  readonly verbs: ReadonlySet<Verb>;
+  /** The only sessions that a token is good for, where it names some. */
+  readonly sessions?: ReadonlySet<string>;
+  readonly expiresAtMs?: number;
+};
+
+export function may(caller: Caller, verb: Verb): boolean {
+  return caller.verbs.has(verb) || caller.verbs.has("admin");
+}
+
+export function demand(caller: Caller, verb: Verb): void {
+  if (may(caller, verb)) return;
+  const what = caller.kind === "user" ? "this token" : "this key";
+  throw new FlotillaError("forbidden", `${what} doesn't allow \`${verb}\``, { details: { verb } });
+}
+
+/** Whose inbox or read mark is meant. */
+export function userOf(caller: Caller): string {
+  if (caller.user !== undefined) return caller.user;
+  throw new FlotillaError(
+    "invalid_input",
+    "say for which user: `Flotilla-User: <id>`, or `?user=<id>` where there is such a parameter",
+  );
+}
+
+/** The same wherever a session isn't the caller's to see, so that nobody learns which ones there are. */
+export function noSession(sessionId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
+}

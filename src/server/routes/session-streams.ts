@@ -1,0 +1,150 @@
+import type { Context } from "hono";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { InboxItem, SessionService, SessionView } from "../../session/service.ts";
+import type { Authenticator } from "../auth/authenticate.ts";
+import { userOf } from "../auth/caller.ts";
+import type { Members } from "../auth/members.ts";
+import { route, type Route } from "../route.ts";
+import { frameErrorOf } from "../socket/frame-error.ts";
+import { prepareEvent } from "../socket/prepared.ts";
+import { sessionSpecs } from "../specs/sessions.ts";
+import type { EventWriter, Streams } from "../streams.ts";
+import { as } from "./sessions.ts";
+
+export type SessionStreams = {
+  sessions: SessionService;
+  members: Members;
+  streams: Streams;
+  authenticator: Authenticator;
+  log: Logger;
+};
+
+// Proxies that collect an answer before they pass it on would keep it for ever.
+const unbuffered = { "X-Accel-Buffering": "no" };
+const exportPage = 200;
+
+/** Answers that come bit by bit: what happens in sessions and inboxes, and whole sessions. */
+export function sessionStreamRoutes(parts: SessionStreams): Route[] {
+  const { sessions, members, streams, authenticator, log } = parts;
+  return [
+    route(sessionSpecs.events).to(async ({ caller, params: { sessionId }, query, context }) => {
+      await members.check(caller, sessionId);
+      // What isn't there is said by the status, which can't be taken back once events are sent.
+      await sessions.get(caller.tenant, sessionId);
+      const { lastSeq, ...rest } = query;
+      const place = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...defined(rest) };
+      const body = streams.open(caller, (to) => {
+        const joined = sessions.join(caller.tenant, sessionId, place, {
+          push(event) {
+            if (event.type === "deleted") {
+              to.write({ type: "deleted", data: JSON.stringify({ session: sessionId }) });
+              to.end();
+              return false;
+            }
+            if (event.type === "joined") {
+              const data = JSON.stringify({ ...event, session: sessionId });
+              return to.write({ type: "joined", data });
+            }
+            const id = event.type === "entries" ? event.entries.at(-1)?.seq : undefined;
+            const { text: data } = prepareEvent(sessionId, event);
+            return to.write({ type: event.type, ...(id !== undefined && { id }), data });
+          },
+          fail: (error) => ended(to, error, log),
+          drained: to.drained,
+        });
+        joined.ready.catch(() => {});
+        return () => joined.leave();
+      });
+      return { status: 200, body, headers: unbuffered };
+    }),
+    route(sessionSpecs.inbox).to(async ({ caller, query: { user } }) => {
+      const whose = userOf(as(caller, user));
+      const items = await snapshotOf(sessions, caller.tenant, whose);
+      return { status: 200, body: { sessions: items.map(asItem) } };
+    }),
+    route(sessionSpecs.inboxEvents).to(({ caller, query: { user } }) => {
+      const whose = userOf(as(caller, user));
+      const body = streams.open(caller, (to) => {
+        const joined = sessions.inbox(caller.tenant, whose, {
+          push: ({ type, ...data }) => to.write({ type, data: JSON.stringify(data) }),
+          fail: (error) => ended(to, error, log),
+          drained: to.drained,
+        });
+        joined.ready.catch(() => {});
+        return () => joined.leave();
+      });
+      return { status: 200, body, headers: unbuffered };
+    }),
+    route(sessionSpecs.exported).to(async ({ caller, params: { sessionId } }) => {
+      await members.check(caller, sessionId);
+      const session = await sessions.get(caller.tenant, sessionId);
+      return { status: 200, body: linesOf(sessions, session) };
+    }),
+    route(sessionSpecs.ticket).to(({ caller }) => {
+      return { status: 201, body: authenticator.tickets.issue(caller) };
+    }),
+  ];
+}
+
+/** Page by page, as fast as it is read. */
+function linesOf(sessions: SessionService, session: SessionView): ReadableStream<Uint8Array> {
+  const { tenant, sessionId, lastSeq } = session;
+  const encoder = new TextEncoder();
+  let after = 0;
+  return new ReadableStream({
+    start: (control) => control.enqueue(encoder.encode(`${JSON.stringify({ session })}\n`)),
+    async pull(control) {
+      // What is added meanwhile isn't part of it, or it might never end.
+      const limit = Math.min(exportPage, lastSeq - after);
+      const { entries } =
+        limit <= 0 ? { entries: [] } : await sessions.entries(tenant, sessionId, { after, limit });
+      if (entries.length === 0) return control.close();
+      after = entries.at(-1)!.seq;
+      const lines = entries.map((entry) => `${JSON.stringify({ entry })}\n`);
+      control.enqueue(encoder.encode(lines.join("")));
+    },
+  });
+}
+
+function snapshotOf(
+  sessions: SessionService,
+  tenant: string,
+  user: string,
+): Promise<readonly InboxItem[]> {
+  return new Promise((resolve, reject) => {
+    const joined = sessions.inbox(tenant, user, {
+      push(event) {
+        if (event.type === "snapshot") resolve(event.sessions);
+        return event.type !== "snapshot";
+      },
+      fail: reject,
+    });
+    joined.ready.then(() => joined.leave(), reject);
+  });
+}
+
+function ended(to: EventWriter, error: unknown, log: Logger): void {
+  to.write({ type: "error", data: JSON.stringify(frameErrorOf(error, log)) });
+  to.end();
+}
+
+/** Browsers send it when they come back by themselves. */
+function lastEventId(context: Context): number | undefined {
+  const given = context.req.header("last-event-id");
+  if (given === undefined || given === "") return undefined;
+  if (/^\d{1,15}$/.test(given)) return Number(given);
+  throw new FlotillaError("invalid_input", "Last-Event-ID must be the id of an event: a number");
+}
+
+function asItem(item: InboxItem) {
+  return { ...item, agents: [...item.agents] };
+}
+
+function defined(place: { incarnation?: string | undefined; lastMessageId?: string | undefined }) {
+  const { incarnation, lastMessageId } = place;
+  return {
+    ...(incarnation !== undefined && { incarnation }),
+    ...(lastMessageId !== undefined && { lastMessageId }),
+  };
+}

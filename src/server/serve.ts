@@ -1,0 +1,40 @@
+import { systemRandom } from "../base/random.ts";
+import type { ServerConfig } from "../runtime/server-config.ts";
+import { type AppParts, createApp, frameBytes } from "./app.ts";
+import { createAuthenticator } from "./auth/authenticate.ts";
+import { createMembers } from "./auth/members.ts";
+import { listen, type Listening } from "./listen.ts";
+import { noSessions } from "./no-sessions.ts";
+import { createSockets } from "./socket/sockets.ts";
+import { createStreams, usualBufferBytes } from "./streams.ts";
+
+export type ServeParts = Omit<AppParts, "authenticator" | "members" | "streams" | "apiKeys"> & {
+  /** What the config says of the server, with a host and a port. */
+  server: ServerConfig & { host: string; port: number };
+};
+
+/** The whole server: routes and sockets, behind one port. */
+export async function serve(parts: ServeParts): Promise<Listening> {
+  const { sessions = noSessions, clock, log } = parts;
+  const { host, port, maxConnections, apiKeys = [], tokens, origins = [] } = parts.server;
+  const { socketBufferBytes: bufferBytes = usualBufferBytes } = parts.server;
+  const authenticator = createAuthenticator(
+    { apiKeys, tokens, origins },
+    { clock, random: systemRandom },
+  );
+  const members = createMembers(sessions, clock);
+  const streams = createStreams(clock, bufferBytes);
+  const app = createApp({ ...parts, apiKeys, authenticator, members, streams });
+  const sockets = createSockets({
+    sessions,
+    members,
+    authenticator,
+    origins,
+    maxFrameBytes: frameBytes(parts.maxPayloadBytes),
+    bufferBytes,
+    clock,
+    log,
+  });
+  const endStreams = () => streams.end();
+  return listen(app, { host, port, clock, maxConnections, sockets, endStreams });
+}

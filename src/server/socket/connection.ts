@@ -1,0 +1,261 @@
+import type { RawData, WebSocket } from "ws";
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../protocol/frames.ts";
+import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
+import type { Joined, SessionService } from "../../session/service.ts";
+import { asWritten, authorOf } from "../asked-message.ts";
+import type { Authenticator } from "../auth/authenticate.ts";
+import { type Caller, demand, userOf } from "../auth/caller.ts";
+import type { Members } from "../auth/members.ts";
+import { createBucket } from "./bucket.ts";
+import { untilExpiry } from "./expiry.ts";
+import { errorFrame } from "./frame-error.ts";
+import { followInbox } from "./inbox.ts";
+import { createInOrder } from "./in-order.ts";
+import { createOutbox } from "./outbox.ts";
+import { prepare } from "./prepared.ts";
+import { createSubscriptions } from "./subscriptions.ts";
+
+export type ConnectionParts = {
+  sessions: SessionService;
+  members: Members;
+  authenticator: Authenticator;
+  /** Calls back at the end of this turn of the event loop. */
+  later: (callback: () => void) => void;
+  maxFrameBytes: number;
+  bufferBytes: number;
+  clock: Clock;
+  log: Logger;
+};
+
+export type Connection = {
+  /** Pings the client, or gives it up where it has answered none of the last pings. */
+  ping(): void;
+  close(code: number, reason: string): void;
+};
+
+const framesPerSecond = 100;
+const framesBurst = 200;
+// A client that goes on after so many refusals isn't listening.
+const refusalsMost = 200;
+const framesTogether = 200;
+const inFlightMost = 64;
+const pingsMissedMost = 2;
+
+/** One client: what it sends is checked and done, what concerns it is sent. */
+export function createConnection(
+  socket: WebSocket,
+  first: Caller,
+  parts: ConnectionParts,
+): Connection {
+  const { sessions, members, clock, log } = parts;
+  let caller = first;
+  let inbox: Joined | undefined;
+  let pingsMissed = 0;
+  let refusals = 0;
+
+  const close = (code: number, reason: string) => {
+    outbox.flush();
+    outbox.close();
+    socket.close(code, reason);
+  };
+  const outbox = createOutbox({
+    socket,
+    limitBytes: parts.bufferBytes,
+    later: parts.later,
+    onFull: () => socket.close(closeCodes.tooSlow, "too slow: join again with the last seq"),
+  });
+  const bucket = createBucket(clock, { perSecond: framesPerSecond, burst: framesBurst });
+  const inOrder = createInOrder({ most: inFlightMost });
+  const subscriptions = createSubscriptions({ ...parts, caller: () => caller, outbox });
+  const expire = () => close(closeCodes.expired, "the token has expired");
+  let stopExpiry = untilExpiry(clock, caller, expire);
+
+  const push = (frame: ServerFrame) => outbox.push(prepare(frame));
+  const fail = (ref: Ref | undefined, error: unknown) => push(errorFrame(ref, error, log));
+
+  /** Asks the service, after everything that was asked of the same session before. */
+  const ask = (ref: Ref, session: string, act: (who: Caller) => Promise<Answered>) => {
+    const who = caller;
+    demand(who, "sessions:write");
+    inOrder.add(session, async () => {
+      try {
+        await members.check(who, session);
+        push({ type: "ack", ref, ...(await act(who)) });
+      } catch (error) {
+        fail(ref, error);
+      }
+    });
+  };
+
+  const renew = async (ref: Ref, token: string) => {
+    try {
+      const header = () => undefined;
+      const next = await parts.authenticator.caller({ bearer: token, header });
+      const { kind, tenant, user } = caller;
+      if (next.kind !== kind || next.tenant !== tenant || next.user !== user)
+        throw new FlotillaError("forbidden", "a connection stays with its tenant and user");
+      caller = next;
+      stopExpiry();
+      stopExpiry = untilExpiry(clock, caller, expire);
+      const { expiresAtMs } = caller;
+      push({ type: "ack", ref, ...(expiresAtMs !== undefined && { expiresAtMs }) });
+    } catch (error) {
+      fail(ref, error);
+    }
+  };
+
+  const handle = (frame: ClientFrame): void => {
+    const { ref } = frame;
+    switch (frame.type) {
+      case "send": {
+        const { session, message } = frame;
+        return ask(ref, session, async (who) =>
+          sent(await sessions.send(who.tenant, session, asWritten(who, message))),
+        );
+      }
+      case "tool_result": {
+        const { session, messageId, results, id } = frame;
+        return ask(ref, session, async (who) => {
+          const result = { author: authorOf(who), messageId, results, ...idOf(id) };
+          return sent(await sessions.toolResult(who.tenant, session, result));
+        });
+      }
+      case "regenerate": {
+        const { session, messageId, id } = frame;
+        const asked = { ...idOf(id), ...(messageId !== undefined && { messageId }) };
+        return ask(ref, session, async (who) =>
+          sent(await sessions.regenerate(who.tenant, session, asked)),
+        );
+      }
+      case "stop": {
+        const { session, epoch } = frame;
+        const which = epoch === undefined ? {} : { epoch };
+        return ask(ref, session, async (who) => ({
+          done: await sessions.stop(who.tenant, session, which),
+        }));
+      }
+      case "read": {
+        const { session, seq } = frame;
+        return ask(ref, session, async (who) => {
+          await sessions.read(who.tenant, session, { user: userOf(who), seq });
+          return { seq };
+        });
+      }
+      case "join":
+        demand(caller, "sessions:read");
+        return subscriptions.join(frame);
+      case "leave":
+        return subscriptions.leave(frame.session, ref);
+      case "inbox":
+        demand(caller, "inbox:read");
+        inbox?.leave();
+        inbox = followInbox({ sessions, caller, ref, outbox, log });
+        return;
+      case "inbox_leave":
+        inbox?.leave();
+        inbox = undefined;
+        return void push({ type: "ack", ref });
+      case "ping":
+        return void push({ type: "pong", ref });
+      case "token":
+        return void renew(ref, frame.token);
+    }
+  };
+
+  /** Whether one more is too many; who goes on regardless is cut off. */
+  const isTooMany = (ref: Ref | undefined): boolean => {
+    const retryAfterMs = bucket.take();
+    if (retryAfterMs === 0) {
+      refusals = 0;
+      return false;
+    }
+    const details = { framesPerSecond, framesBurst };
+    fail(ref, new FlotillaError("overloaded", "too many frames", { details, retryAfterMs }));
+    if (++refusals > refusalsMost) close(closeCodes.tooMany, "too many frames");
+    return true;
+  };
+
+  const receive = (value: unknown) => {
+    const ref = refOf(value);
+    if (isTooMany(ref)) return;
+    try {
+      handle(parseClientFrame(value));
+    } catch (error) {
+      fail(ref, error);
+    }
+  };
+
+  socket.on("message", (data: RawData, isBinary: boolean) => {
+    pingsMissed = 0;
+    if (socket.readyState !== socket.OPEN) return;
+    if (isExpired(caller, clock)) return expire();
+    let value: unknown;
+    try {
+      if (isBinary) throw new FlotillaError("invalid_input", "frames are text, not binary");
+      value = JSON.parse((data as Buffer).toString());
+    } catch (error) {
+      if (isTooMany(undefined)) return;
+      const notJson = new FlotillaError("invalid_input", "the frame isn't JSON");
+      return void fail(undefined, error instanceof FlotillaError ? error : notJson);
+    }
+    if (!Array.isArray(value)) return receive(value);
+    if (value.length > framesTogether) {
+      const message = `at most ${framesTogether} frames come in one message`;
+      return void fail(undefined, new FlotillaError("invalid_input", message));
+    }
+    for (const each of value as unknown[]) receive(each);
+  });
+  // Answered by hand: pongs that nobody reads would pile up where they are answered unseen.
+  socket.on("ping", (data: Buffer) => {
+    if (!isTooMany(undefined) && socket.bufferedAmount < parts.bufferBytes) socket.pong(data);
+  });
+  socket.on("pong", () => (pingsMissed = 0));
+  // The close that follows says all that is needed.
+  socket.on("error", () => {});
+  socket.once("close", () => {
+    outbox.close();
+    inOrder.close();
+    subscriptions.close();
+    inbox?.leave();
+    stopExpiry();
+  });
+
+  const { tenant, user, expiresAtMs } = caller;
+  push({
+    type: "hello",
+    protocol: 1,
+    tenant,
+    ...(user !== undefined && { user }),
+    maxFrameBytes: parts.maxFrameBytes,
+    ...(expiresAtMs !== undefined && { expiresAtMs }),
+  });
+  return {
+    ping() {
+      if (pingsMissed >= pingsMissedMost) return socket.terminate();
+      pingsMissed++;
+      if (socket.readyState === socket.OPEN) socket.ping();
+    },
+    close,
+  };
+}
+
+type Answered = Omit<Extract<ServerFrame, { type: "ack" }>, "type" | "ref">;
+
+function sent({
+  seq,
+  messageId,
+  duplicate,
+}: Required<Pick<Answered, "seq" | "messageId">> & { duplicate: boolean }): Answered {
+  return { seq, messageId, ...(duplicate && { duplicate }) };
+}
+
+function idOf(id: string | undefined): { id?: string } {
+  return id === undefined ? {} : { id };
+}
+
+function isExpired({ expiresAtMs }: Caller, clock: Clock): boolean {
+  return expiresAtMs !== undefined && clock.now() >= expiresAtMs;
+}

@@ -1,0 +1,74 @@
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { subprotocol } from "../../protocol/frames.ts";
+import type { Asking } from "../auth/authenticate.ts";
+import { statusOf } from "../errors.ts";
+import { frameErrorOf } from "./frame-error.ts";
+
+/** Where sockets are opened. */
+export const socketPath = "/v1/socket";
+
+const bearerProtocol = "bearer.";
+
+/**
+ * Who opens a socket. Browsers can send no headers with it, so their token comes as a subprotocol
+ * (`flotilla.v1, bearer.<token>`), or is exchanged for a ticket that may be in the address.
+ */
+export function askingOf(request: IncomingMessage): Asking {
+  const { headers, url = "" } = request;
+  const header = (name: string) => {
+    const value = headers[name];
+    return typeof value === "string" ? value : value?.[0];
+  };
+  const offered = (header("sec-websocket-protocol") ?? "").split(",").map((each) => each.trim());
+  if (offered.length > 0 && offered[0] !== "" && !offered.includes(subprotocol)) {
+    throw new FlotillaError(
+      "unsupported",
+      `none of the subprotocols is spoken here: offer \`${subprotocol}\``,
+    );
+  }
+  const bearer = offered.find((each) => each.startsWith(bearerProtocol));
+  const query = queryOf(url);
+  for (const name of ["token", "access_token", "authorization", "key"]) {
+    if (!query.has(name)) continue;
+    throw new FlotillaError(
+      "invalid_option",
+      `a credential must not be in the address (\`${name}\`), where logs keep it: send it as the subprotocol \`${bearerProtocol}<token>\`, or get a ticket`,
+    );
+  }
+  return {
+    header,
+    bearer: bearer?.slice(bearerProtocol.length),
+    ticket: query.get("ticket") ?? undefined,
+    user: query.get("user") ?? undefined,
+  };
+}
+
+export function pathOf(url = ""): string {
+  return url.split("?")[0]!;
+}
+
+function queryOf(url: string): URLSearchParams {
+  const at = url.indexOf("?");
+  return new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
+}
+
+/** Answers as any route would, and ends the connection. */
+export function refuseUpgrade(socket: Duplex, thrown: unknown, log: Logger): void {
+  const error = frameErrorOf(thrown, log);
+  const { code, message, details } = error;
+  const body = JSON.stringify({ error: { code, message, details } });
+  const status = statusOf(code);
+  const lines = [
+    `HTTP/1.1 ${status} ${code}`,
+    "Connection: close",
+    "Content-Type: application/json",
+    "Cache-Control: no-store",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    ...(status === 401 ? ["WWW-Authenticate: Bearer"] : []),
+    ...(status === 503 ? ["Retry-After: 1"] : []),
+  ];
+  socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`, () => socket.destroy());
+}

@@ -1,0 +1,48 @@
+import type { Logger } from "../../base/log.ts";
+import type { Ref, ServerFrame } from "../../protocol/frames.ts";
+import type { InboxEvent, Joined, SessionService } from "../../session/service.ts";
+import { type Caller, userOf } from "../auth/caller.ts";
+import { errorFrame } from "./frame-error.ts";
+import type { Outbox } from "./outbox.ts";
+import { prepare } from "./prepared.ts";
+
+export type InboxParts = {
+  sessions: Pick<SessionService, "inbox">;
+  caller: Caller;
+  ref: Ref;
+  outbox: Outbox;
+  log: Logger;
+};
+
+/** Sends a user's inbox and what changes in it, until left. */
+export function followInbox({ sessions, caller, ref, outbox, log }: InboxParts): Joined {
+  let isLeft = false;
+  const joined = sessions.inbox(caller.tenant, userOf(caller), {
+    push: (event) => !isLeft && outbox.push(prepare(frameOf(event, ref))),
+    fail(error) {
+      if (!isLeft) outbox.push(prepare(errorFrame(ref, error, log)));
+      isLeft = true;
+    },
+    drained: outbox.drained,
+  });
+  // What goes wrong comes through the sink.
+  joined.ready.catch(() => {});
+  return {
+    ready: joined.ready,
+    leave() {
+      isLeft = true;
+      joined.leave();
+    },
+  };
+}
+
+function frameOf(event: InboxEvent, ref: Ref): ServerFrame {
+  switch (event.type) {
+    case "snapshot":
+      return { type: "inbox", ref, sessions: event.sessions };
+    case "changed":
+      return { type: "inbox_changed", sessions: event.sessions };
+    case "removed":
+      return { type: "inbox_removed", sessionIds: event.sessionIds };
+  }
+}

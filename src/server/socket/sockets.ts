@@ -1,0 +1,108 @@
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { type WebSocket, WebSocketServer } from "ws";
+import { FlotillaError } from "../../base/errors.ts";
+import { closeCodes, subprotocol } from "../../protocol/frames.ts";
+import { isOriginAllowed } from "../auth/origin.ts";
+import { type Connection, type ConnectionParts, createConnection } from "./connection.ts";
+import { askingOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";
+import { createPings } from "./pings.ts";
+import { createTurn } from "./turn.ts";
+
+export type Sockets = {
+  /** Makes a socket of a request that asks for one, or refuses it. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** How many there are. */
+  readonly count: number;
+  /** Tells all that the server goes, and waits a moment for them to leave. */
+  close(): Promise<void>;
+};
+
+export type SocketParts = Omit<ConnectionParts, "later"> & {
+  origins: readonly string[];
+};
+
+const pingMs = 20_000;
+const closeLimitMs = 2_000;
+// For a client that is cut off to read why.
+const closingMs = 5_000;
+// A message may come in pieces, but not in endlessly many that hold nothing.
+const fragmentsMost = 1_024;
+
+/** The WebSocket side of the server. */
+export function createSockets(parts: SocketParts): Sockets {
+  const { authenticator, origins, maxFrameBytes, clock, log } = parts;
+  const options = {
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    autoPong: false,
+    maxPayload: maxFrameBytes,
+    maxFragments: fragmentsMost,
+    closeTimeout: closingMs,
+    handleProtocols: () => subprotocol,
+  };
+  const server = new WebSocketServer(options);
+  const open = new Map<WebSocket, Connection>();
+  const pings = createPings(clock, pingMs);
+  const shared: ConnectionParts = { ...parts, later: createTurn() };
+  let isClosing = false;
+  let allLeft = () => {};
+
+  const accept = (socket: WebSocket, connection: Connection) => {
+    open.set(socket, connection);
+    const stopPings = pings.add(connection);
+    socket.once("close", () => {
+      open.delete(socket);
+      stopPings();
+      if (open.size === 0) allLeft();
+    });
+  };
+
+  const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    // Nobody listens for errors of a socket between the request and the answer.
+    const ignore = () => socket.destroy();
+    socket.on("error", ignore);
+    try {
+      if (pathOf(request.url) !== socketPath)
+        throw new FlotillaError("not_found", `sockets are opened at ${socketPath}`);
+      if (isClosing) throw new FlotillaError("closed", "the server is stopping");
+      const asking = askingOf(request);
+      const { origin, host } = request.headers;
+      if (!isOriginAllowed(origin, host, origins)) {
+        throw new FlotillaError(
+          "forbidden",
+          `pages of ${JSON.stringify(origin?.slice(0, 80))} may not open sockets here: add it to server.origins`,
+        );
+      }
+      const caller = await authenticator.caller(asking);
+      if (isClosing) throw new FlotillaError("closed", "the server is stopping");
+      server.handleUpgrade(request, socket, head, (opened) => {
+        socket.off("error", ignore);
+        accept(opened, createConnection(opened, caller, shared));
+      });
+    } catch (error) {
+      refuseUpgrade(socket, error, log);
+    }
+  };
+
+  return {
+    upgrade: (request, socket, head) => void upgrade(request, socket, head),
+    get count() {
+      return open.size;
+    },
+    async close() {
+      isClosing = true;
+      if (open.size === 0) return;
+      const left = new Promise<void>((resolve) => (allLeft = resolve));
+      for (const connection of open.values()) {
+        connection.close(closeCodes.goingAway, "the server is stopping");
+      }
+      const cancel = clock.after(closeLimitMs, () => {
+        for (const socket of open.keys()) socket.terminate();
+      });
+      await left;
+      cancel();
+    },
+  };
+}

@@ -1,0 +1,143 @@
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { ClientFrame, Ref } from "../../protocol/frames.ts";
+import type { Joined, SessionEvent, SessionService, Sink } from "../../session/service.ts";
+import type { Caller } from "../auth/caller.ts";
+import type { Members } from "../auth/members.ts";
+import { errorFrame, frameErrorOf } from "./frame-error.ts";
+import type { Outbox } from "./outbox.ts";
+import { prepare, prepareEvent } from "./prepared.ts";
+
+type Join = Extract<ClientFrame, { type: "join" }>;
+
+/** The sessions that one connection follows. */
+export type Subscriptions = {
+  join(frame: Join): void;
+  leave(session: string, ref: Ref): void;
+  /** Leaves all, since the connection has ended. */
+  close(): void;
+};
+
+export type SubscriptionParts = {
+  sessions: SessionService;
+  members: Members;
+  caller: () => Caller;
+  outbox: Outbox;
+  clock: Clock;
+  log: Logger;
+};
+
+const subscriptionsMost = 100;
+// Whoever was removed from a session may see what happens in it for as long, and one thing more.
+const trustedMs = 30_000;
+
+type Subscription = {
+  readonly ref: Ref;
+  isJoined: boolean;
+  isLeft: boolean;
+  checkedAtMs: number;
+  joined?: Joined;
+};
+
+export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
+  const { sessions, members, outbox, clock, log } = parts;
+  const all = new Map<string, Subscription>();
+
+  const drop = (session: string, subscription: Subscription) => {
+    subscription.isLeft = true;
+    if (all.get(session) === subscription) all.delete(session);
+    subscription.joined?.leave();
+  };
+
+  const fail = (session: string, subscription: Subscription, error: unknown) => {
+    if (subscription.isLeft) return;
+    const { ref, isJoined } = subscription;
+    drop(session, subscription);
+    if (!isJoined) outbox.push(prepare(errorFrame(ref, error, log)));
+    else {
+      const reason = hasCode(error, "not_found") ? "removed" : "failed";
+      const shown = reason === "removed" ? {} : { error: frameErrorOf(error, log) };
+      outbox.push(prepare({ type: "left", session, reason, ...shown }));
+    }
+  };
+
+  /** Looks again from time to time whether the user still takes part, while something happens. */
+  const recheck = (session: string, subscription: Subscription) => {
+    const nowMs = clock.monotonic();
+    if (nowMs - subscription.checkedAtMs < trustedMs) return;
+    subscription.checkedAtMs = nowMs;
+    members.checkAgain(parts.caller(), session, trustedMs)?.catch((error: unknown) => {
+      // Trouble with looking isn't a reason to end what was allowed.
+      if (hasCode(error, "not_found")) fail(session, subscription, error);
+    });
+  };
+
+  const sinkOf = (session: string, subscription: Subscription): Sink<SessionEvent> => ({
+    push(event) {
+      if (subscription.isLeft) return false;
+      if (event.type === "joined") {
+        subscription.isJoined = true;
+        const { lastSeq, incarnation, state } = event;
+        const { ref } = subscription;
+        return outbox.push(prepare({ type: "joined", ref, session, lastSeq, incarnation, state }));
+      }
+      if (event.type === "deleted") {
+        drop(session, subscription);
+        return outbox.push(prepare({ type: "left", session, reason: "deleted" }));
+      }
+      recheck(session, subscription);
+      return outbox.push(prepareEvent(session, event));
+    },
+    fail: (error) => fail(session, subscription, error),
+    drained: outbox.drained,
+  });
+
+  return {
+    join({ ref, session, lastSeq, incarnation, lastMessageId }) {
+      const earlier = all.get(session);
+      if (earlier) drop(session, earlier);
+      if (all.size >= subscriptionsMost) {
+        throw new FlotillaError(
+          "overloaded",
+          `a connection follows at most ${subscriptionsMost} sessions: leave some, or open another`,
+          { details: { subscriptionsMost } },
+        );
+      }
+      const checkedAtMs = clock.monotonic();
+      const subscription: Subscription = { ref, isJoined: false, isLeft: false, checkedAtMs };
+      all.set(session, subscription);
+      const place = {
+        lastSeq,
+        ...(incarnation !== undefined && { incarnation }),
+        ...(lastMessageId !== undefined && { lastMessageId }),
+      };
+      const caller = parts.caller();
+      const start = () => {
+        if (subscription.isLeft) return;
+        try {
+          const sink = sinkOf(session, subscription);
+          const joined = sessions.join(caller.tenant, session, place, sink);
+          // What goes wrong comes through the sink.
+          joined.ready.catch(() => {});
+          subscription.joined = joined;
+          // It may have ended while it began.
+          if (subscription.isLeft) joined.leave();
+        } catch (error) {
+          fail(session, subscription, error);
+        }
+      };
+      const checking = members.check(caller, session);
+      if (checking === undefined) start();
+      else checking.then(start, (error: unknown) => fail(session, subscription, error));
+    },
+    leave(session, ref) {
+      const subscription = all.get(session);
+      if (subscription) drop(session, subscription);
+      outbox.push(prepare({ type: "left", ref, session, reason: "asked" }));
+    },
+    close() {
+      for (const [session, subscription] of all) drop(session, subscription);
+    },
+  };
+}

@@ -1,0 +1,108 @@
+import type { Clock } from "../base/clock.ts";
+import type { Caller } from "./auth/caller.ts";
+import { untilExpiry } from "./socket/expiry.ts";
+
+/** Answers that go on until somebody ends them: server-sent events. */
+export type Streams = {
+  /** `begin` is given where events go, and gives back how to stop them. */
+  open(caller: Caller, begin: (to: EventWriter) => () => void): ReadableStream<Uint8Array>;
+  /** Ends all, since the server stops. */
+  end(): void;
+};
+
+export type EventWriter = {
+  /** False where the client reads too slowly, and was cut off. */
+  write(event: StreamedEvent): boolean;
+  drained(): Promise<void>;
+  end(): void;
+};
+
+export type StreamedEvent = { type: string; id?: number; data: string };
+
+// What may wait for a client that reads too slowly.
+export const usualBufferBytes = 1024 * 1024;
+// Less than what proxies take for silence.
+const heartbeatMs = 15_000;
+
+export function createStreams(clock: Clock, bufferBytes: number): Streams {
+  const all = new Set<() => void>();
+  const encoder = new TextEncoder();
+
+  const open: Streams["open"] = (caller, begin) => {
+    let control: ReadableStreamDefaultController<Uint8Array>;
+    let isOver = false;
+    let catchers: (() => void)[] = [];
+    const cleanUps: (() => void)[] = [];
+
+    const held = () => bufferBytes - (control.desiredSize ?? bufferBytes);
+    const hasRoom = () => isOver || held() <= bufferBytes / 4;
+    const settle = () => {
+      if (catchers.length === 0 || !hasRoom()) return;
+      const due = catchers;
+      catchers = [];
+      for (const resolve of due) resolve();
+    };
+    const over = () => {
+      isOver = true;
+      all.delete(end);
+      for (const each of cleanUps.splice(0)) each();
+      settle();
+    };
+    const end = () => {
+      if (isOver) return;
+      over();
+      control.close();
+    };
+    const put = (text: string): boolean => {
+      if (isOver) return false;
+      const bytes = encoder.encode(text);
+      if (held() > 0 && held() + bytes.length > bufferBytes) {
+        over();
+        // What waits is dropped with it: the client comes back with its last id.
+        control.error(new Error("the reader is too slow"));
+        return false;
+      }
+      control.enqueue(bytes);
+      return true;
+    };
+    const beat = () => {
+      cancelBeat = clock.after(heartbeatMs, beat);
+      put(":\n\n");
+    };
+    let cancelBeat = () => {};
+
+    return new ReadableStream<Uint8Array>(
+      {
+        start(controller) {
+          control = controller;
+          all.add(end);
+          // The first bytes send the headers on their way, however long nothing happens.
+          put(":\n\n");
+          cancelBeat = clock.after(heartbeatMs, beat);
+          cleanUps.push(() => cancelBeat(), untilExpiry(clock, caller, end));
+          const stop = begin({
+            write: ({ type, id, data }) =>
+              put(`${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${data}\n\n`),
+            drained: () =>
+              hasRoom() ? Promise.resolve() : new Promise((resolve) => catchers.push(resolve)),
+            end,
+          });
+          if (isOver) stop();
+          else cleanUps.push(stop);
+        },
+        pull: settle,
+        cancel: () => {
+          if (!isOver) over();
+        },
+      },
+      new ByteLengthQueuingStrategy({ highWaterMark: bufferBytes }),
+    );
+  };
+
+  return {
+    open,
+    end() {
+      for (const each of all) each();
+    },
+  };
+}
