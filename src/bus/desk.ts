@@ -3,7 +3,7 @@ import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
 import type { Bus } from "./bus.ts";
-import { decodeLetter, encodeLetter, type Letter, receivedError, sentError } from "./letter.ts";
+import { decodeLetters, encodeLetter, type Letter, receivedError, sentError } from "./letter.ts";
 
 export type DeskParts = {
   address: string;
@@ -14,7 +14,7 @@ export type DeskParts = {
 };
 
 export type Desk = Omit<Bus, "close"> & {
-  /** A letter has come. Never throws. */
+  /** A letter has come, or several in an array. Never throws. */
   receive(from: string, text: string): void;
   /** Whoever waits for an answer is told that none will come. */
   close(): void;
@@ -67,8 +67,10 @@ export function createDesk({ address, clock, log, post }: DeskParts): Desk {
   };
 
   const receive = (from: string, text: string) => {
-    if (closed) return;
-    const letter = decodeLetter(text);
+    for (const letter of decodeLetters(text)) if (!closed) take(from, letter);
+  };
+
+  const take = (from: string, letter: Letter | undefined) => {
     if (!letter) return log.warn({ from }, "something that is no letter was dropped");
     if ("topic" in letter) return void handle(from, letter);
     // An answer that nobody waits for any more is late, or comes the second time.

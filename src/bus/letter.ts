@@ -26,14 +26,19 @@ export function encodeLetter(letter: Letter): string {
   }
 }
 
-/** Anybody who reaches the store can leave something there; what is no letter is undefined. */
-export function decodeLetter(text: string): Letter | undefined {
-  let found: unknown;
+/**
+ * One letter, or several in an array. Anybody who reaches the store can leave something there; what is
+ * no letter is undefined.
+ */
+export function decodeLetters(text: string): (Letter | undefined)[] {
   try {
-    found = JSON.parse(text);
+    return [JSON.parse(text) as unknown].flat().map(asLetter);
   } catch {
-    return undefined;
+    return [undefined];
   }
+}
+
+function asLetter(found: unknown): Letter | undefined {
   if (typeof found !== "object" || found === null) return undefined;
   const { topic, ask, answers, error } = found as Record<string, unknown>;
   if (typeof answers === "number") {

@@ -1,0 +1,119 @@
+import { contentionMs } from "../base/backoff.ts";
+import { type Clock, sleep } from "../base/clock.ts";
+import { hasCode } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { Database } from "../store/database.ts";
+import { type MailRow, putMail } from "./statements.ts";
+
+export type OutgoingParts = {
+  address: string;
+  database: Database;
+  clock: Clock;
+  random: Random;
+  /** Characters that may wait to be written. */
+  maxWaiting: number;
+  /** So many letters will not get there. */
+  onLost: (letters: number, why: LostWhy) => void;
+};
+
+/** `full`: too much waits already. `unsent`: the store didn't take it in time. */
+export type LostWhy = "full" | "unsent";
+
+export type Outgoing = {
+  post(to: string, text: string): void;
+  /** Resolves when everything that waits has been written, or is lost. */
+  close(): Promise<void>;
+};
+
+// Letters for one address share a row up to this size, and rows one write.
+const rowChars = 256 * 1024;
+const writeChars = 2 * 1024 * 1024;
+// Whoever waits for an answer has given up by then, or asks again.
+const resendForMs = 5_000;
+const resendWhenClosingMs = 500;
+
+/**
+ * Writes letters: what arrives while the last write is under way goes as one with the next. One at a
+ * time, because those of two writes could be read in the wrong order.
+ */
+export function createOutgoing(parts: OutgoingParts): Outgoing {
+  const { address, database, clock, random, maxWaiting, onLost } = parts;
+  let waiting: { readonly to: string; readonly text: string }[] = [];
+  let waitingChars = 0;
+  let lastSeq = 0;
+  let writing: Promise<void> | undefined;
+  let closing = false;
+
+  const drain = async (): Promise<void> => {
+    // What is sent in the same turn goes along.
+    await Promise.resolve();
+    while (waiting.length > 0) {
+      const { rows, letters } = nextRows();
+      const stored = await write(rows);
+      if (!stored) onLost(letters, "unsent");
+    }
+    writing = undefined;
+  };
+
+  /** As much of what waits as one write takes: one row for each address, or few. */
+  const nextRows = (): { rows: MailRow[]; letters: number } => {
+    const open = new Map<string, { text: string }>();
+    const packed: { to: string; pack: { text: string } }[] = [];
+    let chars = 0;
+    let letters = 0;
+    for (; letters < waiting.length && chars < writeChars; letters++) {
+      const { to, text } = waiting[letters]!;
+      chars += text.length;
+      const found = open.get(to);
+      if (found && found.text.length + text.length <= rowChars) found.text += `,${text}`;
+      else {
+        const pack = { text };
+        open.set(to, pack);
+        packed.push({ to, pack });
+      }
+    }
+    waiting = waiting.slice(letters);
+    waitingChars -= chars;
+    const rows = packed.map(({ to, pack }) => ({
+      address: to,
+      sender: address,
+      seq: ++lastSeq,
+      body: `[${pack.text}]`,
+    }));
+    return { rows, letters };
+  };
+
+  /** Sends the same rows until they are stored: those that were read already are known by their number. */
+  const write = async (rows: readonly MailRow[]): Promise<boolean> => {
+    const mail = [...new Set(rows.map((row) => row.address))];
+    const startedMs = clock.monotonic();
+    for (let tries = 1; ; tries++) {
+      try {
+        await database.write([putMail(rows)], { mail, lossy: true });
+        return true;
+      } catch (error) {
+        const limitMs = closing ? resendWhenClosingMs : resendForMs;
+        const late = clock.monotonic() - startedMs >= limitMs;
+        if (late || !hasCode(error, ...passing)) return false;
+        const waitMs = contentionMs(tries, random);
+        database.report?.({ type: "resent", waitMs });
+        await sleep(clock, waitMs);
+      }
+    }
+  };
+
+  return {
+    post(to, text) {
+      if (closing || waitingChars + text.length > maxWaiting) return onLost(1, "full");
+      waiting.push({ to, text });
+      waitingChars += text.length;
+      writing ??= drain();
+    },
+    async close() {
+      closing = true;
+      await writing;
+    },
+  };
+}
+
+const passing = ["store_busy", "store_full", "store_unavailable", "unknown_outcome"] as const;
