@@ -59,20 +59,19 @@ export function timedOut(code: "agent_silent" | "agent_late", message: string): 
 
 const throttleCodes = new Set(["throttle_full", "throttle_open"]);
 
-/** Whatever was thrown on the way to an answer, as one of these. */
+/**
+ * Whatever was thrown on the way to an answer, as one of these. What code throws may tell users what is
+ * none of their business, so only the log gets it; a reason given to `abort` is meant to be read.
+ */
 export function failureOf(thrown: unknown): AgentFailure {
   if (thrown instanceof AgentFailure) return thrown;
-  if (!(thrown instanceof FlotillaError)) {
-    return new AgentFailure("agent_failed", messageOf(thrown, 1_000), {
-      retryable: true,
-      cause: thrown,
-    });
+  const code = thrown instanceof FlotillaError ? thrown.code : undefined;
+  if (code === "aborted") {
+    return new AgentFailure("agent_failed", messageOf(thrown, 1_000), { cause: thrown });
   }
-  const { retryAfterMs } = thrown;
-  return new AgentFailure(
-    throttleCodes.has(thrown.code) ? "throttled" : "agent_failed",
-    messageOf(thrown, 1_000),
-    // `abort` means that asking again is of no use.
-    { retryable: thrown.code !== "aborted", retryAfterMs, cause: thrown },
-  );
+  const retryAfterMs = thrown instanceof FlotillaError ? thrown.retryAfterMs : undefined;
+  const options = { retryable: true, retryAfterMs, cause: thrown };
+  return code !== undefined && throttleCodes.has(code)
+    ? new AgentFailure("throttled", "too much is asked of the agent right now", options)
+    : new AgentFailure("agent_failed", "the agent failed", options);
 }

@@ -3,8 +3,8 @@ import type { Clock } from "../../base/clock.ts";
 export type Limits = {
   /** Something has come. */
   touch(): void;
-  /** It has said how it ended: from now on it is only waited for so long, whatever comes. */
-  ending(graceMs: number): void;
+  /** Whether it has said how it ended: then it is only waited for so long, whatever comes. */
+  ending(isEnding: boolean): void;
   clear(): void;
 };
 
@@ -13,6 +13,7 @@ export type LimitsOptions = {
   readonly idleMs: number;
   /** Of `clock.monotonic`. */
   readonly deadlineAtMs: number;
+  readonly graceMs: number;
   onIdle(): void;
   onDeadline(): void;
   /** Told in place of the others once it has said how it ended. */
@@ -21,7 +22,7 @@ export type LimitsOptions = {
 
 /** How long an answer may take between its pieces, and in all. Told of one of them, once. */
 export function watchLimits(options: LimitsOptions): Limits {
-  const { clock, idleMs, deadlineAtMs } = options;
+  const { clock, idleMs, deadlineAtMs, graceMs } = options;
   let touchedMs = clock.monotonic();
   let graceAtMs: number | undefined;
   let cancel: (() => void) | undefined;
@@ -40,9 +41,9 @@ export function watchLimits(options: LimitsOptions): Limits {
     touch() {
       touchedMs = clock.monotonic();
     },
-    ending(graceMs) {
-      if (graceAtMs !== undefined) return;
-      graceAtMs = clock.monotonic() + graceMs;
+    ending(isEnding) {
+      if (isEnding === (graceAtMs !== undefined)) return;
+      graceAtMs = isEnding ? clock.monotonic() + graceMs : undefined;
       cancel?.();
       ring();
     },

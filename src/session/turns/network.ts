@@ -64,6 +64,8 @@ export function createAgentNetwork({
         body,
         signal,
       });
+      // Whoever reads it hears of errors; one that comes when nobody does must not end the process.
+      answer.body.on("error", () => {});
       return { status: answer.statusCode, headers: answer.headers, body: answer.body };
     },
     async close() {

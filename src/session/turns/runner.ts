@@ -1,0 +1,130 @@
+import type { Header } from "../header.ts";
+import type { Runner, WorkName } from "../running.ts";
+import type { Answer } from "./answer.ts";
+import { runCompaction } from "./compacting.ts";
+import { createAgentNetwork } from "./network.ts";
+import { type Control, createControl, type RunnerParts } from "./parts.ts";
+import { tell } from "./tell.ts";
+import { runTurn } from "./turn.ts";
+
+type Running = {
+  readonly name: WorkName;
+  readonly tenant: string;
+  readonly control: Control;
+  answer: Answer | undefined;
+  ended: Promise<void>;
+};
+
+/** Of so many sessions it is remembered which work was the last here, as letters may come late. */
+const pastMost = 10_000;
+/** Releasing work is a courtesy: without it, it is missed a moment later. */
+const releaseMs = 2_000;
+
+/** What makes answers and summaries on a pod. */
+export function createRunner(given: RunnerParts): Runner {
+  const { podId, clock, log, network = createAgentNetwork() } = given;
+  const parts = { ...given, network };
+  const bySession = new Map<string, Running>();
+  const past = new Map<string, WorkName>();
+  let stopping = false;
+
+  const remember = (name: WorkName): void => {
+    const last = past.get(name.sessionId);
+    if (last && !isAfter(name, last)) return;
+    past.delete(name.sessionId);
+    past.set(name.sessionId, name);
+    if (past.size > pastMost) past.delete(past.keys().next().value!);
+  };
+
+  const start = (header: Header): void => {
+    const { sessionId, tenant, work } = header;
+    if (!work || work.runner !== podId || work.attempt === 0) return;
+    const name = { sessionId, epoch: work.epoch, attempt: work.attempt };
+    const had = bySession.get(sessionId);
+    const lasts = [had?.name, past.get(sessionId)];
+    if (lasts.some((last) => last && !isAfter(name, last))) return;
+    if (stopping) {
+      remember(name);
+      void release({ name, tenant });
+      return;
+    }
+    had?.control.end({ keep: false });
+    const control = createControl();
+    const running: Running = {
+      name,
+      tenant,
+      control,
+      answer: undefined,
+      ended: Promise.resolve(),
+    };
+    bySession.set(sessionId, running);
+    const show = (answer: Answer) => void (running.answer = answer);
+    const made =
+      work.type === "turn"
+        ? runTurn(parts, header, work, { control, show })
+        : runCompaction(parts, header, work, control);
+    running.ended = made
+      .catch((error: unknown) => log.error({ session: sessionId, error }, "a turn broke down"))
+      .finally(() => {
+        remember(name);
+        if (bySession.get(sessionId) === running) bySession.delete(sessionId);
+      });
+  };
+
+  const release = async ({ name, tenant }: Pick<Running, "name" | "tenant">): Promise<void> => {
+    const { sessionId, epoch, attempt } = name;
+    const command = { type: "turn_released", epoch, attempt } as const;
+    const limit = new AbortController();
+    const cancel = clock.after(releaseMs, () => limit.abort());
+    await tell(parts, { sessionId, tenant }, command, limit.signal).catch(() => {});
+    cancel();
+  };
+
+  return {
+    start,
+
+    abort(which, { keep }) {
+      const running = bySession.get(which.sessionId);
+      if (running && isSame(running.name, which)) running.control.end({ keep });
+      // One that hasn't been heard of yet needn't begin any more.
+      else if (!keep) remember(which);
+    },
+
+    running: () => [...bySession.values()].map(({ name }) => name),
+
+    snapshot(sessionId) {
+      const running = bySession.get(sessionId);
+      if (!running || (running.control.signal.aborted && !running.control.kept)) return undefined;
+      return running.answer?.snapshot();
+    },
+
+    async stop({ waitMs }) {
+      stopping = true;
+      const all = () => Promise.all([...bySession.values()].map(({ ended }) => ended));
+      await within(waitMs, all());
+      const left = [...bySession.values()];
+      for (const { control } of left) control.end({ keep: false });
+      await Promise.all(left.map(release));
+      await within(releaseMs, all());
+      await network.close();
+    },
+  };
+
+  function within(limitMs: number, promise: Promise<unknown>): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = clock.after(limitMs, resolve);
+      void promise.finally(() => {
+        cancel();
+        resolve();
+      });
+    });
+  }
+}
+
+function isSame(one: WorkName, other: WorkName): boolean {
+  return one.epoch === other.epoch && one.attempt === other.attempt;
+}
+
+function isAfter(one: WorkName, other: WorkName): boolean {
+  return one.epoch > other.epoch || (one.epoch === other.epoch && one.attempt > other.attempt);
+}
