@@ -12,6 +12,8 @@ import { machinesOf } from "../runtime/flows.ts";
 import { handlersByName, workedOn } from "../runtime/handlers.ts";
 import { defaultLogger } from "../runtime/log.ts";
 import { startPod } from "../runtime/pod.ts";
+import { lazyService } from "../session/lazy-service.ts";
+import type { SessionService } from "../session/service.ts";
 import { withoutSecrets } from "../store/open.ts";
 import { checkListening } from "../server/access.ts";
 import type { Listening } from "../server/listen.ts";
@@ -75,7 +77,11 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
       const isStopping = () => stopping;
       const leads = () => !stopping && pod !== undefined && pod.leader === pod.podId;
       const deadLetters = () => (leads() ? pod! : flotilla).deadLetters;
-      server = await startServer(options, { flotilla, deadLetters, metrics, isStopping, log });
+      // The pod's own way is the shorter one, for as long as it is there.
+      const nearest = () => (!stopping && pod?.sessionService) || flotilla.sessionService;
+      const sessions = lazyService(nearest);
+      const parts = { flotilla, sessions, deadLetters, metrics, isStopping, log };
+      server = await startServer(options, parts);
       announce(options, server.url, screen);
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
@@ -85,6 +91,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
     live?.stop();
     screen?.show([]);
     // The server answers while the pod's tasks end, and says meanwhile that it isn't ready.
+    await server?.leave();
     await pod?.stop();
     await server?.close();
     await flotilla?.close();
@@ -108,6 +115,7 @@ function openFlotilla(settings: Settings, log: Logger, metrics: Metrics): Flotil
 
 type ServerParts = {
   flotilla: Flotilla;
+  sessions: SessionService;
   deadLetters: () => DeadLetters;
   metrics: Metrics;
   isStopping: () => boolean;

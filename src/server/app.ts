@@ -13,7 +13,6 @@ import { type Authenticator, createAuthenticator, requireCaller } from "./auth/a
 import { createMembers, type Members } from "./auth/members.ts";
 import { refuse } from "./errors.ts";
 import type { Metrics } from "./metrics.ts";
-import { noSessions } from "./no-sessions.ts";
 import { createReadiness } from "./ready.ts";
 import { mount } from "./route.ts";
 import { agentRoutes } from "./routes/agents.ts";
@@ -35,7 +34,7 @@ export type AppParts = {
   apiKeys: readonly ApiKey[];
   /** What tells who calls, if not `apiKeys` alone. */
   authenticator?: Authenticator;
-  /** Without it, everything about sessions is refused. */
+  /** Where sessions are asked about, if not through `flotilla`. */
   sessions?: SessionService;
   members?: Members;
   /** Where answers are kept that go on until they are ended. */
@@ -65,7 +64,8 @@ export function frameBytes(maxPayloadBytes = defaultMaxBytes): number {
 /** Every route, without the listening. */
 export function createApp(parts: AppParts): Hono {
   const { flotilla, apiKeys, contracts, clock, log } = parts;
-  const { sessions = noSessions, members = createMembers(sessions, clock) } = parts;
+  const { sessions = flotilla.sessionService } = parts;
+  const { members = createMembers(sessions, clock) } = parts;
   const { authenticator = createAuthenticator({ apiKeys }, { clock }) } = parts;
   const { streams = createStreams(clock, usualBufferBytes) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });

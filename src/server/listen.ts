@@ -9,6 +9,8 @@ import type { Sockets } from "./socket/sockets.ts";
 export type Listening = {
   readonly url: string;
   readonly port: number;
+  /** Ends sockets and streams, so that their clients go elsewhere, while requests are still answered. */
+  leave(): Promise<void>;
   /** Takes no new connections, lets requests under way end, then cuts what is left. */
   close(): Promise<void>;
 };
@@ -60,16 +62,20 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   });
   const { address, family, port: taken } = server.address() as AddressInfo;
   const shown = family === "IPv6" ? `[${address}]` : address;
+  const leave = async () => {
+    endStreams?.();
+    await sockets?.close();
+  };
   return {
     url: `http://${shown}:${taken}`,
     port: taken,
+    leave,
     close: async () => {
       closing = true;
       const cancel = clock.after(closeLimitMs, () => server.closeAllConnections());
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
-      endStreams?.();
-      await sockets?.close();
+      await leave();
       await closed;
       cancel();
     },

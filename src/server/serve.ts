@@ -4,7 +4,6 @@ import { type AppParts, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
 import { listen, type Listening } from "./listen.ts";
-import { noSessions } from "./no-sessions.ts";
 import { createSockets } from "./socket/sockets.ts";
 import { createStreams, usualBufferBytes } from "./streams.ts";
 
@@ -15,7 +14,7 @@ export type ServeParts = Omit<AppParts, "authenticator" | "members" | "streams" 
 
 /** The whole server: routes and sockets, behind one port. */
 export async function serve(parts: ServeParts): Promise<Listening> {
-  const { sessions = noSessions, clock, log } = parts;
+  const { flotilla, sessions = flotilla.sessionService, clock, log } = parts;
   const { host, port, maxConnections, apiKeys = [], tokens, origins = [] } = parts.server;
   const { socketBufferBytes: bufferBytes = usualBufferBytes } = parts.server;
   const authenticator = createAuthenticator(

@@ -46,7 +46,7 @@ export function createSockets(parts: SocketParts): Sockets {
   const open = new Map<WebSocket, Connection>();
   const pings = createPings(clock, pingMs);
   const shared: ConnectionParts = { ...parts, later: createTurn() };
-  let isClosing = false;
+  let closing: Promise<void> | undefined;
   let allLeft = () => {};
 
   const accept = (socket: WebSocket, connection: Connection) => {
@@ -66,7 +66,7 @@ export function createSockets(parts: SocketParts): Sockets {
     try {
       if (pathOf(request.url) !== socketPath)
         throw new FlotillaError("not_found", `sockets are opened at ${socketPath}`);
-      if (isClosing) throw new FlotillaError("closed", "the server is stopping");
+      if (closing) throw new FlotillaError("closed", "the server is stopping");
       const asking = askingOf(request);
       const { origin, host } = request.headers;
       if (!isOriginAllowed(origin, host, origins)) {
@@ -76,7 +76,7 @@ export function createSockets(parts: SocketParts): Sockets {
         );
       }
       const caller = await authenticator.caller(asking);
-      if (isClosing) throw new FlotillaError("closed", "the server is stopping");
+      if (closing) throw new FlotillaError("closed", "the server is stopping");
       server.handleUpgrade(request, socket, head, (opened) => {
         socket.off("error", ignore);
         accept(opened, createConnection(opened, caller, shared));
@@ -86,23 +86,24 @@ export function createSockets(parts: SocketParts): Sockets {
     }
   };
 
+  const close = async () => {
+    if (open.size === 0) return;
+    const left = new Promise<void>((resolve) => (allLeft = resolve));
+    for (const connection of open.values()) {
+      connection.close(closeCodes.goingAway, "the server is stopping");
+    }
+    const cancel = clock.after(closeLimitMs, () => {
+      for (const socket of open.keys()) socket.terminate();
+    });
+    await left;
+    cancel();
+  };
+
   return {
     upgrade: (request, socket, head) => void upgrade(request, socket, head),
     get count() {
       return open.size;
     },
-    async close() {
-      isClosing = true;
-      if (open.size === 0) return;
-      const left = new Promise<void>((resolve) => (allLeft = resolve));
-      for (const connection of open.values()) {
-        connection.close(closeCodes.goingAway, "the server is stopping");
-      }
-      const cancel = clock.after(closeLimitMs, () => {
-        for (const socket of open.keys()) socket.terminate();
-      });
-      await left;
-      cancel();
-    },
+    close: () => (closing ??= close()),
   };
 }

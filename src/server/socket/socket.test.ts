@@ -1,0 +1,193 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../base/movable-clock.contract.ts";
+import { agent } from "../../session/agents/agent.ts";
+import { type Client, dial, said, serving } from "../serving.contract.ts";
+
+const echo = agent("echo", ({ messages }) => {
+  const last = messages.at(-1)!.parts[0] as { text?: string };
+  return `you said: ${last.text}`;
+});
+
+let server: Awaited<ReturnType<typeof serving>>;
+const clients: Client[] = [];
+
+beforeAll(async () => {
+  server = await serving({ use: [echo] });
+});
+afterEach(() => {
+  for (const client of clients.splice(0)) client.socket.terminate();
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+const open = async (user = "ada") => {
+  const client = await dial(`${server.socketUrl}?user=${user}`);
+  clients.push(client);
+  return client;
+};
+
+let sessions = 0;
+const session = async (agents: string[] = [], users = ["ada"]) => {
+  const sessionId = `s${++sessions}`;
+  await server.sessions.create("default", { sessionId, agents, users });
+  return sessionId;
+};
+
+describe("a socket", () => {
+  test("says hello, and answers a ping", async () => {
+    const client = await open();
+    expect(await client.find("hello")).toEqual({
+      type: "hello",
+      protocol: 1,
+      tenant: "default",
+      user: "ada",
+      maxFrameBytes: 2 * 256 * 1024 + 16 * 1024,
+    });
+    expect(await client.ask({ type: "ping" })).toMatchObject({ type: "pong" });
+  });
+
+  test("follows a session: what there was, what is written, the answer as it is made", async () => {
+    const id = await session(["echo"]);
+    const client = await open();
+    expect(await client.ask({ type: "join", session: id, lastSeq: 0 })).toMatchObject({
+      type: "joined",
+      session: id,
+      lastSeq: 0,
+      state: { state: "idle" },
+    });
+    const ack = await client.ask({ type: "send", session: id, message: said("hi", "m-1") });
+    expect(ack).toMatchObject({ type: "ack", seq: 1, messageId: "m-1" });
+    const entries = await until("the answer", () => {
+      const got = client.frames.flatMap((frame) => (frame.type === "entries" ? frame.entries : []));
+      return got.length === 2 && got;
+    });
+    expect(entries).toMatchObject([
+      { seq: 1, role: "user", author: "ada", messageId: "m-1" },
+      { seq: 2, role: "assistant", author: "echo", outcome: "completed" },
+    ]);
+    await client.find("chunks");
+    await client.find("state", ({ state }) => state.state === "idle");
+  });
+
+  test("goes on from the last seq, without a gap and in order, whoever writes meanwhile", async () => {
+    const id = await session();
+    const writer = await open();
+    for (let n = 1; n <= 30; n++) {
+      await writer.ask({ type: "send", session: id, message: said(`${n}`) });
+    }
+    const reader = await open("bob");
+    reader.send({ type: "join", ref: "j", session: id, lastSeq: 10 });
+    for (let n = 31; n <= 60; n++) {
+      writer.send({ type: "send", ref: n, session: id, message: said(`${n}`) });
+    }
+    await until("all of them", () => reader.seqs(id).at(-1) === 60);
+    expect(reader.seqs(id)).toEqual(Array.from({ length: 50 }, (_, at) => 11 + at));
+  });
+
+  test("keeps the order in which one connection wrote to one session", async () => {
+    const id = await session();
+    const client = await open();
+    const frames = Array.from({ length: 50 }, (_, n) => ({
+      type: "send",
+      ref: n,
+      session: id,
+      message: said(`${n}`, `m-${n}`),
+    }));
+    client.send(frames.slice(0, 25));
+    for (const frame of frames.slice(25)) client.send(frame);
+    await until("all acks", () => client.frames.filter(({ type }) => type === "ack").length === 50);
+    const { entries } = await server.sessions.entries("default", id, { limit: 100 });
+    expect(entries.map(({ messageId }) => messageId)).toEqual(frames.map((_, n) => `m-${n}`));
+    for (const frame of client.frames) {
+      if (frame.type === "ack") expect(frame.seq).toBe(Number(frame.ref) + 1);
+    }
+  });
+
+  test("stores a message once, however often and over which connection it is sent", async () => {
+    const id = await session();
+    const first = await open();
+    const one = await first.ask({ type: "send", session: id, message: said("hi", "same") });
+    const second = await open();
+    const again = await second.ask({ type: "send", session: id, message: said("hi", "same") });
+    expect(one).toMatchObject({ type: "ack", seq: 1 });
+    expect(one.duplicate).toBeUndefined();
+    expect(again).toMatchObject({ type: "ack", seq: 1, duplicate: true });
+  });
+
+  test("sends what came up in one turn of the event loop as one message", async () => {
+    const id = await session();
+    const client = await open();
+    await client.find("hello");
+    client.messages.length = 0;
+    client.send(Array.from({ length: 20 }, (_, ref) => ({ type: "ping", ref })));
+    await client.find("pong", ({ ref }) => ref === 19);
+    expect(client.messages).toHaveLength(1);
+    expect(id).not.toBe("");
+  });
+
+  test("tells where a place is ahead of the log, and begins anew", async () => {
+    const id = await session();
+    const client = await open();
+    await client.ask({ type: "send", session: id, message: said("only one") });
+    await client.ask({ type: "join", session: id, lastSeq: 7 });
+    expect(await client.find("reset")).toMatchObject({ session: id, reason: "ahead" });
+    await until("all from the start", () => client.seqs(id).length === 1);
+  });
+
+  test("joined again, replaces what it followed; left, hears no more", async () => {
+    const id = await session();
+    const client = await open();
+    await client.ask({ type: "join", session: id, lastSeq: 0 });
+    await client.ask({ type: "join", session: id, lastSeq: 0 });
+    await client.ask({ type: "send", session: id, message: said("once") });
+    await until("the entry", () => client.seqs(id).length > 0);
+    expect(await client.ask({ type: "leave", session: id })).toMatchObject({
+      type: "left",
+      reason: "asked",
+    });
+    await client.ask({ type: "send", session: id, message: said("unheard") });
+    await client.ask({ type: "ping" });
+    expect(client.seqs(id)).toEqual([1]);
+  });
+
+  test("hears of a session that is deleted", async () => {
+    const id = await session();
+    const client = await open();
+    await client.ask({ type: "join", session: id, lastSeq: 0 });
+    await server.sessions.remove("default", id);
+    expect(await client.find("left")).toMatchObject({ session: id, reason: "deleted" });
+    expect(client.isOpen).toBe(true);
+  });
+
+  test("stops an answer, has one made anew, and says what was read", async () => {
+    const id = await session(["echo"]);
+    const client = await open();
+    await client.ask({ type: "join", session: id, lastSeq: 0 });
+    await client.ask({ type: "send", session: id, message: said("hi") });
+    await until("the answer", () => client.seqs(id).includes(2));
+    expect(await client.ask({ type: "stop", session: id })).toMatchObject({ done: false });
+    expect(await client.ask({ type: "read", session: id, seq: 2 })).toMatchObject({ seq: 2 });
+    expect(await client.ask({ type: "regenerate", session: id })).toMatchObject({ type: "ack" });
+    await until("another answer", () => client.seqs(id).includes(3));
+  });
+
+  test("follows an inbox", async () => {
+    const client = await open("carol");
+    expect(await client.ask({ type: "inbox" })).toMatchObject({ type: "inbox", sessions: [] });
+    const id = await session([], ["carol", "dave"]);
+    const writer = await open("dave");
+    await writer.ask({ type: "send", session: id, message: said("psst") });
+    const changed = await client.find("inbox_changed", (frame) =>
+      frame.sessions.some(({ unread }) => unread === 1),
+    );
+    expect(changed.sessions[0]).toMatchObject({ sessionId: id, preview: "psst" });
+    expect(await client.ask({ type: "inbox_leave" })).toMatchObject({ type: "ack" });
+  });
+
+  test("hears that the server goes, and is let go", async () => {
+    await using other = await serving();
+    const client = await dial(other.socketUrl);
+    await other.leave();
+    expect(await client.closed()).toMatchObject({ code: 1001 });
+    await expect(dial(other.socketUrl)).rejects.toMatchObject({ status: 503, code: "closed" });
+  });
+});
