@@ -80,8 +80,11 @@ export function fencesContract(scene: JournalScene): void {
       const lost = await scene.own("beating");
       await take(scene.another, lost.logId, "another");
       const others = await scene.own("another");
+      // A pod that has lost a log and got it again mustn't believe that it had it all along.
+      const again = await scene.own("beating");
+      await take(scene.journal, again.logId, "beating");
       const before = await scene.journal.heads();
-      const asked = [mine[1]!, lost, others, mine[0]!];
+      const asked = [mine[1]!, lost, others, mine[0]!, again];
       const still = mine.map(({ logId }) => logId);
       expect(await scene.journal.beat("beating", asked)).toEqual(still);
       expect(await scene.journal.heads()).toEqual(

@@ -16,7 +16,10 @@ export function readHeads(): Statement {
   return sql`select ${columns} from ${heads} order by log_id`;
 }
 
-/** Makes all logs or none. Of several who try at once, all but the first find that they are there. */
+/**
+ * Makes all logs or none. Of several who try at once, all but the first find that they are there. They
+ * begin behind everything that is stored, in case that there were others before.
+ */
 export function createHeads(incarnations: readonly string[]): Statement[] {
   const fresh = rows(
     { log_id: "integer", incarnation: "text" },
@@ -25,8 +28,10 @@ export function createHeads(incarnations: readonly string[]): Statement[] {
   return [
     sql`${migrationLock}`,
     sql`
-      insert into ${heads} (log_id, incarnation, record_id)
-      select log_id, incarnation, '' from ${fresh} fresh
+      insert into ${heads} (log_id, incarnation, record_id, log_offset)
+      select log_id, incarnation, '',
+        (select coalesce(max(last_offset), 0) from ${table("session")})
+      from ${fresh} fresh
       where not exists (select 1 from ${heads})`,
   ];
 }

@@ -181,6 +181,24 @@ export function sqlJournalContract(kind: StoreKind, ids: Ids): void {
       expect(await everythingOf(id)).toEqual(before);
     });
 
+    test("logs that are made anew go on behind what the old ones have stored", async () => {
+      const other = await kind.open();
+      await migrate(other.database);
+      const made = createSqlJournal({ database: other.database, ids });
+      const id = fresh("session");
+      await made.create(2);
+      let head = await take(made, 1);
+      for (let seq = 1; seq <= 5; seq++) head = headOf(await made.commit(head, said(id, seq)));
+      await other.database.write([sql`delete from ${table("log_head")}`]);
+      await made.create(2);
+      expect(await made.commit(head, said(id, 6))).toEqual({ type: "fenced" });
+      headOf(await made.commit(await take(made, 1), said(id, 6)));
+      expect(await made.header(id)).toMatchObject({ lastSeq: 6 });
+      expect(await made.entries(id, { after: 0, limit: 10 })).toHaveLength(6);
+      await other.database.close();
+      await other.remove();
+    });
+
     test("users are those of the header, and what they have read only rises", async () => {
       let head = await own();
       const id = fresh("session");
@@ -211,18 +229,45 @@ export function sqlJournalContract(kind: StoreKind, ids: Ids): void {
 
     test("metadata stays until it is set anew", async () => {
       let head = await own();
-      const id = fresh("session");
-      const other = fresh("session");
-      const put = async (metadata?: string) => {
+      const [id, other] = [fresh("session"), fresh("session")];
+      const put = async (texts: Record<string, string>) => {
+        const metadata = Object.entries(texts).map(([sessionId, text]) => ({
+          sessionId,
+          metadata: text,
+        }));
         const headers = [header(id), header(other)];
-        const changes = metadata === undefined ? [] : [{ sessionId: id, metadata }];
-        head = headOf(await sound.commit(head, record({ headers, metadata: changes })));
+        head = headOf(await sound.commit(head, record({ headers, metadata })));
         return [await metadataOf(id), await metadataOf(other)];
       };
-      expect(await put()).toEqual([null, null]);
-      expect(await put('{"a":1}')).toEqual(['{"a":1}', null]);
-      expect(await put()).toEqual(['{"a":1}', null]);
-      expect(await put("null")).toEqual(["null", null]);
+      expect(await put({})).toEqual([null, null]);
+      expect(await put({ [id]: '{"a":1}' })).toEqual(['{"a":1}', null]);
+      expect(await put({})).toEqual(['{"a":1}', null]);
+      expect(await put({ [other]: "2" })).toEqual(['{"a":1}', "2"]);
+      expect(await put({ [id]: "null" })).toEqual(["null", "2"]);
+    });
+
+    test("the checkpoint of a turn is removed with its answer, and no other's", async () => {
+      let head = await own();
+      const [done, next] = [fresh("session"), fresh("session")];
+      head = headOf(await sound.commit(head, rich(done, 1)));
+      head = headOf(await sound.commit(head, rich(next, 2)));
+      const reply = { role: "assistant", clientId: null, epoch: 1 } as const;
+      headOf(
+        await sound.commit(
+          head,
+          record({
+            entries: [entry(done, 2, reply), entry(next, 3, reply)],
+            headers: [
+              header(done, { lastSeq: 2, epoch: 1 }),
+              header(next, { lastSeq: 3, epoch: 2, work: turn({ epoch: 2 }) }),
+            ],
+          }),
+        ),
+      );
+      const left = await store.database.read(sql`
+        select session_id from ${table("turn_checkpoint")}
+        where session_id = ${done} or session_id = ${next}`);
+      expect(left).toEqual([{ session_id: next }]);
     });
 
     test("a deleted session leaves no row but its own, and that is empty", async () => {
