@@ -25,6 +25,8 @@ export type Scene = {
   seenOwner: string | undefined;
   /** Whether the owner has sessions in memory. */
   isLoaded: boolean;
+  /** Of the log, as far as readers of the journal know. */
+  incarnation: string;
   hub(address: string): Hub;
   runner(address: string): ScenedRunner;
   header(sessionId: string): Header;
@@ -104,7 +106,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
         const header = headers.get(sessionId);
         return scene.isLoaded && header ? { header, incarnation: "id-1" } : undefined;
       },
-      incarnationOf: async () => (await stored.heads())[0]!.incarnation,
+      incarnationOf: async () => scene.incarnation,
       runner: { snapshot },
       ...(options.limits && { limits: options.limits }),
     });
@@ -121,6 +123,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
     owner: "owner",
     seenOwner: "owner",
     isLoaded: true,
+    incarnation: "id-1",
     hub: (address) => podAt(address).hub,
     runner: (address) => podAt(address).runner,
     header: (sessionId) => headers.get(sessionId)!,
@@ -147,6 +150,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
       }
     },
   };
+  for (const address of ["owner", "next", "runner", "second", "gateway"]) podAt(address);
   return scene;
 }
 

@@ -1,0 +1,219 @@
+import { describe, expect, test } from "vitest";
+import { hubScene, joinAs, settled, upTo } from "./scene.contract.ts";
+
+describe("a session that another pod owns", () => {
+  test.each([true, false])("is followed there (in its memory: %s)", async (isLoaded) => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 3 });
+    scene.isLoaded = isLoaded;
+    const client = joinAs(scene.hub("gateway"), "s", { lastSeq: 1 });
+    await client.joined.ready;
+    await scene.commit("s", { say: 2 });
+    await settled();
+    expect(client.seqs).toEqual([2, 3, 4, 5]);
+    // What the owner has in memory isn't read.
+    expect(scene.reads.headers).toBe(isLoaded ? 0 : 1);
+    await scene.close();
+  });
+
+  test("is told of by one letter for all that happens at once", async () => {
+    let letters = 0;
+    const scene = await hubScene({
+      carry({ text }, arrive) {
+        if (text.includes("session.committed")) letters++;
+        queueMicrotask(arrive);
+      },
+    });
+    const ids = upTo(20).map((each) => `s${each}`);
+    for (const id of ids) await scene.commit(id, { say: 1 });
+    const clients = ids.map((id) => joinAs(scene.hub("gateway"), id));
+    await Promise.all(clients.map(({ joined }) => joined.ready));
+    const committed = [];
+    for (const id of ids) committed.push(await scene.store(id, { say: 1 }));
+    scene.hub("owner").committed(committed);
+    await settled();
+    expect(letters).toBe(1);
+    for (const client of clients) expect(client.seqs).toEqual([1, 2]);
+    await scene.close();
+  });
+
+  test.each(["the next letter", "the next second"])(
+    "that lost a letter is complete with %s",
+    async (by) => {
+      let losing = false;
+      const scene = await hubScene({
+        carry: ({ text }, arrive) =>
+          losing && text.includes("session.committed") ? "lost" : queueMicrotask(arrive),
+      });
+      await scene.commit("s", { say: 1 });
+      await scene.commit("other", { say: 1 });
+      const client = joinAs(scene.hub("gateway"), "s");
+      const other = joinAs(scene.hub("gateway"), "other");
+      await Promise.all([client.joined.ready, other.joined.ready]);
+      losing = true;
+      await scene.commit("s", { say: 2, turn: {} });
+      await settled();
+      losing = false;
+      expect(client.seqs).toEqual([1]);
+      // Even one about another session shows that something is missing.
+      if (by === "the next letter") await scene.commit("other", { say: 1 });
+      else await scene.clock.advance(1_000);
+      await settled();
+      expect(client.seqs).toEqual([1, 2, 3]);
+      expect(client.state).toContain("catching_up");
+      await scene.close();
+    },
+  );
+
+  test("is followed at its next owner, with what the last one never told", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("gateway"), "s");
+    await client.joined.ready;
+    await scene.store("s", { say: 1 });
+    scene.owner = undefined;
+    await scene.clock.advance(1_000);
+    scene.seenOwner = undefined;
+    await scene.clock.advance(2_000);
+    await settled();
+    expect(client.seqs).toEqual([1, 2]);
+    scene.owner = "next";
+    await scene.commit("s", { say: 1 });
+    scene.seenOwner = "next";
+    await scene.clock.advance(2_000);
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect(client.seqs).toEqual(upTo(4));
+    expect(client.failed).toBeUndefined();
+    await scene.close();
+  });
+
+  test("is followed elsewhere where this pod has lost it, and here where it has taken it", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 1 });
+    const here = joinAs(scene.hub("owner"), "s");
+    const there = joinAs(scene.hub("next"), "s");
+    await Promise.all([here.joined.ready, there.joined.ready]);
+    await scene.store("s", { say: 1 });
+    scene.owner = scene.seenOwner = "next";
+    await scene.clock.advance(2_000);
+    expect([here.seqs, there.seqs]).toEqual([upTo(2), upTo(2)]);
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect([here.seqs, there.seqs]).toEqual([upTo(3), upTo(3)]);
+    await scene.close();
+  });
+
+  test("is read from the journal where its owner doesn't answer", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 2 });
+    scene.seenOwner = "nobody";
+    const client = joinAs(scene.hub("gateway"), "s");
+    await settled();
+    await scene.clock.advance(1_000);
+    await client.joined.ready;
+    expect(client.seqs).toEqual([1, 2]);
+    await scene.close();
+  });
+
+  test("is read from the journal where a letter would be too large", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("gateway"), "s");
+    await client.joined.ready;
+    await scene.commit("s", { say: 1, bytes: 400_000 });
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect(client.seqs).toEqual([1, 2, 3]);
+    await scene.close();
+  });
+
+  test("is told of to nobody who isn't heard of any more", async () => {
+    let letters = 0;
+    let cut = false;
+    const scene = await hubScene({
+      carry({ text, from }, arrive) {
+        if (text.includes("session.committed")) letters++;
+        return cut && from === "gateway" ? "lost" : queueMicrotask(arrive);
+      },
+    });
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("gateway"), "s");
+    await client.joined.ready;
+    await scene.clock.advance(20_000);
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect(letters).toBe(1);
+    cut = true;
+    await scene.clock.advance(8_000);
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect(letters).toBe(1);
+    cut = false;
+    await scene.clock.advance(3_000);
+    expect(client.seqs).toEqual([1, 2, 3]);
+    client.joined.leave();
+    await scene.clock.advance(10_000);
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect(letters).toBe(1);
+    expect(scene.clock.timers).toBe(0);
+    await scene.close();
+  });
+
+  test("is delivered whatever pods of other releases say", async () => {
+    const odd = [null, 7, "x", [], {}, { sessions: 3 }, { sessions: [null, { sessionId: 4 }] }];
+    const more = [
+      { born: -1, letter: "1", sessions: [{ sessionId: "s", view: { lastSeq: 90 } }] },
+      { born: 1, letter: 1, sessions: [{ sessionId: "s", view: null, entries: [{ seq: 2 }] }] },
+      { live: [{ sessionId: "s", epoch: 1, attempt: 1, index: 0, chunks: [7] }] },
+      { touched: [{ tenant: 1 }] },
+    ];
+    let foreign: ((topic: string, body: never) => void) | undefined;
+    const scene = await hubScene({
+      between(bus) {
+        foreign ??= (topic, body) => bus.send("gateway", topic, body);
+        return bus;
+      },
+    });
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("gateway"), "s");
+    await client.joined.ready;
+    for (const body of [...odd, ...more]) {
+      for (const topic of [
+        "follow",
+        "watch",
+        "moved",
+        "committed",
+        "touched",
+        "listen",
+        "chunks",
+      ]) {
+        foreign!(`session.${topic}`, body as never);
+      }
+    }
+    await settled();
+    await scene.commit("s", { say: 1 });
+    await scene.clock.advance(2_000);
+    expect(client.seqs).toEqual([1, 2]);
+    expect(client.failed).toBeUndefined();
+    await scene.close();
+  });
+
+  test("is joined again where its log was replaced by another", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("owner"), "s");
+    await client.joined.ready;
+    const committed = await scene.store("s", { say: 1 });
+    scene.hub("owner").committed([{ ...committed, incarnation: "stray" }]);
+    await settled();
+    // A stray is no reason: the journal still says what it said.
+    expect(client.failed).toBeUndefined();
+    scene.incarnation = "id-2";
+    scene.hub("owner").committed([{ ...committed, incarnation: "id-2" }]);
+    await settled();
+    expect(client.failed).toMatchObject({ code: "conflict" });
+    await scene.close();
+  });
+});
