@@ -23,9 +23,10 @@ import { throttlesOf } from "../queue/throttle-held.ts";
 import { flowsOf } from "../queue/workers.ts";
 import { startWorker, type Worker } from "../queue/worker.ts";
 import type { Settings } from "./config.ts";
-import { workedOn } from "./handlers.ts";
+import { agentsByName, workedOn } from "./handlers.ts";
 import { atMost, inTime } from "./in-time.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
+import { noSessions, sessionsOfPod, startSessions } from "./sessions.ts";
 import { createPodThrottles } from "./throttles.ts";
 
 export { reasonCodes } from "../queue/reasons.ts";
@@ -93,7 +94,9 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     kept: () => letters.kept,
   });
 
-  const throttles = createPodThrottles({ ...parts, onEvent, handlers });
+  const agents = agentsByName(settings.use);
+  const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents });
+  const runs = createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined });
 
   // First of all, because whoever sees its pod silent gives such a task to somebody else.
   const outbox =
@@ -155,6 +158,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       flows: flowsOf(handlers.values()),
       throttles: throttlesOf(handlers.values()),
       followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
+      ...(settings.sessions && { sessions: sessionsOfPod(agents) }),
     },
     onBeat,
     onError(error) {
@@ -205,6 +209,18 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     onEvent,
     onEnded: tasks.ended,
   });
+  const sessions = settings.sessions
+    ? startSessions({
+        ...settings,
+        ...settings.sessions,
+        ...parts,
+        agents,
+        tasks,
+        runs,
+        onEvent,
+        throttles: throttles.registry,
+      })
+    : undefined;
   log.info(
     { pod: podId, names: [...handlers.keys()], slots: settings.slots },
     "the pod has started",
@@ -213,7 +229,10 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   const stop = async (): Promise<void> => {
     log.info({ pod: podId, running: worker.running }, "the pod is stopping");
     const fired = firing.stop();
-    await worker.stop({ waitMs: settings.shutdownMs });
+    await Promise.all([
+      worker.stop({ waitMs: settings.shutdownMs }),
+      sessions?.stop({ waitMs: settings.shutdownMs }),
+    ]);
     // Handlers have ended, or were left to themselves with the permits that they have.
     const given = throttles.stop();
     leaving.abort();
@@ -235,7 +254,9 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     ...tasks,
     podId,
     deadLetters,
-    runs: createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined }),
+    runs,
+    sessions: sessions?.sessions ?? noSessions(),
+    sessionService: sessions?.service ?? null,
     schedules: createSchedules(scheduleParts),
     throttles: throttles.client,
     get leader() {

@@ -13,7 +13,8 @@ import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Durability } from "../store/database.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { checkedStore, type Store } from "../store/open.ts";
-import { workedOn } from "./handlers.ts";
+import { agentsByName, workedOn } from "./handlers.ts";
+import { checkServer, type ServerConfig } from "./server-config.ts";
 
 /** What `flotilla.config.ts` says, and what `startPod` takes. Everything has a default but `use`. */
 export type Config = {
@@ -70,25 +71,32 @@ export type Config = {
   /** Called once the pod claims: the place to enqueue what keeps itself going, or to warm a cache. */
   onStart?: (tasks: Tasks) => void | Promise<void>;
   server?: ServerConfig;
+  /** What this pod does for sessions. `false`: nothing, others do. */
+  sessions?: false | SessionsConfig;
 };
 
-export type ServerConfig = {
-  /** Default `127.0.0.1`. Any other address needs `apiKeys`. */
-  host?: string;
-  /** Default 8080; 0 takes a free one. */
-  port?: number;
-  /** Who may call, by `Authorization: Bearer <key>`. At least 16 characters each. */
-  apiKeys?: readonly string[];
+export type SessionsConfig = {
+  /**
+   * How many logs conversations are spread over, where none were made yet: a power of two up to 256.
+   * Default 4. It is never changed afterwards.
+   */
+  logs?: number;
 };
 
 // Where it can't be written, as in a container without a disk, the pod says so and works without.
 export const defaultDataDir = ".flotilla";
 
 /** A config with every default in place. */
-export type Settings = Required<Omit<Config, Optional | "retentionMs" | "pressure">> &
-  Pick<Config, Optional> & { retentionMs: Retention; pressure: false | PressureLimits };
+export type Settings = Required<Omit<Config, Optional | "retentionMs" | "pressure" | "sessions">> &
+  Pick<Config, Optional> & {
+    retentionMs: Retention;
+    pressure: false | PressureLimits;
+    sessions: false | Required<SessionsConfig>;
+  };
 
 type Optional = "only" | "log" | "onStart" | "server";
+
+export const defaultLogs = 4;
 
 /** What a limit on payloads or results may be. */
 export const bytesRange: NumberRange = { min: 1, max: 64 * 1024 * 1024 };
@@ -120,6 +128,7 @@ const others = [
   "log",
   "onStart",
   "server",
+  "sessions",
   "dataDir",
 ];
 
@@ -157,6 +166,7 @@ export function resolveConfig(config: Config): Settings {
     checkDataDir(config.dataDir);
   checkServer(config.server);
   workedOn(use, config.only);
+  agentsByName(use);
   const { schedules = [] } = config;
   checkSchedules(schedules);
   return {
@@ -167,6 +177,7 @@ export function resolveConfig(config: Config): Settings {
     use,
     schedules,
     pressure: pressureOf(config.pressure),
+    sessions: sessionsOf(config.sessions),
     middleware,
     retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,
@@ -177,6 +188,15 @@ export function resolveConfig(config: Config): Settings {
   };
 }
 
+function sessionsOf(given: Config["sessions"] = {}): false | Required<SessionsConfig> {
+  if (given === false) return false;
+  checkOptions("sessions", given, ["logs"]);
+  const { logs = defaultLogs } = given;
+  checkNumber("sessions.logs", logs, { min: 1, max: 256 });
+  if (Number.isInteger(Math.log2(logs))) return { logs };
+  throw new FlotillaError("invalid_option", `sessions.logs must be a power of two, not ${logs}`);
+}
+
 function pressureOf(given: Config["pressure"] = {}): false | PressureLimits {
   if (given === false) return false;
   checkOptions("pressure", given, ["eventLoopMs", "memory"]);
@@ -185,14 +205,4 @@ function pressureOf(given: Config["pressure"] = {}): false | PressureLimits {
     eventLoopMs: checkNumber("pressure.eventLoopMs", eventLoopMs, { min: 1, max: 60_000 }),
     memory: checkNumber("pressure.memory", memory, { min: 0.1, max: 0.99, whole: false }),
   };
-}
-
-function checkServer(server: ServerConfig | undefined): void {
-  if (!server) return;
-  checkOptions("config.server", server, ["host", "port", "apiKeys"]);
-  if (server.port !== undefined) checkNumber("server.port", server.port, { min: 0, max: 65_535 });
-  for (const key of server.apiKeys ?? []) {
-    if (typeof key === "string" && key.length >= 16) continue;
-    throw new FlotillaError("invalid_option", "server.apiKeys: a key has at least 16 characters");
-  }
 }

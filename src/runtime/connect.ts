@@ -1,5 +1,7 @@
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { defaultMaxBytes } from "../base/json.ts";
+import { silentLogger } from "../base/log.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
@@ -11,6 +13,11 @@ import type { PodState } from "../queue/telling.ts";
 import { type Depth, readDepth } from "../queue/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../queue/prune.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
+import type { SessionsHere } from "../session/here.ts";
+import type { SessionService } from "../session/service.ts";
+import { createSessions, type Sessions } from "../session/sessions.ts";
+import { lazyService } from "../session/lazy-service.ts";
+import { createStoredAgents, type StoredAgents } from "../session/agents/stored.ts";
 import type { Database } from "../store/database.ts";
 import { quiet } from "../store/events.ts";
 import {
@@ -22,8 +29,9 @@ import {
 } from "../store/open.ts";
 import { writeProbe } from "../store/probe.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
-import { bytesRange } from "./config.ts";
+import { bytesRange, defaultLogs } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
+import { connectSessions } from "./sessions.ts";
 import { failedViews } from "./failed-views.ts";
 
 export type ConnectOptions = StoreOptions & {
@@ -31,6 +39,8 @@ export type ConnectOptions = StoreOptions & {
   maxPayloadBytes?: number;
   /** The folder where failed tasks that were looked at are kept for the next look. Default: none. */
   dataDir?: string | false;
+  /** Lets agents that are made over HTTP be in private networks. Default false. */
+  privateAgents?: boolean;
 };
 
 export type PodInfo = {
@@ -50,6 +60,10 @@ export type Flotilla = Tasks & {
   readonly runs: Runs;
   readonly schedules: Schedules;
   readonly throttles: ThrottlesClient;
+  readonly agents: StoredAgents;
+  readonly sessions: Sessions;
+  /** What a server asks through. */
+  readonly sessionService: SessionService;
   pods(): Promise<PodInfo[]>;
   /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
   depth(): Promise<Depth>;
@@ -70,6 +84,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     "log",
     "maxPayloadBytes",
     "dataDir",
+    "privateAgents",
     "onEvent",
   ]);
   checkedStore(store);
@@ -126,7 +141,21 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     ...parts,
     views: failedViews(options.dataDir, database),
   });
+  // Nothing is sent or polled for before somebody asks about a session.
+  let here: SessionsHere | undefined;
+  const sessionService = lazyService(() => {
+    if (closed) throw new FlotillaError("closed", "the connection was closed");
+    here ??= connectSessions({
+      ...parts,
+      address: `program-${parts.ids.next()}`,
+      log: options.log ?? silentLogger,
+      maxPayloadBytes: maxPayloadBytes ?? defaultMaxBytes,
+      logs: defaultLogs,
+    });
+    return here.service;
+  });
   const close = async (): Promise<void> => {
+    await here?.stop({ waitMs: 0 });
     tasks.close();
     closeLetters();
     await database.close();
@@ -137,6 +166,9 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     runs: createRuns(tasks, parts),
     schedules: createSchedules(parts),
     throttles: createThrottlesClient(parts),
+    agents: createStoredAgents({ ...parts, allowPrivate: options.privateAgents === true }),
+    sessions: createSessions(sessionService),
+    sessionService,
     async pods() {
       return (await database.read(listPods())).map((row) => ({
         podId: row["pod_id"],

@@ -4,12 +4,37 @@ import { withFollowUps } from "../queue/on-failure.ts";
 import type { Flow } from "../flow/builder.ts";
 import { flowHandler, isFlow } from "../flow/handler.ts";
 import type { TaskHandler } from "../queue/task.ts";
+import type { AgentSpec } from "../session/agents/spec.ts";
 
 // A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.
 const handlersMost = 500;
 
-/** What a pod can work with: handlers of tasks, and flows. */
-export type Usable = TaskHandler | Flow;
+/** What a pod can work with: handlers of tasks, flows, and agents. */
+export type Usable = Workable | AgentSpec;
+
+/** What stands behind tasks and runs. */
+export type Workable = TaskHandler | Flow;
+
+export function workablesOf(use: readonly Usable[]): Workable[] {
+  return use.filter((each): each is Workable => !isAgent(each));
+}
+
+/** Whether this is what `agent(…)` gives. */
+export function isAgent(given: Usable): given is AgentSpec {
+  return typeof given === "object" && given !== null && "source" in given && "during" in given;
+}
+
+/** Every agent of a program by its name. */
+export function agentsByName(use: readonly Usable[]): Map<string, AgentSpec> {
+  const agents = new Map<string, AgentSpec>();
+  for (const each of use.filter(isAgent)) {
+    if (agents.has(each.name)) {
+      throw new FlotillaError("invalid_option", `use: two agents are named "${each.name}"`);
+    }
+    agents.set(each.name, each);
+  }
+  return agents;
+}
 
 /** Every handler of a program by its task's name, with those that `onFailure` brings. */
 export function handlersByName(use: readonly Usable[]): Map<string, TaskHandler> {
@@ -17,7 +42,9 @@ export function handlersByName(use: readonly Usable[]): Map<string, TaskHandler>
   if (!Array.isArray(use)) {
     throw new FlotillaError("invalid_option", "use must be an array of handlers");
   }
-  const given = use.map((each) => (isFlow(each) ? flowHandler(each) : (each as TaskHandler)));
+  const given = workablesOf(use).map((each) =>
+    isFlow(each) ? flowHandler(each) : (each as TaskHandler),
+  );
   for (const handler of given) {
     if (typeof handler?.run === "function") continue;
     throw new FlotillaError(

@@ -15,6 +15,10 @@ import type { Worker, WorkerEvent } from "../queue/worker.ts";
 import type { Schedules } from "../schedules/client.ts";
 import type { Fired } from "../schedules/fire.ts";
 import type { Database } from "../store/database.ts";
+import type { SessionService } from "../session/service.ts";
+import type { Sessions } from "../session/sessions.ts";
+import type { LogEvent } from "../session/owner/log-event.ts";
+import type { TurnEvent } from "../session/turns/parts.ts";
 import type { StoreEvent } from "../store/events.ts";
 import type { Throttles } from "../throttle/throttles.ts";
 import type { ThisProcess } from "./this-process.ts";
@@ -55,6 +59,8 @@ export type PodEvent =
   | WorkerEvent
   | StoreEvent
   | ThrottleEvent
+  | TurnEvent
+  | LogEvent
   | { readonly type: "beat"; readonly lagMs: number }
   | { readonly type: "beat_failed" }
   | ({ readonly type: "fired" } & Fired)
@@ -78,6 +84,9 @@ export type Pod = Tasks & {
   readonly runs: Runs;
   readonly schedules: Schedules;
   readonly throttles: PodThrottlesClient;
+  readonly sessions: Sessions;
+  /** What the server asks through; null where the pod serves no sessions. */
+  readonly sessionService: SessionService | null;
   /** The pod that this one takes for the leader. */
   readonly leader: string | undefined;
   readonly running: number;

@@ -1,5 +1,6 @@
 import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
 import type { TaskHandler } from "../queue/task.ts";
+import type { AgentSpec } from "../session/agents/spec.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
 import { createLearning } from "../throttle/share/learning.ts";
 import { createShares, type ShareEvent } from "../throttle/share/shares.ts";
@@ -43,7 +44,11 @@ export function createPodThrottles(
   parts: Pick<
     PodParts,
     "podId" | "database" | "clock" | "random" | "log" | "thisProcess" | "enlist"
-  > & { onEvent: (event: ThrottleEvent) => void; handlers: ReadonlyMap<string, TaskHandler> },
+  > & {
+    onEvent: (event: ThrottleEvent) => void;
+    handlers: ReadonlyMap<string, TaskHandler>;
+    agents: ReadonlyMap<string, AgentSpec>;
+  },
 ): PodThrottles {
   const { clock, random, thisProcess, onEvent } = parts;
   const shares = createShares({
@@ -61,7 +66,7 @@ export function createPodThrottles(
     ...parts,
     onBound: (bound) => onEvent({ type: "bound", ...bound }),
   });
-  for (const { throttle } of parts.handlers.values()) {
+  for (const { throttle } of [...parts.handlers.values(), ...parts.agents.values()]) {
     if (throttle) registry.know(throttle.declared);
   }
   const delist = parts.enlist?.(registry);

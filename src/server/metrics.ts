@@ -7,6 +7,7 @@ import type { Depth } from "../queue/depth.ts";
 import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
 import type { ThrottleView } from "../throttle/share/read.ts";
 import { createDepthGauges } from "./metrics-depth.ts";
+import { createSessionMetrics } from "./metrics-sessions.ts";
 import { createFlowMetrics, type FlowSeen } from "./metrics-flows.ts";
 import { createThrottleMetrics } from "./metrics-throttles.ts";
 
@@ -150,6 +151,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   const depth = createDepthGauges(make, names);
   const throttles = createThrottleMetrics(make, registry);
   const runs = createFlowMetrics(make, flows);
+  const sessions = createSessionMetrics(make);
   let lastBeatMs: number | undefined;
 
   // A series that is missing until the first trouble can't be told from one that nobody scrapes.
@@ -211,6 +213,12 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         case "run_set_aside":
           runs.observe(event);
           break;
+        case "turn_started":
+        case "turn_ended":
+        case "record":
+        case "log_owned":
+        case "log_lost":
+          return sessions.observe(event);
         case "share":
         case "bound":
           // As are limits of throttles.

@@ -15,6 +15,8 @@ import type { Usable } from "../runtime/handlers.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createRuns, type Runs } from "../flow/client.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
+import { lazyService } from "../session/lazy-service.ts";
+import { createSessions, type Sessions } from "../session/sessions.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
 import { movableClock, watchedClock } from "./clock.ts";
 import { type CrashPoint, crashPoints } from "./crash.ts";
@@ -48,6 +50,7 @@ export type TestFlotilla = Omit<Tasks, "settled"> & {
   readonly schedules: Schedules;
   readonly deadLetters: DeadLetters;
   readonly throttles: ThrottlesClient;
+  readonly sessions: Sessions;
   /** Enqueues, lets a pod run it, and gives the result. The clock is moved over waits and retries. */
   run<T extends TaskContract>(
     task: T,
@@ -235,6 +238,13 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     deadLetters,
     runs: createRuns({ ...tasks, waitFor: result }, parts),
     throttles: createThrottlesClient(parts),
+    sessions: createSessions(
+      lazyService(() => {
+        const pod = pods.find(({ alive }) => alive);
+        if (pod) return pod.sessionService;
+        throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
+      }),
+    ),
     run: async (task, input, enqueueOptions) =>
       result(await tasks.enqueue(task, input, enqueueOptions)),
     result,

@@ -1,3 +1,4 @@
+import { FlotillaError } from "../base/errors.ts";
 import { isFlow } from "../flow/handler.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
@@ -6,6 +7,9 @@ import type { Clock } from "../base/clock.ts";
 import { startHeartbeat } from "../pods/heartbeat.ts";
 import { assemblePod, type Pod } from "../runtime/assemble.ts";
 import type { Settings } from "../runtime/config.ts";
+import { isAgent } from "../runtime/handlers.ts";
+import { lazyService } from "../session/lazy-service.ts";
+import type { SessionService } from "../session/service.ts";
 import type { Database } from "../store/database.ts";
 import { enlist } from "../throttle/throttles-here.ts";
 import {
@@ -25,6 +29,8 @@ export type TestPod = {
   readonly running: number;
   /** Whom it takes for the leader. */
   readonly leader: string | undefined;
+  /** What is asked about sessions through it. */
+  readonly sessionService: SessionService;
   crash(): void;
   /** Stops it as a deploy would. Waits by the test's clock, so `advance` while it does. */
   stop(): Promise<void>;
@@ -57,6 +63,11 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
   const podId = parts.ids.next();
   const testPod: TestPod = {
     podId,
+    sessionService: lazyService(() => {
+      const service = alive ? pod?.sessionService : undefined;
+      if (service) return service;
+      throw new FlotillaError("closed", "this pod isn't alive, or serves no sessions");
+    }),
     get alive() {
       return alive;
     },
@@ -77,7 +88,7 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
     },
   };
   const use = settings.use.map((each) =>
-    isFlow(each) ? mortalFlow(each, life) : mortalHandler(each, life),
+    isAgent(each) ? each : isFlow(each) ? mortalFlow(each, life) : mortalHandler(each, life),
   );
   pod = await assemblePod(
     { ...settings, use },

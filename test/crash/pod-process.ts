@@ -82,6 +82,11 @@ function onEvent(event: PodEvent): void {
     case "run_ended":
     case "share":
     case "bound":
+    case "turn_started":
+    case "turn_ended":
+    case "record":
+    case "log_owned":
+    case "log_lost":
       break;
   }
 }

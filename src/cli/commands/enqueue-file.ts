@@ -3,7 +3,7 @@ import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { EachCounts, EnqueueRow, RowOutcome } from "../../queue/each.ts";
-import type { Usable } from "../../runtime/handlers.ts";
+import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/rows.ts";
 import { exitCodes } from "../failure.ts";
@@ -17,7 +17,7 @@ export type FileOptions = {
   readonly json: boolean;
   /** What rows have that don't say it themselves. */
   readonly byDefault: Partial<JsonRow>;
-  readonly use: readonly Usable[];
+  readonly use: readonly Workable[];
   readonly maxPayloadBytes: number;
   readonly trace: { traceparent: string | undefined; tracestate: string | undefined };
 };

@@ -3,7 +3,7 @@ import { type Command, Option } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { TaskContract } from "../../queue/task.ts";
-import type { Usable } from "../../runtime/handlers.ts";
+import { type Workable, workablesOf } from "../../runtime/handlers.ts";
 import { resolveConfig } from "../../runtime/config.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";
@@ -83,7 +83,8 @@ async function enqueue(
   const input = await parseInput(given);
   // The config's handler brings the schema, so that a bad payload is refused here.
   const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
-  const task: TaskContract = use.find((handler) => handler.name === name) ?? {
+  const workables = workablesOf(use);
+  const task: TaskContract = workables.find((handler) => handler.name === name) ?? {
     name,
     input: undefined,
     output: undefined,
@@ -94,7 +95,7 @@ async function enqueue(
       `${name} is a flow: use \`flotilla runs start ${name}\``,
     );
   }
-  if (!json) hintAt(name, use);
+  if (!json) hintAt(name, workables);
   const where = { ...(config && { config }), ...(store && { store }) };
   const work = async (flotilla: Flotilla): Promise<void> => {
     const trace = traceOfCaller();
@@ -131,7 +132,7 @@ async function fromFile(
       file,
       json: json ?? false,
       byDefault: { ...(name !== undefined && { name }), options },
-      use,
+      use: workablesOf(use),
       maxPayloadBytes,
       trace: traceOfCaller(),
     });
@@ -139,7 +140,7 @@ async function fromFile(
 }
 
 /** A name that only looks wrong is still stored: its handler may be in another program. */
-function hintAt(name: string, use: readonly Usable[]): void {
+function hintAt(name: string, use: readonly Workable[]): void {
   const names = use.map((handler) => handler.name);
   const meant = names.includes(name) ? undefined : nearest(name, names);
   if (meant === undefined) return;

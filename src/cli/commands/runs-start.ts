@@ -5,7 +5,7 @@ import type { StartOptions } from "../../flow/client.ts";
 import type { FlowContract } from "../../queue/task.ts";
 import { resolveConfig } from "../../runtime/config.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import type { Usable } from "../../runtime/handlers.ts";
+import { type Workable, workablesOf } from "../../runtime/handlers.ts";
 import { onStore } from "../connection.ts";
 import type { StoreFlags } from "../flags.ts";
 import { print, printJson } from "../output.ts";
@@ -25,7 +25,7 @@ export async function start(
   const { json, wait, timeoutMs, config, store, ...rest } = flags;
   const input = await parseInput(given);
   const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
-  const flow = flowOf(name, use, json);
+  const flow = flowOf(name, workablesOf(use), json);
   const options: StartOptions = { ...rest, trace: traceOfCaller() };
   const where = { ...(config && { config }), ...(store && { store }) };
   const work = async ({ runs }: Flotilla): Promise<void> => {
@@ -42,7 +42,7 @@ export async function start(
 }
 
 /** A name that the config doesn't have is started all the same: its flow may be in another program. */
-function flowOf(name: string, use: readonly Usable[], json: true | undefined): FlowContract {
+function flowOf(name: string, use: readonly Workable[], json: true | undefined): FlowContract {
   const found = use.find((each) => each.name === name);
   if (found && !found.isFlow) {
     const message = `${name} is a task and no flow: use \`flotilla enqueue ${name}\``;

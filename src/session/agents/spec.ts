@@ -66,8 +66,9 @@ export type CompactionSpec = {
 };
 
 /** What the owner of a session has to know of an agent to decide. */
-export function factsOf({ during, attempts, compaction }: AgentSpec): AgentFacts {
-  if (!compaction) return { during, attempts, compaction: null };
+export function factsOf(spec: AgentSpec): AgentFacts {
+  const { during, debounceMs, attempts, compaction } = spec;
+  if (!compaction) return { during, debounceMs, attempts, compaction: null };
   const { when, tokenBudget, triggerRatio } = compaction;
-  return { during, attempts, compaction: { when, tokenBudget, triggerRatio } };
+  return { during, debounceMs, attempts, compaction: { when, tokenBudget, triggerRatio } };
 }

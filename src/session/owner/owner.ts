@@ -48,6 +48,7 @@ export type CommittedRecord = {
   readonly record: LogRecord;
   /** What each session has to have done now, by its id. */
   readonly effects: readonly (readonly [sessionId: string, Effect])[];
+  readonly durationMs: number;
 };
 
 type Slot = {
@@ -97,6 +98,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
       recordId: parts.ids.next(),
     });
     if (draft.isEmpty) return settle(draft);
+    const startedMs = clock.monotonic();
     let committed: Committed;
     try {
       committed = await commit(draft.record);
@@ -118,7 +120,8 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     }
     head = committed.head;
     apply(draft);
-    parts.onCommitted({ head, record: draft.record, effects: draft.effects });
+    const durationMs = clock.monotonic() - startedMs;
+    parts.onCommitted({ head, record: draft.record, effects: draft.effects, durationMs });
     settle(draft);
   };
 

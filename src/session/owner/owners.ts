@@ -7,6 +7,7 @@ import type { Heads } from "./heads.ts";
 import type { Header } from "../header.ts";
 import type { Head, Journal } from "../journal/journal.ts";
 import type { Owner } from "./owner.ts";
+import type { LogEvent } from "./log-event.ts";
 import { placeLogs, rankPods } from "./placement.ts";
 
 /**
@@ -41,6 +42,7 @@ export type OwnersParts = {
   pods: () => ReadonlyMap<string, number>;
   isGone: (host: string) => boolean;
   own: (head: Head, busy: readonly Header[], onFenced: () => void) => Promise<Owned>;
+  onEvent: (event: LogEvent) => void;
   /** Tells pods that there is something to take. */
   offer: (podId: string) => void;
 };
@@ -120,8 +122,13 @@ export function createOwners(parts: OwnersParts): Owners {
       const each = held.get(logId);
       if (!each || each.owner.head.term !== term) continue;
       if (still.has(logId)) each.provenMs = sentMs;
-      else drop(logId);
+      else lose(logId);
     }
+  };
+
+  const lose = (logId: number): void => {
+    drop(logId);
+    parts.onEvent({ type: "log_lost", owned: held.size });
   };
 
   const take = async (free: Head): Promise<void> => {
@@ -131,9 +138,10 @@ export function createOwners(parts: OwnersParts): Owners {
     const head = await journal.take(free, owner);
     if (!head) return;
     const busy = await journal.busy(logId);
-    const owned = await parts.own(head, busy, () => drop(logId));
+    const owned = await parts.own(head, busy, () => lose(logId));
     if (stopped) return void owned.end();
     held.set(logId, { ...owned, provenMs: sentMs });
+    parts.onEvent({ type: "log_owned", owned: held.size });
     heads.put(
       heads.last.map((each) => (each.logId === logId ? head : each)),
       clock.monotonic(),
@@ -143,9 +151,10 @@ export function createOwners(parts: OwnersParts): Owners {
 
   const drop = (logId: number): void => {
     const each = held.get(logId);
-    held.delete(logId);
+    if (!held.delete(logId)) return;
     each?.owner.drop();
     each?.end();
+    parts.onEvent({ type: "log_owned", owned: held.size });
   };
 
   /** One at a time, and only to pods that have been there for a while: nothing hurries. */

@@ -1,0 +1,81 @@
+import { FlotillaError } from "../base/errors.ts";
+import { createMailbox } from "../bus/mailbox.ts";
+import type { Runs } from "../flow/client.ts";
+import type { Tasks } from "../queue/client.ts";
+import { createAgentBook } from "../session/agents/book.ts";
+import { type AgentSpec, factsOf } from "../session/agents/spec.ts";
+import type { AgentFacts } from "../session/command.ts";
+import { createSessionsHere, type HereParts, type SessionsHere } from "../session/here.ts";
+import { createSqlJournal } from "../session/journal/sql.ts";
+import { createFleet } from "../session/owner/fleet.ts";
+import type { Sessions } from "../session/sessions.ts";
+import { createRunner } from "../session/turns/runner.ts";
+import type { Throttles } from "../throttle/throttles.ts";
+import type { PodEvent, PodParts } from "./pod-parts.ts";
+
+export type PodSessionsParts = Pick<
+  PodParts,
+  "podId" | "database" | "clock" | "random" | "ids" | "log" | "thisProcess"
+> & {
+  agents: ReadonlyMap<string, AgentSpec>;
+  logs: number;
+  maxPayloadBytes: number;
+  throttles: Throttles;
+  tasks: Pick<Tasks, "enqueue">;
+  runs: Pick<Runs, "start">;
+  onEvent: (event: PodEvent) => void;
+};
+
+/** What a pod says of itself, for owners on other pods. */
+export function sessionsOfPod(agents: ReadonlyMap<string, AgentSpec>): {
+  agents: Record<string, AgentFacts>;
+} {
+  return {
+    agents: Object.fromEntries([...agents].map(([name, spec]) => [name, factsOf(spec)])),
+  };
+}
+
+/** Sessions on a pod, which owns logs and makes answers. */
+export function startSessions(parts: PodSessionsParts): SessionsHere {
+  const { podId, database, clock, log, thisProcess, agents } = parts;
+  const book = createAgentBook({ database, clock, code: agents });
+  const shared = sharedParts({ ...parts, address: podId });
+  return createSessionsHere(shared, {
+    podId,
+    host: thisProcess?.host ?? null,
+    isGone: thisProcess?.isGone ?? (() => false),
+    fleet: createFleet({ database, clock, log }),
+    book,
+    onEvent: parts.onEvent,
+    createRunner: (links) =>
+      createRunner({
+        ...parts,
+        ...links,
+        journal: shared.journal,
+        agentOf: book.spec,
+        enqueue: (task, input, options) => parts.tasks.enqueue(task, input, options),
+        start: (flow, input, options) => parts.runs.start(flow, input as never, options),
+      }),
+  });
+}
+
+/** Sessions in a program that is no pod: it asks those who are. */
+export function connectSessions(
+  parts: Omit<HereParts, "journal" | "bus"> & { address: string },
+): SessionsHere {
+  return createSessionsHere(sharedParts(parts));
+}
+
+function sharedParts<Parts extends Omit<HereParts, "journal" | "bus"> & { address: string }>(
+  parts: Parts,
+): Parts & HereParts {
+  return { ...parts, journal: createSqlJournal(parts), bus: createMailbox(parts) };
+}
+
+/** For a pod whose config has `sessions: false`: every call says so. */
+export function noSessions(): Sessions {
+  const refuse = (): never => {
+    throw new FlotillaError("unsupported", "this pod has `sessions: false` in its config");
+  };
+  return { create: refuse, open: refuse, list: refuse };
+}

@@ -1,0 +1,66 @@
+import type { PodEvent } from "../runtime/assemble.ts";
+import type { Instruments } from "./metrics.ts";
+
+type SessionEvent = Extract<
+  PodEvent,
+  { type: "turn_started" | "turn_ended" | "record" | "log_owned" | "log_lost" }
+>;
+
+const seconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5];
+
+/** What is counted of sessions on a pod. Labels are agents' names, never sessions. */
+export function createSessionMetrics(make: Instruments) {
+  const running = make.gauge("flotilla_turns_running", "Answers being made now.", ["agent"]);
+  const turns = make.counter("flotilla_turns_total", "Answers that ended, by how.", [
+    "agent",
+    "outcome",
+  ]);
+  const first = make.histogram(
+    "flotilla_turn_first_chunk_seconds",
+    "From the start of an answer to its first chunk.",
+    seconds,
+    ["agent"],
+  );
+  const whole = make.histogram("flotilla_turn_seconds", "How long answers took.", seconds, [
+    "agent",
+  ]);
+  const chunks = make.counter("flotilla_turn_chunks_total", "Chunks that agents gave.", ["agent"]);
+  const records = make.counter("flotilla_session_records_total", "Records committed to logs.");
+  const entries = make.counter("flotilla_session_entries_total", "Entries committed to logs.");
+  const commits = make.histogram(
+    "flotilla_session_commit_seconds",
+    "From sending a record to its commit.",
+    commitSeconds,
+  );
+  const owned = make.gauge("flotilla_session_logs_owned", "Logs that this pod owns.");
+  const lost = make.counter(
+    "flotilla_session_logs_lost_total",
+    "Logs that another pod has taken from this one.",
+  );
+  return {
+    observe(event: SessionEvent): void {
+      switch (event.type) {
+        case "turn_started":
+          return running.inc({ agent: event.agent });
+        case "turn_ended": {
+          const { agent, outcome, ttftMs, durationMs } = event;
+          running.dec({ agent });
+          turns.inc({ agent, outcome });
+          chunks.inc({ agent }, event.chunks);
+          if (ttftMs !== undefined) first.observe({ agent }, ttftMs / 1_000);
+          return whole.observe({ agent }, durationMs / 1_000);
+        }
+        case "record":
+          records.inc();
+          entries.inc(event.entries);
+          return commits.observe(event.durationMs / 1_000);
+        case "log_owned":
+          return owned.set(event.owned);
+        case "log_lost":
+          owned.set(event.owned);
+          return lost.inc();
+      }
+    },
+  };
+}

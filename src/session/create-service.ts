@@ -1,0 +1,218 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { encodeJson } from "../base/json.ts";
+import { checkNumber, checkText } from "../base/options.ts";
+import type { Entry } from "../protocol/message.ts";
+import { estimateTokens } from "../protocol/tokens.ts";
+import type { Database } from "../store/database.ts";
+import {
+  agentsMost,
+  checkCreate,
+  checkMessage,
+  checkNames,
+  checkResults,
+  checkSessionId,
+  idChars,
+  metadataBytes,
+  usersMost,
+} from "./check.ts";
+import type { Target } from "./command.ts";
+import type { Courier } from "./owner/courier.ts";
+import type { Heads } from "./owner/heads.ts";
+import type { Header } from "./header.ts";
+import type { Hub } from "./hub/parts.ts";
+import type { Inbox } from "./inbox.ts";
+import type { Journal } from "./journal/journal.ts";
+import { listSessions, readSession } from "./look.ts";
+import type { Joined, SessionService, SessionView } from "./service.ts";
+
+export type ServiceParts = {
+  database: Database;
+  journal: Journal;
+  heads: Heads;
+  courier: Courier;
+  hub: Hub;
+  inbox: Inbox;
+  ids: Ids;
+  maxPayloadBytes: number;
+  /** What is committed of a session, where this process knows it for certain. */
+  lookHere: (sessionId: string) => Header | undefined;
+};
+
+const pageMost = 1_000;
+const pageBytes = 4 * 1024 * 1024;
+/** How far back the last answer is looked for. */
+const lastAnswerWithin = 200;
+
+/** What everybody asks through, whichever pod owns the session. */
+export function createService(parts: ServiceParts): SessionService {
+  const { database, journal, heads, courier, hub, ids, maxPayloadBytes } = parts;
+
+  const headerOf = async (tenant: string, sessionId: string): Promise<Header> => {
+    checkSessionId(sessionId);
+    const header = parts.lookHere(sessionId) ?? (await journal.header(sessionId));
+    if (header && header.tenant === tenant && header.status !== "deleted") return header;
+    throw noSession(sessionId);
+  };
+
+  const view = async (tenant: string, sessionId: string): Promise<SessionView> => {
+    checkSessionId(sessionId);
+    const found = await readSession(database, tenant, sessionId);
+    if (found) return found;
+    throw noSession(sessionId);
+  };
+
+  const targetOf = async (sessionId: string, messageId: string | undefined): Promise<Target> => {
+    const entry =
+      messageId === undefined
+        ? await lastAnswer(sessionId)
+        : await journal.newest(sessionId, checkText("messageId", messageId, { max: idChars }));
+    if (entry?.role === "assistant" && entry.kind === "message") {
+      return { seq: entry.seq, messageId: entry.messageId, author: entry.author };
+    }
+    const which = messageId === undefined ? "no answer yet" : "no answer with that message id";
+    throw new FlotillaError("not_found", `the session has ${which}`);
+  };
+
+  const lastAnswer = async (sessionId: string): Promise<Entry | undefined> => {
+    const page = { after: 0, upTo: Number.MAX_SAFE_INTEGER, limit: lastAnswerWithin };
+    const entries = await journal.tail(sessionId, page);
+    return entries.findLast(({ role, kind }) => role === "assistant" && kind === "message");
+  };
+
+  return {
+    async create(tenant, input) {
+      checkCreate(input);
+      const { sessionId = ids.next(), agents = [], users = [], metadata } = input;
+      const text =
+        metadata === undefined
+          ? null
+          : encodeJson("the metadata", metadata, { maxBytes: metadataBytes });
+      const command = { type: "create", sessionId, tenant, agents, users, metadata: text } as const;
+      await courier.ask(tenant, sessionId, command);
+      return view(tenant, sessionId);
+    },
+    get: view,
+    list: (tenant, options) => listSessions(database, tenant, options),
+    async entries(tenant, sessionId, { after = 0, limit = 100 }) {
+      checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });
+      checkNumber("limit", limit, { min: 1, max: pageMost });
+      const header = await headerOf(tenant, sessionId);
+      const entries = await journal.entries(sessionId, { after, limit, maxBytes: pageBytes });
+      const head = await heads.of(sessionId, Infinity);
+      const lastSeq = Math.max(header.lastSeq, entries.at(-1)?.seq ?? 0);
+      return { entries, lastSeq, incarnation: head!.incarnation };
+    },
+    async send(tenant, sessionId, message) {
+      checkSessionId(sessionId);
+      checkMessage(message, maxPayloadBytes);
+      const { id = ids.next(), role = "user", author, parts: said, metadata, to } = message;
+      const { tokens = estimateTokens(said) } = message;
+      const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
+        type: "append",
+        clientId: id,
+        messageId: id,
+        role,
+        author,
+        parts: said,
+        tokens,
+        ...(metadata !== undefined && { metadata }),
+        ...(to !== undefined && { to }),
+      });
+      return { seq: seq!, messageId: id, duplicate };
+    },
+    async toolResult(tenant, sessionId, { id = ids.next(), author, messageId, results }) {
+      await headerOf(tenant, sessionId);
+      checkText("author", author, { max: idChars });
+      checkText("id", id, { max: idChars });
+      checkResults(results, maxPayloadBytes);
+      const target = await targetOf(sessionId, messageId);
+      const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
+        type: "tool_result",
+        clientId: id,
+        author,
+        messageId,
+        results,
+        target,
+        tokens: Math.ceil(JSON.stringify(results).length / 4),
+      });
+      return { seq: seq!, messageId: target.messageId, duplicate };
+    },
+    async regenerate(tenant, sessionId, { id = ids.next(), messageId }) {
+      await headerOf(tenant, sessionId);
+      checkText("id", id, { max: idChars });
+      const target = await targetOf(sessionId, messageId);
+      const command = { type: "regenerate", clientId: id, target } as const;
+      const { lastSeq, duplicate = false } = await courier.ask(tenant, sessionId, command);
+      return { seq: lastSeq, messageId: target.messageId, duplicate };
+    },
+    async stop(tenant, sessionId, { epoch } = {}) {
+      checkSessionId(sessionId);
+      const command = { type: "stop", ...(epoch !== undefined && { epoch }) } as const;
+      return (await courier.ask(tenant, sessionId, command)).done ?? true;
+    },
+    async read(tenant, sessionId, { user, seq }) {
+      checkSessionId(sessionId);
+      checkText("user", user, { max: idChars });
+      checkNumber("seq", seq, { min: 0, max: Number.MAX_SAFE_INTEGER });
+      await courier.ask(tenant, sessionId, { type: "read", user, seq });
+    },
+    async setMetadata(tenant, sessionId, metadata, { ifVersion } = {}) {
+      checkSessionId(sessionId);
+      const text = encodeJson("the metadata", metadata, { maxBytes: metadataBytes });
+      const answer = await courier.ask(tenant, sessionId, {
+        type: "metadata",
+        metadata: text,
+        ...(ifVersion !== undefined && { ifVersion }),
+      });
+      return { metadataVersion: answer.metadataVersion! };
+    },
+    async changeMembers(tenant, sessionId, change) {
+      checkSessionId(sessionId);
+      checkNames("addUsers", change.addUsers, usersMost);
+      checkNames("removeUsers", change.removeUsers, usersMost);
+      checkNames("agents", change.agents, agentsMost);
+      await courier.ask(tenant, sessionId, { type: "members", ...change });
+    },
+    async compact(tenant, sessionId) {
+      checkSessionId(sessionId);
+      return (await courier.ask(tenant, sessionId, { type: "compact" })).done ?? true;
+    },
+    async archive(tenant, sessionId) {
+      await courier.ask(tenant, checkSessionId(sessionId), { type: "archive" });
+    },
+    async unarchive(tenant, sessionId) {
+      await courier.ask(tenant, checkSessionId(sessionId), { type: "unarchive" });
+    },
+    async remove(tenant, sessionId) {
+      await courier.ask(tenant, checkSessionId(sessionId), { type: "delete" });
+    },
+    join(tenant, sessionId, place, sink) {
+      let joined: Joined | undefined;
+      let left = false;
+      const ready = (async () => {
+        checkNumber("lastSeq", place.lastSeq, { min: 0, max: Number.MAX_SAFE_INTEGER });
+        await headerOf(tenant, sessionId);
+        if (left) return;
+        joined = hub.join(sessionId, place, sink);
+        await joined.ready;
+      })();
+      ready.catch((error: unknown) => {
+        // What the hub has ended, it has told of itself.
+        if (!joined && !left) sink.fail(error);
+      });
+      return {
+        ready,
+        leave() {
+          left = true;
+          joined?.leave();
+        },
+      };
+    },
+    inbox: (tenant, user, sink) => parts.inbox.open(tenant, user, sink),
+  };
+}
+
+function noSession(sessionId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
+}

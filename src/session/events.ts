@@ -1,0 +1,111 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Chunk } from "../protocol/chunk.ts";
+import type { Entry, SessionState } from "../protocol/message.ts";
+import type { Joined, Place, SessionEvent, Sink } from "./service.ts";
+
+/** What happens in a conversation, one by one. */
+export type ChatEvent =
+  | { readonly type: "entry"; readonly entry: Entry }
+  | {
+      readonly type: "chunk";
+      readonly chunk: Chunk;
+      readonly epoch: number;
+      readonly attempt: number;
+    }
+  | { readonly type: "state"; readonly state: SessionState }
+  /** The place isn't in this log: what was seen so far is to be forgotten, everything follows anew. */
+  | { readonly type: "reset" };
+
+export type EventsOptions = {
+  /** The last seq that the caller has. Default 0: everything. */
+  after?: number;
+  signal?: AbortSignal;
+};
+
+/** A loop that falls behind by more than this is ended, and may begin again at its last seq. */
+const waitingMost = 10_000;
+
+/** A subscription as something to loop over. */
+export function eventsOf(
+  join: (place: Place, sink: Sink<SessionEvent>) => Joined,
+  { after = 0, signal }: EventsOptions,
+): AsyncIterableIterator<ChatEvent> {
+  let waiting: ChatEvent[] = [];
+  let ended: { readonly error?: unknown } | undefined;
+  let wake: (() => void) | undefined;
+  let joined: Joined | undefined;
+
+  const end = (error?: unknown): void => {
+    ended ??= error === undefined ? {} : { error };
+    joined?.leave();
+    signal?.removeEventListener("abort", onAbort);
+    wake?.();
+  };
+  const onAbort = () => end();
+  const sink: Sink<SessionEvent> = {
+    push(event) {
+      if (ended) return false;
+      for (const each of flattened(event)) waiting.push(each);
+      if (event.type === "deleted") end();
+      if (waiting.length > waitingMost) {
+        const message = `the loop is ${waitingMost} events behind: begin again at its last seq`;
+        end(new FlotillaError("overloaded", message));
+      }
+      wake?.();
+      return !ended;
+    },
+    fail: (error) => end(error),
+  };
+  const start = (): void => {
+    if (signal?.aborted) return end();
+    signal?.addEventListener("abort", onAbort, { once: true });
+    joined = join({ lastSeq: after }, sink);
+    // What went wrong is told to the sink.
+    joined.ready.catch(() => {});
+  };
+
+  const next = async (): Promise<IteratorResult<ChatEvent>> => {
+    if (!joined && !ended) start();
+    for (;;) {
+      const first = waiting.shift();
+      if (first) return { done: false, value: first };
+      if (ended) {
+        if (ended.error !== undefined) throw ended.error;
+        return { done: true, value: undefined };
+      }
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+      wake = undefined;
+    }
+  };
+  return {
+    next,
+    async return() {
+      waiting = [];
+      end();
+      return { done: true, value: undefined };
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+function flattened(event: SessionEvent): ChatEvent[] {
+  switch (event.type) {
+    case "entries":
+      return event.entries.map((entry) => ({ type: "entry", entry }));
+    case "chunks": {
+      const { epoch, attempt } = event;
+      return event.chunks.map((chunk) => ({ type: "chunk", chunk, epoch, attempt }));
+    }
+    case "joined":
+    case "state":
+      return [{ type: "state", state: event.state }];
+    case "reset":
+      return [{ type: "reset" }];
+    case "deleted":
+      return [];
+  }
+}

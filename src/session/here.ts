@@ -1,0 +1,109 @@
+import type { Bus } from "../bus/bus.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Ids } from "../base/ids.ts";
+import type { Logger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
+import type { Database } from "../store/database.ts";
+import { createService } from "./create-service.ts";
+import { createHub } from "./hub/hub.ts";
+import type { Hub } from "./hub/parts.ts";
+import { createInbox } from "./inbox.ts";
+import type { Journal } from "./journal/journal.ts";
+import { readInbox } from "./look.ts";
+import { createCourier } from "./owner/courier.ts";
+import { createHeads } from "./owner/heads.ts";
+import type { PodSessions, PodSessionsOptions } from "./pod.ts";
+import { startPodSessions } from "./pod.ts";
+import type { SessionService } from "./service.ts";
+import { createSessions, type Sessions } from "./sessions.ts";
+
+/** Sessions in one process. A pod owns logs and makes answers; any other program only asks. */
+export type SessionsHere = {
+  readonly service: SessionService;
+  readonly sessions: Sessions;
+  readonly journal: Journal;
+  readonly pod: PodSessions | undefined;
+  stop(options: { waitMs: number }): Promise<void>;
+};
+
+export type HereParts = {
+  database: Database;
+  journal: Journal;
+  bus: Bus;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log: Logger;
+  maxPayloadBytes: number;
+  /** How many logs are made where there are none. */
+  logs: number;
+};
+
+/** How old what is known of a log's owner may be, where following it isn't urgent. */
+const believedMs = 1_000;
+
+export function createSessionsHere(
+  parts: HereParts,
+  podOptions?: PodSessionsOptions,
+): SessionsHere {
+  const { database, journal, bus, clock, log } = parts;
+  const heads = createHeads(parts);
+  const pod = podOptions && startPodSessions({ ...parts, heads, hub: () => hub }, podOptions);
+  const owners = pod?.owners;
+  const courier = createCourier({
+    ...parts,
+    heads,
+    owners,
+    create: () => journal.create(parts.logs),
+  });
+  const hub: Hub = createHub({
+    bus,
+    journal,
+    clock,
+    log,
+    isLocal: (sessionId) => owners?.isFresh(sessionId) ?? false,
+    ownerOf: async (sessionId) => (await heads.of(sessionId, believedMs))?.owner ?? undefined,
+    owners: async () => {
+      const all = (await heads.all(believedMs)).map(({ owner }) => owner);
+      return [...new Set(all)].filter((owner) => owner !== null);
+    },
+    incarnationOf: async (sessionId) => (await heads.of(sessionId, Infinity))?.incarnation ?? "",
+    lookLocal(sessionId) {
+      const owner = owners?.of(sessionId);
+      const header = owner?.look(sessionId);
+      return owner && header && { header, incarnation: owner.head.incarnation };
+    },
+    ...(pod && { runner: pod.runner }),
+  });
+  const inbox = createInbox({
+    hub,
+    clock,
+    log,
+    readInbox: (tenant, user, options) => readInbox(database, tenant, user, options),
+  });
+  const service = createService({
+    ...parts,
+    heads,
+    courier,
+    hub,
+    inbox,
+    lookHere: (sessionId) =>
+      owners?.isFresh(sessionId) ? owners.of(sessionId)?.look(sessionId) : undefined,
+  });
+  pod?.connect(courier);
+  let stopped: Promise<void> | undefined;
+  const stop = async (waitMs: number): Promise<void> => {
+    await pod?.stop({ waitMs });
+    inbox.close();
+    hub.close();
+    courier.close();
+    await bus.close();
+  };
+  return {
+    service,
+    sessions: createSessions(service),
+    journal,
+    pod,
+    stop: ({ waitMs }) => (stopped ??= stop(waitMs)),
+  };
+}

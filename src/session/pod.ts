@@ -1,0 +1,221 @@
+import type { Json } from "../base/jsonify.ts";
+import type { AgentBook } from "./agents/book.ts";
+import type { AgentFacts, Facts, Reply } from "./command.ts";
+import type { HereParts } from "./here.ts";
+import type { Header } from "./header.ts";
+import type { Hub } from "./hub/parts.ts";
+import type { Courier } from "./owner/courier.ts";
+import type { Fleet } from "./owner/fleet.ts";
+import type { Heads } from "./owner/heads.ts";
+import type { LogEvent } from "./owner/log-event.ts";
+import { createOverseer, type Overseer } from "./owner/oversee.ts";
+import { createOwner, type CommittedRecord } from "./owner/owner.ts";
+import { createOwners, type Owned, type Owners } from "./owner/owners.ts";
+import { logOf } from "./group.ts";
+import type { Runner, WorkName } from "./running.ts";
+
+/** What a pod does for sessions: it owns logs, and makes answers. */
+export type PodSessions = {
+  readonly owners: Owners;
+  readonly runner: Runner;
+  /** Answers are brought to owners through this. */
+  connect(courier: Courier): void;
+  stop(options: { waitMs: number }): Promise<void>;
+};
+
+export type PodSessionsOptions = {
+  podId: string;
+  host: string | null;
+  isGone: (host: string) => boolean;
+  fleet: Fleet;
+  book: AgentBook;
+  createRunner: (parts: RunnerLinks) => Runner;
+  onEvent: (event: LogEvent) => void;
+};
+
+/** How a runner reaches the rest. */
+export type RunnerLinks = {
+  ask: Courier["ask"];
+  live: { chunks: Hub["chunks"] };
+};
+
+type PodParts = HereParts & { heads: Heads; hub: () => Hub };
+
+const nameMs = 1_000;
+const defaultDebounceMs = 500;
+
+export function startPodSessions(parts: PodParts, options: PodSessionsOptions): PodSessions {
+  const { bus, clock, ids, log, journal, heads } = parts;
+  const { podId, fleet, book } = options;
+  const overseers = new Map<number, Overseer>();
+  let courier: Courier | undefined;
+  let stopping = false;
+  let cancelNaming = () => {};
+
+  const runner = options.createRunner({
+    ask: (...asked) => courier!.ask(...asked),
+    live: { chunks: (live) => parts.hub().chunks(live) },
+  });
+
+  const factsAbout = (tenant: string, name: string): AgentFacts | undefined =>
+    book.facts(tenant, name) ?? fleet.factsOf(name);
+  const runnerFor = (tenant: string, name: string): string | null => {
+    const here = book.facts(tenant, name) !== undefined;
+    if (here && !stopping) return podId;
+    const able = fleet.withAgent(name);
+    const others = (able.length > 0 || !here ? able : [...fleet.pods().keys()]).filter(
+      (each) => each !== podId,
+    );
+    return others[parts.random.uint32() % Math.max(1, others.length)] ?? null;
+  };
+  const facts = (tenant: string): Facts => ({
+    nowMs: clock.now(),
+    newId: () => ids.next(),
+    agent: (name) => factsAbout(tenant, name),
+    runnerFor: (name) => runnerFor(tenant, name),
+  });
+  const prime = (tenant: string, names: readonly string[]): Promise<void> | undefined => {
+    const missing = names.filter((name) => factsAbout(tenant, name) === undefined);
+    return missing.length === 0 ? undefined : book.prime(tenant, missing);
+  };
+
+  const start = (to: string, header: Header): void => {
+    if (to === podId) runner.start(header);
+    else bus.send(to, topics.start, { header } as unknown as Json);
+  };
+  const abort = (to: string, which: WorkName, keep: boolean): void => {
+    if (to === podId) runner.abort(which, { keep });
+    else bus.send(to, topics.abort, { which, keep } as unknown as Json);
+  };
+  const checkpoint = async ({ sessionId, epoch }: WorkName): Promise<Reply | undefined> => {
+    const stored = await journal.checkpoint(sessionId);
+    return stored?.epoch === epoch ? (JSON.parse(stored.body) as Reply) : undefined;
+  };
+
+  const own = async (
+    head: CommittedRecord["head"],
+    busy: readonly Header[],
+    onFenced: () => void,
+  ): Promise<Owned> => {
+    await Promise.all(busy.map(({ tenant, agents }) => prime(tenant, agents)));
+    const overseer = createOverseer({
+      clock,
+      log,
+      start,
+      abort,
+      checkpoint,
+      submit: (header, command) => owner.submit(header.tenant, header.sessionId, command),
+      debounceMs: (tenant, name) => factsAbout(tenant, name)?.debounceMs ?? defaultDebounceMs,
+    });
+    const owner = createOwner(head, busy, {
+      ...parts,
+      facts,
+      prime,
+      onFenced,
+      onCommitted(committed) {
+        for (const header of committed.record.headers) overseer.see(header);
+        for (const [sessionId, effect] of committed.effects) overseer.perform(sessionId, effect);
+        parts.hub().committed(deliveries(committed));
+        const { record, durationMs } = committed;
+        options.onEvent({ type: "record", entries: record.entries.length, durationMs });
+      },
+    });
+    overseers.set(head.logId, overseer);
+    for (const header of busy) overseer.see(header);
+    return {
+      owner,
+      end() {
+        overseer.close();
+        if (overseers.get(head.logId) === overseer) overseers.delete(head.logId);
+      },
+    };
+  };
+
+  const owners = createOwners({
+    ...parts,
+    ...options,
+    pods: fleet.pods,
+    own,
+    offer: (to) => bus.send(to, topics.offer, null),
+  });
+  fleet.start();
+
+  const unserve = [
+    bus.serve(topics.start, (body) => {
+      runner.start((body as unknown as { header: Header }).header);
+      return null;
+    }),
+    bus.serve(topics.abort, (body) => {
+      const { which, keep } = body as unknown as { which: WorkName; keep: boolean };
+      runner.abort(which, { keep });
+      return null;
+    }),
+    bus.serve(topics.named, (body) => {
+      named((body as unknown as { works: WorkName[] }).works);
+      return null;
+    }),
+    bus.serve(topics.offer, () => {
+      void fleet.refresh().then(owners.look);
+      return null;
+    }),
+  ];
+
+  const named = (works: readonly WorkName[]): void => {
+    for (const overseer of overseers.values()) overseer.named(works);
+  };
+
+  /** Says what this pod works on to whoever owns it. */
+  const nameAll = (): void => {
+    cancelNaming = clock.after(nameMs, nameAll);
+    const works = runner.running();
+    if (works.length === 0) return;
+    named(works);
+    const byOwner = Map.groupBy(works, ({ sessionId }) => {
+      const logs = heads.last.length;
+      return logs === 0 ? null : (heads.last[logOf(sessionId, logs)]?.owner ?? null);
+    });
+    for (const [to, theirs] of byOwner) {
+      if (to !== null && to !== podId) {
+        bus.send(to, topics.named, { works: theirs } as unknown as Json);
+      }
+    }
+  };
+  cancelNaming = clock.after(nameMs, nameAll);
+
+  return {
+    owners,
+    runner,
+    connect(given) {
+      courier = given;
+    },
+    async stop({ waitMs }) {
+      stopping = true;
+      await runner.stop({ waitMs });
+      await owners.stop();
+      cancelNaming();
+      for (const each of unserve) each();
+      fleet.close();
+    },
+  };
+}
+
+const topics = {
+  start: "session.start",
+  abort: "session.abort",
+  named: "session.named",
+  offer: "session.offer",
+} as const;
+
+/** What a record brings to those who follow its sessions. */
+function deliveries({ head, record }: CommittedRecord): Parameters<Hub["committed"]>[0] {
+  const { logId, offset, incarnation } = head;
+  const entries = Map.groupBy(record.entries, ({ sessionId }) => sessionId);
+  return record.headers.map((header) => ({
+    sessionId: header.sessionId,
+    entries: entries.get(header.sessionId) ?? [],
+    header,
+    incarnation,
+    logId,
+    offset,
+  }));
+}

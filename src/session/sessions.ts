@@ -1,0 +1,173 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Entry, Part, ToolResult, UIMessage } from "../protocol/message.ts";
+import { viewOf } from "../protocol/view.ts";
+import { eventsOf, type ChatEvent, type EventsOptions } from "./events.ts";
+import type {
+  ChangeMembers,
+  EntriesAsked,
+  EntriesPage,
+  ListSessions,
+  Sent,
+  SessionPage,
+  SessionService,
+  SessionView,
+} from "./service.ts";
+
+/** Conversations with agents, for code: in pods, in web processes, in tasks and in tests. */
+export type Sessions = {
+  /** Starts a conversation. With an `id`, starting it again gives the one that there is. */
+  create(agents: AgentsNamed, options?: CreateOptions): Promise<Chat>;
+  /** A conversation that there is already. Nothing is asked before it is used. */
+  open(sessionId: string, options?: OpenOptions): Chat;
+  list(options?: ListSessions & { tenant?: string }): Promise<SessionPage>;
+};
+
+/** An agent, by its name or as `agent(…)` gives it; or several, of which the first answers by default. */
+export type AgentsNamed = AgentNamed | readonly AgentNamed[] | null;
+export type AgentNamed = string | { readonly name: string };
+
+export type CreateOptions = {
+  id?: string;
+  /** Who takes part, and writes where `send` isn't told another author. */
+  user?: string;
+  /** Others who take part. */
+  users?: readonly string[];
+  metadata?: Json;
+  /** Default `default`. */
+  tenant?: string;
+};
+
+export type OpenOptions = {
+  /** Who writes where `send` isn't told another author. Default `user`. */
+  user?: string;
+  /** Default `default`. */
+  tenant?: string;
+};
+
+export type SendOptions = {
+  /** Sending again with the same id stores nothing new. Default: a fresh one. */
+  id?: string;
+  author?: string;
+  role?: Entry["role"];
+  /** The agent that is asked, where there are several. */
+  to?: string;
+  metadata?: Json;
+  /** What it takes of a model's context. Default: an estimate. */
+  tokens?: number;
+};
+
+/** One conversation. */
+export type Chat = {
+  readonly sessionId: string;
+  /** Resolves once it is stored. */
+  send(message: string | readonly Part[], options?: SendOptions): Promise<Sent>;
+  /** Sends, and gives the answer once it is stored, however it ended. */
+  ask(message: string | readonly Part[], options?: AskOptions): Promise<Entry>;
+  /** Everything after a place, in order, then everything as it happens. Ends with the loop or the signal. */
+  events(options?: EventsOptions): AsyncIterableIterator<ChatEvent>;
+  /** What the conversation shows now, as `useChat` takes it. */
+  messages(): Promise<UIMessage[]>;
+  entries(page?: EntriesAsked): Promise<EntriesPage>;
+  view(): Promise<SessionView>;
+  /** True where there was an answer to stop. What it has said so far is kept. */
+  stop(options?: { epoch?: number }): Promise<boolean>;
+  /** Has an answer made anew. Default: the last one. */
+  regenerate(options?: { id?: string; messageId?: string }): Promise<Sent>;
+  /** Says what became of calls that the client runs, or was asked to allow. */
+  toolResult(
+    messageId: string,
+    results: readonly ToolResult[],
+    options?: { id?: string; author?: string },
+  ): Promise<Sent>;
+  read(seq: number, options?: { user?: string }): Promise<void>;
+  setMetadata(
+    metadata: Json,
+    options?: { ifVersion?: number },
+  ): Promise<{ metadataVersion: number }>;
+  members(change: ChangeMembers): Promise<void>;
+  compact(): Promise<boolean>;
+  archive(): Promise<void>;
+  unarchive(): Promise<void>;
+  remove(): Promise<void>;
+};
+
+export type AskOptions = SendOptions & { signal?: AbortSignal };
+
+const defaultTenant = "default";
+
+export function createSessions(service: SessionService): Sessions {
+  const open = (sessionId: string, { tenant = defaultTenant, user = "user" }: OpenOptions = {}) =>
+    createChat(service, { sessionId, tenant, user });
+  return {
+    open,
+    async create(agents, { id, user, users = [], metadata, tenant = defaultTenant } = {}) {
+      const all = user === undefined ? users : [...new Set([user, ...users])];
+      const { sessionId } = await service.create(tenant, {
+        agents: namesOf(agents),
+        users: all,
+        ...(id !== undefined && { sessionId: id }),
+        ...(metadata !== undefined && { metadata }),
+      });
+      return open(sessionId, { tenant, ...(user !== undefined && { user }) });
+    },
+    list: ({ tenant = defaultTenant, ...options } = {}) => service.list(tenant, options),
+  };
+}
+
+function createChat(
+  service: SessionService,
+  { sessionId, tenant, user }: { sessionId: string; tenant: string; user: string },
+): Chat {
+  const send: Chat["send"] = (message, { author = user, ...options } = {}) =>
+    service.send(tenant, sessionId, { ...options, author, parts: partsOf(message) });
+  const events: Chat["events"] = (options = {}) =>
+    eventsOf((place, sink) => service.join(tenant, sessionId, place, sink), options);
+  const entries: Chat["entries"] = (page = {}) => service.entries(tenant, sessionId, page);
+
+  return {
+    sessionId,
+    send,
+    events,
+    entries,
+    async ask(message, { signal, ...options } = {}) {
+      const { seq } = await send(message, options);
+      for await (const event of events({ after: seq, ...(signal && { signal }) })) {
+        if (event.type === "entry" && event.entry.role === "assistant") return event.entry;
+      }
+      throw new FlotillaError("cancelled", "the wait for the answer was cut short");
+    },
+    async messages() {
+      const all: Entry[] = [];
+      for (let after = 0; ;) {
+        const page = await entries({ after, limit: 1_000 });
+        all.push(...page.entries);
+        after = page.entries.at(-1)?.seq ?? after;
+        if (page.entries.length === 0 || after >= page.lastSeq) return viewOf(all);
+      }
+    },
+    view: () => service.get(tenant, sessionId),
+    stop: (options) => service.stop(tenant, sessionId, options),
+    regenerate: (options = {}) => service.regenerate(tenant, sessionId, options),
+    toolResult: (messageId, results, { author = user, ...options } = {}) =>
+      service.toolResult(tenant, sessionId, { ...options, author, messageId, results }),
+    read: (seq, options = {}) =>
+      service.read(tenant, sessionId, { user: options.user ?? user, seq }),
+    setMetadata: (metadata, options) => service.setMetadata(tenant, sessionId, metadata, options),
+    members: (change) => service.changeMembers(tenant, sessionId, change),
+    compact: () => service.compact(tenant, sessionId),
+    archive: () => service.archive(tenant, sessionId),
+    unarchive: () => service.unarchive(tenant, sessionId),
+    remove: () => service.remove(tenant, sessionId),
+  };
+}
+
+function partsOf(message: string | readonly Part[]): readonly Part[] {
+  return typeof message === "string" ? [{ type: "text", text: message }] : message;
+}
+
+function namesOf(agents: AgentsNamed): string[] {
+  if (agents === null) return [];
+  const all = Array.isArray(agents) ? (agents as readonly AgentNamed[]) : [agents as AgentNamed];
+  return all.map((each) => (typeof each === "string" ? each : each?.name));
+}
