@@ -83,6 +83,23 @@ test("a summary that is over the limit itself isn't summed up again after every 
   expect(talk.header.work).toMatchObject({ type: "compaction" });
 });
 
+test("a compaction is never followed by another, however much came meanwhile", () => {
+  const talk = startTalk({ helper: compacted });
+  talk.say("one", { tokens: 70 });
+  talk.finish("first");
+  talk.say("a long note", { role: "system", tokens: 90 });
+  talk.finish("in short", { tokens: 1 });
+  expect(talk.header).toMatchObject({ work: null, tokens: 91 });
+});
+
+test("nothing is summed up in a session that is archived", () => {
+  const talk = startTalk({ helper: compacted });
+  talk.say("one", { tokens: 70 });
+  talk.ask({ type: "archive" });
+  talk.finish("half");
+  expect(talk.header).toMatchObject({ status: "archived", work: null });
+});
+
 test("a compaction whose runners are lost is given up, and so is one that nobody can make", () => {
   const talk = startTalk({ helper: { ...compacted, attempts: 2 } });
   talk.say("one", { tokens: 70 });

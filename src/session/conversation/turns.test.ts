@@ -60,6 +60,21 @@ describe("a message during a turn", () => {
     expect(turnOf(talk)).toMatchObject({ epoch: 2, attempt: 0, upToSeq: 3, runner: null });
   });
 
+  test("interrupts it together with those to the same agent that waited", () => {
+    const talk = startTalk({ helper: { ...plain, during: "interrupt" } });
+    talk.say("one");
+    talk.finish("first");
+    talk.say("two");
+    talk.ask({ type: "stop" });
+    regenerate(talk, 2);
+    talk.say("three");
+    talk.finish("half");
+    expect(turnOf(talk)).toMatchObject({ trigger: "regenerate" });
+    talk.say("four");
+    expect(turnOf(talk)).toMatchObject({ trigger: "submit", upToSeq: talk.header.lastSeq });
+    expect(talk.header.pending).toEqual([]);
+  });
+
   test("to another agent waits, whatever the agents' policies", () => {
     const talk = startTalk({ a: plain, b: { ...plain, during: "interrupt" } });
     talk.say("one");
@@ -164,9 +179,9 @@ describe("an answer in which nothing was said", () => {
 
   test("shows the session as it was, and what was said keeps its start to be shown", () => {
     const talk = startTalk();
-    talk.say(`  a long\n line ${"🙂".repeat(60)}`);
+    talk.say(`  a long\n lines ${"🙂".repeat(60)}`);
     const { preview } = talk.header;
-    expect(preview).toMatch(/^a long line 🙂/);
+    expect(preview).toMatch(/^a long lines 🙂/);
     expect(preview.isWellFormed()).toBe(true);
     expect(preview.length).toBeLessThanOrEqual(80);
     talk.ask({ type: "stop" });
@@ -197,16 +212,19 @@ describe("a runner", () => {
     const talk = startTalk({ helper: { ...plain, attempts: 1 } });
     talk.say("one");
     talk.say("two");
-    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    const nothing = { ...checkpoint, parts: [] };
+    talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint: nothing });
     expect(talk.entries.at(-1)).toMatchObject({ outcome: "failed", parts: [] });
     expect(turnOf(talk)).toMatchObject({ epoch: 2, attempt: 1, lost: 0 });
   });
 
   test("that hands on as often as it likes isn't lost", () => {
-    const talk = startTalk({ helper: { ...plain, attempts: 1 } });
+    const talk = startTalk({ helper: { ...plain, attempts: 2 } });
     talk.say("one");
     for (let at = 0; at < 5; at++) talk.ask({ type: "turn_released", ...numbersOf(talk) });
     expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 6, lost: 0, runner: "pod-1" });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 7, lost: 1 });
   });
 
   test("that can't be found is asked for again, and that is no attempt", () => {
@@ -243,6 +261,17 @@ describe("a runner", () => {
     talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
     expect(talk.entries.at(-1)).toMatchObject({ outcome: "stopped", parts: checkpoint.parts });
   });
+});
+
+test("a regeneration that is asked for again while it runs is the same one", () => {
+  const talk = startTalk();
+  talk.say("one");
+  talk.finish("first");
+  regenerate(talk, 2);
+  expect(turnOf(talk)).toMatchObject({ epoch: 2, trigger: "regenerate", replaces: 2, upToSeq: 2 });
+  const { header } = talk;
+  expect(regenerate(talk, 2)).toMatchObject({ answer: { done: true }, effects: [] });
+  expect(talk.header).toBe(header);
 });
 
 test("a stop ends the turn that runs, and what waits is answered then", () => {

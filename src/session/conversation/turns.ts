@@ -66,7 +66,6 @@ export function startDebounced(header: Header, turn: Turn, facts: Facts): Decisi
 
 /** Ends the turn that runs, and nothing else: what waits is answered then. */
 export function stopTurn(header: Header, turn: Turn, facts: Facts): Decision {
-  if (turn.stopping) return unchanged(header, { done: true });
   return decided(stopped(firstStep(header), turn, facts), { done: true });
 }
 
