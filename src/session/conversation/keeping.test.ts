@@ -32,6 +32,7 @@ test("the id of a deleted session stays taken, and nothing of what was said is l
   expect(talk.header).toMatchObject({ status: "deleted", lastSeq: 2, epoch: 1, work: null });
   expect(JSON.stringify(talk.header)).not.toMatch(/secret|another|helper|ann/);
   expect(talk.ask(created)).toMatchObject({ type: "refused", code: "conflict" });
+  expect(talk.ask({ ...created, agents: [] })).toMatchObject({ code: "conflict" });
 });
 
 test("only those who take part have a place up to which they have read, within what there is", () => {
