@@ -28,13 +28,15 @@ export type Followers = {
   watching(user: string): Iterable<Follower> | undefined;
   news(follower: Follower, news: News): void;
   touched(follower: Follower, touched: Touched): void;
+  /** Makes everybody ask for everything again. */
+  renew(): void;
   expire(): void;
   close(): void;
 };
 
 export type Follower = {
   readonly address: string;
-  readonly born: number;
+  born: number;
   letter: number;
   heardMs: number;
   readonly sessions: Set<string>;
@@ -194,6 +196,12 @@ export function createFollowers(parts: FollowersParts): Followers {
       const users = [...new Set([...(before?.users ?? []), ...touched.users])];
       follower.touched.set(touched.sessionId, { ...touched, users });
       later(follower);
+    },
+    renew() {
+      for (const follower of followers.values()) {
+        follower.born = ++born;
+        follower.letter = 0;
+      }
     },
     expire() {
       const nowMs = clock.monotonic();

@@ -15,6 +15,8 @@ export type Following = {
   detach(sessionId: string): void;
   /** Looks whether the source of a feed is still the same. */
   check(feed: Feed): void;
+  /** This process may have another part in it than before: its source is looked for again. */
+  forget(sessionId: string): void;
   /** Takes what a pod said of a session when it was asked for again. */
   said(feed: Feed | undefined, address: string, sessionId: string, said: Said): void;
 };
@@ -103,6 +105,9 @@ export function createFollowing(parts: FollowingParts): Following {
         const isSame = before === source || addressOf(before) === (addressOf(source) ?? null);
         if (!isSame) await bring(feed, source);
       }),
+    forget(sessionId) {
+      if (addressOf(sources.get(sessionId)) === undefined) sources.set(sessionId, "unknown");
+    },
     detach(sessionId) {
       const address = addressOf(sources.get(sessionId));
       sources.delete(sessionId);

@@ -166,6 +166,13 @@ export function createHub(parts: HubParts): Hub {
         for (const follower of others ?? []) followers.news(follower, { sessionId, view, entries });
       }
     },
+    ownersMoved() {
+      followers.renew();
+      for (const feed of feeds.values()) {
+        following.forget(feed.sessionId);
+        if (feed.subscribers > 0) following.check(feed);
+      }
+    },
     chunks(live) {
       feeds.get(live.sessionId)?.chunks(live);
       listeners.chunks(live);

@@ -16,6 +16,11 @@ export type Hub = {
   join(sessionId: string, place: Place, sink: Sink<SessionEvent>): Joined;
   /** Called by the local owner after each commit, before its effects. Cheap where nobody follows. */
   committed(batch: readonly CommittedSession[]): void;
+  /**
+   * Called when this process has taken a log or lost one. What the last owner has stored may not have
+   * been told of by anybody, even where that was this process: all is asked for again.
+   */
+  ownersMoved(): void;
   /** Called by the local runner with each part of an answer. */
   chunks(live: LiveChunks): void;
   /** Sessions of these users are told of to `onTouched`, until the function that it gives is called. */

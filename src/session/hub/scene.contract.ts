@@ -27,6 +27,8 @@ export type Scene = {
   isLoaded: boolean;
   /** Of the log, as far as readers of the journal know. */
   incarnation: string;
+  /** Makes another pod the owner, or none, and tells those that it concerns. */
+  own(address: string | undefined): void;
   hub(address: string): Hub;
   runner(address: string): ScenedRunner;
   header(sessionId: string): Header;
@@ -124,6 +126,11 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
     seenOwner: "owner",
     isLoaded: true,
     incarnation: "id-1",
+    own(address) {
+      const concerned = [scene.owner, address].filter((each) => each !== undefined);
+      scene.owner = address;
+      for (const each of concerned) podAt(each).hub.ownersMoved();
+    },
     hub: (address) => podAt(address).hub,
     runner: (address) => podAt(address).runner,
     header: (sessionId) => headers.get(sessionId)!,
