@@ -1,6 +1,9 @@
 import { defaultMaxDepth } from "../base/json.ts";
 import type { Chunk } from "./chunk.ts";
 
+/** How deep a chunk may nest, so that the entry that its values end up in can be stored. */
+export const chunkDepth = defaultMaxDepth - 8;
+
 /** What stands where something nested deeper than can be stored. */
 export const cutMark = "[cut: nested too deeply]";
 
@@ -45,7 +48,7 @@ export function createRepair(): (chunk: Chunk) => Chunk {
   return (chunk) => {
     const field = deltaFields.get(chunk.type);
     const delta = field === undefined ? undefined : chunk[field];
-    if (field === undefined || typeof delta !== "string") return storable(chunk);
+    if (field === undefined || typeof delta !== "string") return storable(chunk, chunkDepth);
     const key = `${chunk.type} ${String(chunk["id"] ?? chunk["toolCallId"])}`;
     const text = (halves.get(key) ?? "") + delta;
     const last = text.charCodeAt(text.length - 1);
@@ -53,7 +56,7 @@ export function createRepair(): (chunk: Chunk) => Chunk {
     if (isHalf) halves.set(key, text.slice(-1));
     else if (halves.size > 0) halves.delete(key);
     const whole = storableText(isHalf ? text.slice(0, -1) : text);
-    return storable(whole === delta ? chunk : { ...chunk, [field]: whole });
+    return storable(whole === delta ? chunk : { ...chunk, [field]: whole }, chunkDepth);
   };
 }
 

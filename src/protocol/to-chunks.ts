@@ -66,7 +66,11 @@ function callChunks(part: Part): Chunk[] {
   const output = outputChunk(part);
   const hasOutput = state === "output-available" || state === "output-error";
   const chunks = [...input];
-  if (output !== undefined && !hasOutput) chunks.push(output);
+  if (output !== undefined && !hasOutput) {
+    chunks.push(output);
+    // Only metadata is left of that output: the call was made once more since.
+    if (part["output"] === undefined && part["errorText"] === undefined) chunks.push(...input);
+  }
   if (isObject(approval)) chunks.push(...approvalChunks(toolCallId, approval));
   if (output !== undefined && hasOutput) chunks.push(output);
   if (state === "output-denied") chunks.push({ type: "tool-output-denied", toolCallId });

@@ -3,7 +3,7 @@ import type { KnownChunk } from "./known-chunk.ts";
 import { parsePartialJson } from "./partial-json.ts";
 import { orphan, type Refusal, tooMuch } from "./refusal.ts";
 import { textBytes } from "./size.ts";
-import { storable } from "./storable.ts";
+import { chunkDepth, storable } from "./storable.ts";
 
 export type ToolChunk = Extract<KnownChunk, { type: `tool-${string}` }>;
 type Ask = { readonly anyway?: boolean };
@@ -140,7 +140,7 @@ export function createToolParts(draft: Draft) {
     /** Reads what has come of inputs since the last time. */
     read(): void {
       for (const [part, { text, plain }] of unread) {
-        part["input"] = plain ? text : storable(parsePartialJson(text));
+        part["input"] = plain ? text : storable(parsePartialJson(text), chunkDepth);
       }
       unread.clear();
     },
