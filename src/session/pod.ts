@@ -43,6 +43,7 @@ type PodParts = HereParts & { heads: Heads; hub: () => Hub };
 
 const nameMs = 1_000;
 const defaultDebounceMs = 500;
+const answerMs = 1_000;
 
 export function startPodSessions(parts: PodParts, options: PodSessionsOptions): PodSessions {
   const { bus, clock, ids, log, journal, heads } = parts;
@@ -136,6 +137,11 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     ...options,
     pods: fleet.pods,
     own,
+    wouldTake: async (to) =>
+      bus.request(to, topics.ready, null, { timeoutMs: answerMs }).then(
+        (answer) => answer === true,
+        () => false,
+      ),
     offer: (to) => bus.send(to, topics.offer, null),
   });
   fleet.start();
@@ -154,6 +160,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       named((body as unknown as { works: WorkName[] }).works);
       return null;
     }),
+    bus.serve(topics.ready, () => !stopping),
     bus.serve(topics.offer, () => {
       void fleet.refresh().then(owners.look);
       return null;
@@ -204,6 +211,7 @@ const topics = {
   abort: "session.abort",
   named: "session.named",
   offer: "session.offer",
+  ready: "session.ready",
 } as const;
 
 /** What a record brings to those who follow its sessions. */

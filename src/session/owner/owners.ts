@@ -43,7 +43,9 @@ export type OwnersParts = {
   isGone: (host: string) => boolean;
   own: (head: Head, busy: readonly Header[], onFenced: () => void) => Promise<Owned>;
   onEvent: (event: LogEvent) => void;
-  /** Tells pods that there is something to take. */
+  /** Asks a pod whether it would take a log: one that is gone is still known for a while. */
+  wouldTake: (podId: string) => Promise<boolean>;
+  /** Tells a pod that there is something to take. */
   offer: (podId: string) => void;
 };
 
@@ -165,6 +167,7 @@ export function createOwners(parts: OwnersParts): Owners {
     for (const logId of held.keys()) {
       const to = desired[logId]!;
       if (to === podId || (pods.get(to) ?? 0) < settledMs) continue;
+      if (!(await parts.wouldTake(to)) || stopped) continue;
       log.info({ log: logId, to }, "handing the log over");
       await giveUp([logId]);
       return parts.offer(to);
