@@ -50,16 +50,16 @@ export function createIncoming(parts: IncomingParts): Incoming {
 
   const look = async (): Promise<void> => {
     cancelPoll();
-    try {
-      do {
-        again = false;
+    do {
+      again = false;
+      try {
         if ((await readOnce()) === rowsAtOnce) again = true;
-      } while (again && !closed);
-      if (!closed) await prune();
-    } catch (error) {
-      // Whatever it was, the next look shows whether it has passed.
-      log.debug({ error: String(error) }, "letters couldn't be read");
-    }
+        if (!closed) await prune();
+      } catch (error) {
+        // Whatever it was, the next look shows whether it has passed.
+        log.debug({ error: String(error) }, "letters couldn't be read");
+      }
+    } while (again && !closed);
     looking = undefined;
     if (!closed) cancelPoll = clock.after(pollMs, wake);
   };

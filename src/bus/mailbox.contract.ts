@@ -263,6 +263,54 @@ export function mailboxContract(kind: StoreKind): void {
       },
     );
 
+    test("bring a letter at a hint that comes while anything else is done", async () => {
+      if (store.hints === false) return;
+      let release = () => {};
+      let held = false;
+      let holding: "read" | "write" | undefined;
+      const hold = async (which: "read" | "write") => {
+        if (holding !== which) return;
+        holding = undefined;
+        held = true;
+        await new Promise<void>((resolve) => (release = resolve));
+        held = false;
+      };
+      const { bus, got } = reading("bob", {
+        database: {
+          ...store.database,
+          async read(statement) {
+            const found = await store.database.read(statement);
+            await hold("read");
+            return found;
+          },
+          async write(statements, options) {
+            await hold("write");
+            return store.database.write(statements, options);
+          },
+        },
+      });
+      const alice = connect("alice");
+      // To read, to take out, and to prune: that is due by now for one who has sent a letter.
+      for (const [at, which] of (["read", "write", "write"] as const).entries()) {
+        if (at === 2) {
+          bus.send("nobody", "note", null);
+          await until("the letter to lie there", async () => (await lying()) === 1);
+          await clock.advance(8_000);
+        }
+        holding = which;
+        if (at < 2) alice.send("bob", "note", `first ${at}`);
+        await until("the hold", () => held, { stepMs: at < 2 ? 0 : 500 });
+        const heldMs = clock.monotonic();
+        alice.send("bob", "note", `second ${at}`);
+        await until("it to lie there", async () => (await lying()) >= 2, { stepMs: 0 });
+        await hinted();
+        release();
+        await until("the letter", () => got.includes(`second ${at}`), { stepMs: 0 });
+        expect(clock.monotonic()).toBe(heldMs);
+        await until("the end of the look", () => clock.timers > 0, { stepMs: 0 });
+      }
+    });
+
     test("go on after a read that failed", async () => {
       let failing = 2;
       const { got } = reading("bob", {
@@ -372,6 +420,9 @@ function counting(database: Database) {
   };
   return counted;
 }
+
+/** Hints have come by then. */
+const hinted = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 /** Waits until a store has told those who began to listen to look once more. */
 async function settled(counted: { readonly reads: number }): Promise<void> {
