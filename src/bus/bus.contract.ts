@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import { type MovableClock, movableClock, turns } from "../base/movable-clock.contract.ts";
@@ -7,11 +7,14 @@ import type { Bus } from "./bus.ts";
 /** A way for letters to go, for the suite that every one of them passes. */
 export type BusKind = {
   readonly name: string;
+  /** What all tests of the suite share, where it takes long to make. */
+  start?(): Promise<void>;
+  stop?(): Promise<void>;
   open(clock: MovableClock): Promise<OpenBusKind>;
 };
 
 export type OpenBusKind = {
-  /** Another process's end. Those whose turn it is to be closed are closed by `remove`. */
+  /** Another process's end, which `remove` closes. */
   connect(address: string): Promise<Bus>;
   remove(): Promise<void>;
 };
@@ -25,14 +28,6 @@ export function busContract(kind: BusKind): void {
   let opened: OpenBusKind;
   let alice: Bus;
   let bob: Bus;
-
-  beforeEach(async () => {
-    clock = movableClock();
-    opened = await kind.open(clock);
-    alice = await opened.connect("alice");
-    bob = await opened.connect("bob");
-  });
-  afterEach(() => opened.remove());
 
   /** Where no hint comes, letters are found by looking, and moments have to pass for that. */
   const until = async (what: string, condition: () => unknown): Promise<void> => {
@@ -59,6 +54,16 @@ export function busContract(kind: BusKind): void {
   };
 
   describe(`the bus ${kind.name}`, () => {
+    beforeAll(() => kind.start?.());
+    afterAll(() => kind.stop?.());
+    beforeEach(async () => {
+      clock = movableClock();
+      opened = await kind.open(clock);
+      alice = await opened.connect("alice");
+      bob = await opened.connect("bob");
+    });
+    afterEach(() => opened.remove());
+
     test("brings letters in the order in which they were sent, and says from whom", async () => {
       const got = collect(bob, "note");
       for (let nth = 0; nth < 200; nth++) alice.send("bob", "note", { nth });

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import { type MovableClock, movableClock, turns } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
@@ -10,6 +10,9 @@ import type { Bus } from "./bus.ts";
 import { createMailbox, type MailboxOptions } from "./mailbox.ts";
 import { mailKeptMs, pruneMail, putMail } from "./statements.ts";
 
+/** What is left by one test is none of the next one's. */
+export const emptyMail = sql`delete from ${table("mailbox")}`;
+
 const waitLimitMs = 30_000;
 const timeoutMs = 2_000;
 
@@ -20,17 +23,23 @@ export function mailboxContract(kind: StoreKind): void {
     let clock: MovableClock;
     let buses: Bus[];
     let lost: [number, string][];
-    beforeEach(async () => {
+    // To open one takes far longer than what these do with it, so that they share it.
+    beforeAll(async () => {
       store = await kind.open();
       await migrate(store.database);
+    });
+    afterAll(async () => {
+      await store.database.close();
+      await store.remove();
+    });
+    beforeEach(() => {
       clock = movableClock();
       buses = [];
       lost = [];
     });
     afterEach(async () => {
       for (const bus of buses) await bus.close();
-      await store.database.close();
-      await store.remove();
+      await store.database.write([emptyMail]);
     });
 
     const connect = (address: string, more: Partial<MailboxOptions> = {}): Bus => {

@@ -1,40 +1,54 @@
 import { seededRandom } from "../base/random.ts";
+import type { OpenStore, StoreKind } from "../store/database.contract.ts";
+import type { Database } from "../store/database.ts";
 import { storeKinds } from "../store/kinds.contract.ts";
 import { migrate } from "../store/migrate.ts";
 import { busContract } from "./bus.contract.ts";
 import type { Bus } from "./bus.ts";
-import { mailboxContract } from "./mailbox.contract.ts";
+import { emptyMail, mailboxContract } from "./mailbox.contract.ts";
 import { createMailbox } from "./mailbox.ts";
 
 for (const kind of storeKinds) {
+  let shared: Shared;
   busContract({
     name: `on ${kind.name}`,
+    async start() {
+      shared = await openShared(kind);
+    },
+    stop: () => shared.close(),
     async open(clock) {
-      const store = await kind.open();
-      await migrate(store.database);
-      const random = seededRandom(1);
-      const databases = [store.database];
       const buses: Bus[] = [];
-      // A process more for the first two, and the rest of them share one.
-      const another = async () => {
-        if (!store.again || databases.length >= 3) return databases.at(-1)!;
-        const made = await store.again();
-        databases.push(made);
-        return made;
-      };
+      const random = seededRandom(1);
       return {
         async connect(address) {
-          const bus = createMailbox({ address, database: await another(), clock, random });
+          const database = shared.databases[buses.length % shared.databases.length]!;
+          const bus = createMailbox({ address, database, clock, random });
           buses.push(bus);
           return bus;
         },
         async remove() {
           for (const bus of buses) await bus.close();
-          for (const database of databases) await database.close();
-          await store.remove();
+          await shared.databases[0]!.write([emptyMail]);
         },
       };
     },
   });
   mailboxContract(kind);
+}
+
+type Shared = { readonly databases: readonly Database[]; close(): Promise<void> };
+
+/** One store as two processes have it, where that can be. */
+async function openShared(kind: StoreKind): Promise<Shared> {
+  const store: OpenStore = await kind.open();
+  await migrate(store.database);
+  const databases = [store.database];
+  if (store.again) databases.push(await store.again());
+  return {
+    databases,
+    async close() {
+      for (const database of databases) await database.close();
+      await store.remove();
+    },
+  };
 }
