@@ -12,6 +12,7 @@ import { enqueueOptionNames, prepareTask } from "../queue/enqueue.ts";
 import { flow } from "../flow/flow.ts";
 import { unrecoverable } from "../flow/thrown.ts";
 import { task } from "../queue/task.ts";
+import { agent } from "../session/agents/agent.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import type { Pod } from "../runtime/assemble.ts";
 import { machinesOf } from "../runtime/flows.ts";
@@ -24,6 +25,7 @@ import { statusOf } from "./errors.ts";
 import { createMetrics } from "./metrics.ts";
 import { openApi } from "./openapi.ts";
 import { allSpecs } from "./specs/all.ts";
+import { createStreams } from "./streams.ts";
 
 type Operation = {
   operationId: string;
@@ -48,6 +50,8 @@ let pod: Pod;
 let database: Database;
 let app: ReturnType<typeof createApp>;
 let mended = false;
+const streams = createStreams(systemClock, 1024 * 1024);
+const open = { count: 0 };
 const release: (() => void)[] = [];
 
 beforeAll(async () => {
@@ -71,11 +75,19 @@ beforeAll(async () => {
     .children("parcels", () => [[parcel, 1]])
     .finally(() => {})
     .end();
-  const use = [flaky, slow, order, parcel];
+  const helper = agent("helper", { compaction: { fn: () => "little" } }, () => "nothing much");
+  const use = [flaky, slow, order, parcel, helper];
   pod = await startPod({ store, use, log: silentLogger, heartbeatMs: 50, deadAfterMs: 30_000 });
   database = await openStore(store);
   app = createApp({
     flotilla,
+    streams: {
+      ...streams,
+      open(...given) {
+        open.count++;
+        return streams.open(...given);
+      },
+    },
     apiKeys: [],
     metrics: createMetrics(),
     machines: machinesOf(use),
@@ -249,6 +261,13 @@ describe("what routes answer", () => {
     await ask("get", "/v1/throttles/openai?key=gpt");
     await post("/v1/throttles/openai/unpin", { key: "gpt" });
 
+    const settings = { url: "https://agents.example/chat" };
+    await post("/v1/agents", { name: "remote", settings });
+    await ask("put", "/v1/agents/remote", { settings, ifRevision: 1 });
+    for (const path of ["/v1/agents", "/v1/agents/remote"]) await ask("get", path);
+    await ask("delete", "/v1/agents/remote");
+    await askAboutSessions(ask, post);
+
     for (const each of release) each();
     await post("/v1/tasks", { name: "flaky" });
     await until("one that is done", async () => (await flotilla.stats()).byStatus.completed > 0);
@@ -296,6 +315,26 @@ describe("what routes answer", () => {
       ["put", "/v1/limits", { scope: "nonsense", limit: 1 }, "invalid_option"],
       ["put", "/v1/limits", { scope: "tenant/a", limit: 0 }, "invalid_option"],
       ["get", "/v1/limits?scope=nonsense", undefined, "invalid_option"],
+      ["post", "/v1/sessions", { agents: "helper" }, "invalid_input"],
+      ["get", "/v1/sessions?status=gone", undefined, "invalid_option"],
+      ["get", "/v1/sessions/none", undefined, "not_found"],
+      ["delete", "/v1/sessions/none", undefined, "not_found"],
+      ["put", "/v1/sessions/none/metadata", { metadata: 1 }, "not_found"],
+      ["put", "/v1/sessions/none/members", { addUsers: ["ada"] }, "not_found"],
+      ["post", "/v1/sessions/none/archive", undefined, "not_found"],
+      ["post", "/v1/sessions/none/unarchive", undefined, "not_found"],
+      ["post", "/v1/sessions/none/compact", undefined, "not_found"],
+      ["get", "/v1/sessions/none/messages", undefined, "not_found"],
+      ["post", "/v1/sessions/none/messages", { parts: [] }, "invalid_input"],
+      ["post", "/v1/sessions/none/messages", { parts: [{ type: "x" }], author: "a" }, "not_found"],
+      ["post", "/v1/sessions/none/regenerate", {}, "not_found"],
+      ["post", "/v1/sessions/none/stop", undefined, "not_found"],
+      ["post", "/v1/sessions/none/read", { user: "ada", seq: 1 }, "not_found"],
+      ["get", "/v1/sessions/none/export", undefined, "not_found"],
+      ["get", "/v1/sessions/none/events", undefined, "not_found"],
+      ["get", "/v1/sessions/none/events?lastSeq=-1", undefined, "invalid_option"],
+      ["get", "/v1/inbox", undefined, "invalid_input"],
+      ["get", "/v1/inbox/events", undefined, "invalid_input"],
       ["get", "/v1/throttles?cursor=nonsense", undefined, "invalid_option"],
       ["get", "/v1/throttles/none", undefined, "not_found"],
       ["post", "/v1/throttles/none/pin", { limit: 1 }, "not_found"],
@@ -306,6 +345,49 @@ describe("what routes answer", () => {
     }
   });
 });
+
+type Ask = ReturnType<typeof asking>["ask"];
+
+async function askAboutSessions(ask: Ask, post: (path: string, body?: unknown) => Promise<any>) {
+  const users = ["ada"];
+  const { sessionId } = await post("/v1/sessions", {
+    users,
+    agents: ["helper"],
+    metadata: { a: 1 },
+  });
+  const at = `/v1/sessions/${sessionId}`;
+  const message = { id: "m", author: "ada", parts: [{ type: "text", text: "what is new?" }] };
+  await post(`${at}/messages`, message);
+  await post(`${at}/messages`, message);
+  const answer = await until("an answer", async () => {
+    const { entries } = await ask("get", `${at}/messages?after=1`);
+    return entries[0];
+  });
+  const { messageId } = answer;
+  await post(`${at}/tool-results`, {
+    author: "ada",
+    messageId,
+    results: [{ toolCallId: "c", output: 1 }],
+  });
+  await post(`${at}/regenerate`, { messageId });
+  await post(`${at}/stop`);
+  await post(`${at}/read`, { user: "ada", seq: 1 });
+  await post(`${at}/compact`);
+  await ask("put", `${at}/metadata`, { metadata: [], ifVersion: 1 });
+  await ask("put", `${at}/members`, { addUsers: ["bob"], agents: ["helper"] });
+  for (const path of ["/v1/sessions?user=bob&status=active", at, `${at}/export`]) {
+    await ask("get", path);
+  }
+  await ask("get", "/v1/inbox?user=ada");
+  await post("/v1/tickets");
+  for (const verb of ["archive", "unarchive"]) await post(`${at}/${verb}`);
+  // What goes on for ever is ended from this side, and answers whole then.
+  const following = [ask("get", `${at}/events`), ask("get", "/v1/inbox/events?user=ada")];
+  await until("both streams", () => open.count === 2);
+  streams.end();
+  await Promise.all(following);
+  await ask("delete", at);
+}
 
 /** Values at the edges of what a schema takes, and right beyond. */
 function edgesOf(name: string, { minimum, maximum, maxLength, maxItems }: Bounded) {

@@ -26,8 +26,18 @@ const stored = [
   "conflict",
   "overloaded",
   "timeout",
+  "unavailable",
 ] as const;
-const found = ["not_found", "conflict", "overloaded", "timeout", "unsupported"] as const;
+const found = [
+  "invalid_input",
+  "invalid_option",
+  "not_found",
+  "conflict",
+  "overloaded",
+  "timeout",
+  "unavailable",
+  "unsupported",
+] as const;
 
 const state = named(
   "SessionState",
@@ -161,7 +171,7 @@ export const sessionSpecs = {
       ...paging,
     }),
     answers: { 200: named("Sessions", z.object({ sessions: z.array(session), next })) },
-    errors: ["invalid_option", "overloaded", "timeout", "unsupported"],
+    errors: found,
   }),
   get: spec({
     method: "get",
@@ -268,7 +278,7 @@ export const sessionSpecs = {
         z.object({ entries: z.array(entry), lastSeq: z.int(), incarnation: z.string() }),
       ),
     },
-    errors: ["invalid_option", ...found],
+    errors: found,
   }),
   send: spec({
     method: "post",
@@ -347,7 +357,7 @@ export const sessionSpecs = {
       ).optional(),
     }),
     answers: { 202: done },
-    errors: ["invalid_option", ...found],
+    errors: found,
   }),
   read: spec({
     method: "post",
@@ -385,7 +395,7 @@ export const sessionSpecs = {
     }),
     answers: { 200: z.string() },
     answerType: "text/event-stream",
-    errors: ["invalid_input", "invalid_option", ...found],
+    errors: found,
   }),
   inbox: spec({
     method: "get",
@@ -396,7 +406,7 @@ export const sessionSpecs = {
     verb: "inbox:read",
     query: z.strictObject({ user: ofUser }),
     answers: { 200: named("Inbox", z.object({ sessions: z.array(inboxItem) })) },
-    errors: ["invalid_input", "invalid_option", "overloaded", "timeout", "unsupported"],
+    errors: found,
   }),
   inboxEvents: spec({
     method: "get",
@@ -408,7 +418,7 @@ export const sessionSpecs = {
     query: z.strictObject({ user: ofUser }),
     answers: { 200: z.string() },
     answerType: "text/event-stream",
-    errors: ["invalid_input", "invalid_option", "overloaded", "timeout", "unsupported"],
+    errors: found,
   }),
   ticket: spec({
     method: "post",

@@ -1,0 +1,256 @@
+import { createHash, createHmac } from "node:crypto";
+import { exportJWK, exportSPKI, generateKeyPair, SignJWT } from "jose";
+import { beforeAll, describe, expect, test } from "vitest";
+import { movableClock } from "../../base/movable-clock.contract.ts";
+import { seededRandom } from "../../base/random.ts";
+import type { TokenConfig } from "../../runtime/server-config.ts";
+import { type Asking, createAuthenticator, type Credentials } from "./authenticate.ts";
+import { may } from "./caller.ts";
+
+const secret = "a secret of thirty-two characters or more";
+const clock = movableClock();
+const nowSeconds = () => Math.floor(clock.now() / 1_000);
+const unauthorized = expect.objectContaining({ code: "unauthorized" });
+
+const authenticator = (credentials: Partial<Credentials>) =>
+  createAuthenticator({ apiKeys: [], ...credentials }, { clock, random: seededRandom(1) });
+
+/** Who is found behind a request with these headers. */
+const caller = (
+  credentials: Partial<Credentials>,
+  headers: Record<string, string>,
+  rest: Partial<Asking> = {},
+) => authenticator(credentials).caller({ header: (name) => headers[name], ...rest });
+
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+
+/** A token that is good for a minute, unless told otherwise. */
+function token(claims: Record<string, unknown> = {}, { key = secret, alg = "HS256" } = {}) {
+  return new SignJWT({ sub: "ada", tenant: "acme", exp: nowSeconds() + 60, ...claims })
+    .setProtectedHeader({ alg })
+    .sign(new TextEncoder().encode(key));
+}
+
+describe("a key", () => {
+  const plain = "a-key-of-16-chars-or-more";
+  const hash = `sha256:${createHash("sha256").update("another-key-of-16").digest("hex")}`;
+
+  test("in plain or as a hash is that of a server that may do everything for any tenant", async () => {
+    const apiKeys = [plain, hash];
+    for (const key of [plain, "another-key-of-16"]) {
+      const found = await caller({ apiKeys }, { ...bearer(key), "flotilla-tenant": "acme" });
+      expect(found).toMatchObject({ kind: "server", tenant: "acme" });
+      expect(may(found, "admin")).toBe(true);
+    }
+    expect(await caller({ apiKeys }, bearer(plain))).toMatchObject({ tenant: "default" });
+    const acting = { ...bearer(plain), "flotilla-user": "ada" };
+    expect(await caller({ apiKeys }, acting)).toMatchObject({ user: "ada" });
+  });
+
+  test("isn't matched by its own hash, nor by something like it", async () => {
+    for (const wrong of [hash, `${plain}x`, plain.slice(1), "x"]) {
+      await expect(caller({ apiKeys: [plain, hash] }, bearer(wrong))).rejects.toThrow(unauthorized);
+    }
+    await expect(caller({ apiKeys: [plain] }, {})).rejects.toThrow(unauthorized);
+    const basic = { authorization: `Basic ${plain}` };
+    await expect(caller({ apiKeys: [plain] }, basic)).rejects.toThrow(unauthorized);
+  });
+
+  test("of a tenant acts for that one only, and is no administrator", async () => {
+    const apiKeys = [{ key: plain, tenant: "acme" }];
+    const found = await caller({ apiKeys }, bearer(plain));
+    expect(found).toMatchObject({ kind: "server", tenant: "acme" });
+    expect([may(found, "admin"), may(found, "sessions:any")]).toEqual([false, true]);
+    const other = { ...bearer(plain), "flotilla-tenant": "other" };
+    await expect(caller({ apiKeys }, other)).rejects.toMatchObject({ code: "forbidden" });
+  });
+
+  test("may be given less, or more", async () => {
+    const verbsOf = async (rest: object) => [
+      ...(await caller({ apiKeys: [{ key: plain, ...rest }] }, bearer(plain))).verbs,
+    ];
+    expect(await verbsOf({ verbs: ["sessions:read"] })).toEqual(["sessions:read"]);
+    expect(await verbsOf({ admin: false })).not.toContain("admin");
+    expect(await verbsOf({ tenant: "acme", admin: true })).toContain("admin");
+  });
+});
+
+describe("a token", () => {
+  const tokens: TokenConfig = { secret };
+
+  test("says who a user is and what it may do", async () => {
+    const found = await caller({ tokens }, bearer(await token()));
+    expect(found).toMatchObject({
+      kind: "user",
+      tenant: "acme",
+      user: "ada",
+      expiresAtMs: (nowSeconds() + 65) * 1_000,
+    });
+    expect([...found.verbs]).toEqual(["sessions:read", "sessions:write", "inbox:read"]);
+  });
+
+  test.each([
+    [{ verbs: ["sessions:read", "admin", "fly"] }, ["sessions:read"]],
+    [{ verbs: [] }, []],
+    [{ scope: "openid sessions:read sessions:create" }, ["sessions:read", "sessions:create"]],
+    [{ scope: "openid" }, ["sessions:read", "sessions:write", "inbox:read"]],
+    [{ verbs: ["sessions:write"], scope: "sessions:any" }, ["sessions:write"]],
+  ])("with %j may do %j", async (claims, verbs) => {
+    expect([...(await caller({ tokens }, bearer(await token(claims)))).verbs]).toEqual(verbs);
+  });
+
+  test("may say things in other claims, and which sessions it is good for", async () => {
+    const claims = { tenant: "org", user: "email", verbs: "rights", sessions: "chats" };
+    const given = await token({ org: "acme", email: "a@b", rights: ["inbox:read"], chats: ["s"] });
+    const found = await caller({ tokens: { secret, claims } }, bearer(given));
+    expect(found).toMatchObject({ tenant: "acme", user: "a@b", sessions: new Set(["s"]) });
+    expect([...found.verbs]).toEqual(["inbox:read"]);
+  });
+
+  const unsigned = () => {
+    const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+    const claims = part({ sub: "ada", tenant: "acme", exp: nowSeconds() + 60 });
+    return [`${part({ alg: "none" })}.${claims}.`, `${part({ alg: "HS256" })}.${claims}.`];
+  };
+  test.each<[string, () => Promise<string> | string]>([
+    ["`alg: none`", () => unsigned()[0]!],
+    ["no signature", () => unsigned()[1]!],
+    ["another secret", () => token({}, { key: "another secret of thirty-two characters" })],
+    ["another algorithm", () => token({}, { alg: "HS512", key: secret.repeat(2) })],
+    ["an end that has passed", () => token({ exp: nowSeconds() - 6 })],
+    ["no end", () => token({ exp: undefined })],
+    ["a beginning that hasn't come", () => token({ nbf: nowSeconds() + 60 })],
+    ["no user", () => token({ sub: undefined })],
+    ["a user that isn't text", () => token({ sub: 7 })],
+    ["a tenant that isn't text", () => token({ tenant: ["acme"] })],
+    [
+      "another's claims",
+      async () => {
+        const [head, , signature] = (await token()).split(".");
+        return [head, (await token({ sub: "eve" })).split(".")[1], signature].join(".");
+      },
+    ],
+    ["too much in it", () => token({ more: "x".repeat(20_000) })],
+    ["nothing of a token", () => "a.b.c"],
+  ])("is refused with %s", async (_, make) => {
+    await expect(caller({ tokens }, bearer(await make()))).rejects.toThrow(unauthorized);
+  });
+
+  test("is held to its issuer and audience", async () => {
+    const strict = { secret, issuer: "https://id.example", audience: "chat" };
+    const good = { iss: "https://id.example", aud: ["chat", "mail"] };
+    expect(await caller({ tokens: strict }, bearer(await token(good)))).toMatchObject({
+      user: "ada",
+    });
+    for (const claims of [{}, { ...good, iss: "x" }, { ...good, aud: "mail" }]) {
+      const given = bearer(await token(claims));
+      await expect(caller({ tokens: strict }, given)).rejects.toThrow(unauthorized);
+    }
+  });
+
+  test("forgives clocks that differ by a few seconds", async () => {
+    const given = bearer(await token({ exp: nowSeconds() - 3 }));
+    expect(await caller({ tokens }, given)).toMatchObject({ user: "ada" });
+  });
+
+  test("can't be used as somebody else", async () => {
+    const given = bearer(await token());
+    for (const headers of [{ "flotilla-user": "eve" }, { "flotilla-tenant": "other" }]) {
+      await expect(caller({ tokens }, { ...given, ...headers })).rejects.toMatchObject({
+        code: "forbidden",
+      });
+    }
+  });
+});
+
+describe("a token of a key pair", () => {
+  let tokens: TokenConfig;
+  let pem: string;
+  const sign: Record<string, () => Promise<string>> = {};
+
+  beforeAll(async () => {
+    const keys = [];
+    for (const alg of ["RS256", "ES256", "EdDSA"]) {
+      const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true });
+      keys.push({ ...(await exportJWK(publicKey)), kid: alg, alg });
+      if (alg === "RS256") pem = await exportSPKI(publicKey);
+      sign[alg] = () =>
+        new SignJWT({ sub: "ada", exp: nowSeconds() + 60 })
+          .setProtectedHeader({ alg, kid: alg })
+          .sign(privateKey);
+    }
+    tokens = { jwks: { keys } };
+  });
+
+  test.each(["RS256", "ES256", "EdDSA"])("is checked with the public one: %s", async (alg) => {
+    const found = await caller({ tokens }, bearer(await sign[alg]!()));
+    expect(found).toMatchObject({ kind: "user", tenant: "default", user: "ada" });
+  });
+
+  test("isn't one that was made with the public key as if it were a secret", async () => {
+    const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+    const claims = part({ sub: "ada", exp: nowSeconds() + 60 });
+    for (const kid of ["RS256", undefined]) {
+      const head = `${part({ alg: "HS256", kid })}.${claims}`;
+      const forged = `${head}.${createHmac("sha256", pem).update(head).digest("base64url")}`;
+      await expect(caller({ tokens }, bearer(forged))).rejects.toThrow(unauthorized);
+    }
+  });
+
+  test("is refused where its algorithm isn't one of ours", async () => {
+    const pinned = { ...tokens, algorithms: ["ES256"] };
+    await expect(caller({ tokens: pinned }, bearer(await sign["RS256"]!()))).rejects.toThrow(
+      unauthorized,
+    );
+  });
+
+  test("can't be checked while the keys can't be had, which isn't the token's fault", async () => {
+    const gone = { jwksUrl: "http://127.0.0.1:9/keys" };
+    await expect(caller({ tokens: gone }, bearer(await sign["RS256"]!()))).rejects.toMatchObject({
+      code: "timeout",
+    });
+  });
+});
+
+describe("a ticket", () => {
+  test("stands for who got it, once and for half a minute", async () => {
+    const { tickets, caller: ask } = authenticator({ tokens: { secret } });
+    const header = () => undefined;
+    const found = await ask({ header, bearer: await token() });
+    const { ticket, expiresAtMs } = tickets.issue(found);
+    expect(expiresAtMs).toBe(clock.now() + 30_000);
+    expect(await ask({ header, ticket })).toBe(found);
+    await expect(ask({ header, ticket })).rejects.toThrow(unauthorized);
+    const late = tickets.issue(found).ticket;
+    expect(late).not.toBe(ticket);
+    await clock.advance(30_000);
+    await expect(ask({ header, ticket: late })).rejects.toThrow(unauthorized);
+  });
+
+  test("is refused once too many wait to be used", async () => {
+    const { tickets } = authenticator({});
+    const somebody = { kind: "local", tenant: "t", verbs: new Set() } as const;
+    for (let n = 0; n < 10_000; n++) tickets.issue(somebody);
+    expect(() => tickets.issue(somebody)).toThrow(expect.objectContaining({ code: "overloaded" }));
+    await clock.advance(30_000);
+    expect(tickets.issue(somebody).ticket).toHaveLength(64);
+  });
+});
+
+describe("without credentials", () => {
+  const local = { host: "localhost:8080" };
+
+  test("a program on this machine is its administrator, and may say who it is", async () => {
+    const found = await caller({}, { ...local, "flotilla-tenant": "acme" }, { user: "ada" });
+    expect(found).toMatchObject({ kind: "local", tenant: "acme", user: "ada" });
+    expect(may(found, "admin")).toBe(true);
+  });
+
+  test("pages of other sites aren't, unless they are named", async () => {
+    const page = { ...local, origin: "http://localhost:3000" };
+    await expect(caller({}, page)).rejects.toMatchObject({ code: "forbidden" });
+    expect(await caller({ origins: ["http://localhost:3000"] }, page)).toMatchObject({
+      kind: "local",
+    });
+  });
+});
