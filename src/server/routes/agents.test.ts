@@ -32,10 +32,8 @@ describe("agents over HTTP", () => {
       body: { agent: { name: "helper", source: "stored", settings, revision: 1 } },
     });
     expect(await ask("GET", "/v1/agents/helper")).toEqual({ ...made, status: 200 });
-    expect(await ask("POST", "/v1/agents", { name: "helper", settings })).toMatchObject({
-      status: 409,
-      body: { error: { code: "conflict" } },
-    });
+    const other = await ask("POST", "/v1/agents", { name: "helper", settings: { url } });
+    expect(other).toMatchObject({ status: 409, body: { error: { code: "conflict" } } });
     const replaced = await ask("PUT", "/v1/agents/helper", { settings: { url }, ifRevision: 1 });
     expect(replaced).toMatchObject({ status: 200, body: { agent: { revision: 2 } } });
     const late = await ask("PUT", "/v1/agents/helper", { settings, ifRevision: 1 });
@@ -56,7 +54,8 @@ describe("agents over HTTP", () => {
     }
     const database = await openStore(place.store);
     const facts = { during: "queue", attempts: 3, compaction: null };
-    await database.write([beat("pod", JSON.stringify({ agents: { coded: facts } }), 0)]);
+    const metadata = JSON.stringify({ sessions: { agents: { coded: facts } } });
+    await database.write([beat("pod", metadata, 0)]);
     await database.close();
     const seen: string[] = [];
     let cursor: string | null = "";

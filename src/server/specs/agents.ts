@@ -8,6 +8,10 @@ const facts = named(
       z.enum(["queue", "interrupt", "merge"]),
       "What becomes of a message that comes during a turn.",
     ),
+    debounceMs: said(
+      z.number(),
+      "With `merge`, how long nothing more must be said before it answers.",
+    ).optional(),
     attempts: z.int(),
     compaction: z
       .object({

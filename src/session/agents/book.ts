@@ -1,21 +1,23 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { AgentFacts } from "../command.ts";
-import { agentsInCode } from "./in-code.ts";
 import { signingNow, withValues } from "./kept-secrets.ts";
 import { fromSettings } from "./settings.ts";
 import { type AgentSpec, factsOf } from "./spec.ts";
 import { readAgents } from "./stored-statements.ts";
 import { secretsOf, settingsOf } from "./stored.ts";
 
-/** The agents that a pod knows: its own, those of other pods, and those that are stored. */
+/** The agents that a pod can run: its own, and those that are stored. */
 export type AgentBook = {
   /**
-   * What runs the agent, from this pod's code or from the store. Undefined where there is none, or where
-   * only other pods have it in code. It rejects where what is stored can't be used.
+   * What runs the agent, from this pod's code or from the store; undefined where there is none. It rejects
+   * where what is stored can't be used.
    */
   spec(tenant: string, name: string): Promise<AgentSpec | undefined>;
-  /** What was known of it last. Whoever needs it fresh asks `prime` before. */
+  /**
+   * What was known of it last. What isn't known well any more is read again meanwhile, so that whoever
+   * asks often has it fresh; whoever must be sure asks `prime` before.
+   */
   facts(tenant: string, name: string): AgentFacts | undefined;
   /** Learns all that isn't known, or isn't known well any more. */
   prime(tenant: string, names: readonly string[]): Promise<void>;
@@ -37,17 +39,20 @@ type Known = {
 };
 
 const freshMs = 5_000;
+// One that somebody makes should be there soon.
+const missingMs = 1_000;
 const knownMost = 10_000;
 
 export function createAgentBook(parts: AgentBookParts): AgentBook {
   const { database, clock, code, allowPrivate = false } = parts;
   const stored = new Map<string, Known>();
   const reading = new Map<string, Promise<void>>();
-  let elsewhere: { facts: ReadonlyMap<string, AgentFacts>; readAtMs: number } | undefined;
-  let readingElsewhere: Promise<void> | undefined;
 
-  const isFresh = (known: { readAtMs: number } | undefined) =>
-    known !== undefined && clock.monotonic() - known.readAtMs < freshMs;
+  const isFresh = (known: Known | undefined): boolean => {
+    if (!known) return false;
+    const forMs = known.spec || known.error !== undefined ? freshMs : missingMs;
+    return clock.monotonic() - known.readAtMs < forMs;
+  };
 
   const learn = (tenant: string, name: string, known: Known): void => {
     const key = keyOf(tenant, name);
@@ -94,32 +99,16 @@ export function createAgentBook(parts: AgentBookParts): AgentBook {
     await Promise.all(all);
   };
 
-  const readElsewhere = (): Promise<void> => {
-    const readAtMs = clock.monotonic();
-    readingElsewhere ??= agentsInCode(database)
-      .then((facts) => {
-        elsewhere = { facts, readAtMs };
-      })
-      .finally(() => {
-        readingElsewhere = undefined;
-      });
-    return readingElsewhere;
-  };
-
   /** Where the store is away, what was known last has to do: nobody can have changed it. */
   const prime = async (tenant: string, names: readonly string[]): Promise<void> => {
-    const unknown = names.filter((name) => !code.has(name));
-    if (unknown.length === 0) return;
-    const stale = unknown.filter((name) => !isFresh(stored.get(keyOf(tenant, name))));
+    const stale = names.filter(
+      (name) => !code.has(name) && !isFresh(stored.get(keyOf(tenant, name))),
+    );
+    if (stale.length === 0) return;
     try {
-      await Promise.all([
-        stale.length > 0 && readOnce(tenant, stale),
-        !isFresh(elsewhere) && readElsewhere(),
-      ]);
+      await readOnce(tenant, stale);
     } catch (error) {
-      const isKnown = (name: string) =>
-        stored.has(keyOf(tenant, name)) || elsewhere?.facts.has(name);
-      if (!unknown.every(isKnown)) throw error;
+      if (!stale.every((name) => stored.get(keyOf(tenant, name))?.spec)) throw error;
     }
   };
 
@@ -128,8 +117,6 @@ export function createAgentBook(parts: AgentBookParts): AgentBook {
       const own = code.get(name);
       if (own) return own;
       await prime(tenant, [name]);
-      // What some pods have in code is theirs to run.
-      if (elsewhere?.facts.has(name)) return undefined;
       const known = stored.get(keyOf(tenant, name));
       if (known?.error !== undefined) throw known.error;
       return known?.spec;
@@ -138,10 +125,9 @@ export function createAgentBook(parts: AgentBookParts): AgentBook {
     facts(tenant, name) {
       const own = code.get(name);
       if (own) return factsOf(own);
-      const known = elsewhere?.facts.get(name);
-      if (known) return known;
-      const spec = stored.get(keyOf(tenant, name))?.spec;
-      return spec && factsOf(spec);
+      const known = stored.get(keyOf(tenant, name));
+      if (known && !isFresh(known)) prime(tenant, [name]).catch(() => {});
+      return known?.spec && factsOf(known.spec);
     },
 
     prime,

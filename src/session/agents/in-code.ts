@@ -15,8 +15,9 @@ export async function agentsInCode(database: Database): Promise<Map<string, Agen
 
 function agentsIn(metadata: string): Record<string, unknown> {
   try {
-    const { agents } = JSON.parse(metadata) as { agents?: Record<string, unknown> };
-    return typeof agents === "object" && agents !== null ? agents : {};
+    const { sessions } = JSON.parse(metadata) as { sessions?: { agents?: unknown } };
+    const agents = sessions?.agents;
+    return typeof agents === "object" && agents !== null ? (agents as Record<string, unknown>) : {};
   } catch {
     return {};
   }

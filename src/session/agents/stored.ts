@@ -66,6 +66,7 @@ export type AgentReplaced = AgentGiven & {
 
 /** Agents that are made and changed while pods run, each tenant's for itself. */
 export type StoredAgents = {
+  /** To make the very same again gives what there is. */
   create(tenant: string, name: string, given: AgentGiven): Promise<AgentView>;
   get(tenant: string, name: string): Promise<AgentView | undefined>;
   /** Those in code too, in the order of their names. */
