@@ -116,7 +116,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       onCommitted(committed) {
         for (const header of committed.record.headers) overseer.see(header);
         for (const [sessionId, effect] of committed.effects) overseer.perform(sessionId, effect);
-        parts.hub().committed(deliveries(committed));
+        parts.hub().committed(deliveries(committed, owner.look));
         const { record, durationMs } = committed;
         options.onEvent({ type: "record", entries: record.entries.length, durationMs });
       },
@@ -135,6 +135,10 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   const owners = createOwners({
     ...parts,
     ...options,
+    onEvent(event) {
+      if (event.type === "log_owned") parts.hub().ownersMoved();
+      options.onEvent(event);
+    },
     pods: fleet.pods,
     own,
     wouldTake: async (to) =>
@@ -215,10 +219,19 @@ const topics = {
 } as const;
 
 /** What a record brings to those who follow its sessions. */
-function deliveries({ head, record }: CommittedRecord): Parameters<Hub["committed"]>[0] {
+function deliveries(
+  { head, record }: CommittedRecord,
+  look: (sessionId: string) => Header | undefined,
+): Parameters<Hub["committed"]>[0] {
   const { logId, offset, incarnation } = head;
   const entries = Map.groupBy(record.entries, ({ sessionId }) => sessionId);
-  return record.headers.map((header) => ({
+  const headers = new Map(record.headers.map((header) => [header.sessionId, header]));
+  // Who has read something leaves the header as it is, and still changes an inbox.
+  for (const { sessionId } of record.reads) {
+    const header = headers.get(sessionId) ?? look(sessionId);
+    if (header) headers.set(sessionId, header);
+  }
+  return Array.from(headers.values(), (header) => ({
     sessionId: header.sessionId,
     entries: entries.get(header.sessionId) ?? [],
     header,
