@@ -151,6 +151,6 @@ async function readSummary(journal: Reads, header: Header): Promise<UIMessage | 
 }
 
 function textOf({ parts }: UIMessage): string {
-  const texts = parts.map((part) => (part.type === "text" ? String(part["text"] ?? "") : ""));
-  return texts.filter((text) => text !== "").join("\n");
+  const texts = parts.map(({ type, text }) => (type === "text" ? text : undefined));
+  return texts.filter((text) => typeof text === "string" && text !== "").join("\n");
 }

@@ -1,0 +1,330 @@
+import { describe, expect, test } from "vitest";
+import { FlotillaError } from "../../base/errors.ts";
+import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { createAssembler } from "../../protocol/assembler.ts";
+import { agent } from "../agents/agent.ts";
+import type { AgentContext } from "../agents/function.ts";
+import type { AgentOptions } from "../agents/options.ts";
+import type { Command } from "../command.ts";
+import { header } from "../journal/scene.contract.ts";
+import { runnerScene, type SceneOptions, serve, sse, events, textOf } from "./scene.contract.ts";
+
+/** An agent that says what the test lets it say, when it does. */
+function spoken(options: AgentOptions = {}, sceneOptions: SceneOptions = {}) {
+  const clock = movableClock();
+  const contexts: AgentContext[] = [];
+  let say: ((text: string | null) => void) | undefined;
+  const spec = agent("helper", options, async function* (context) {
+    contexts.push(context);
+    for (;;) {
+      const text = await new Promise<string | null>((resolve) => {
+        say = resolve;
+      });
+      if (text === null) return;
+      yield text;
+    }
+  });
+  const scene = runnerScene(spec, { clock, ...sceneOptions });
+  return {
+    ...scene,
+    clock,
+    contexts,
+    chunks: () => scene.live.flatMap(({ chunks }) => chunks),
+    finished: () => scene.told.filter(({ type }) => type === "turn_finished"),
+    /** Lets it say this, or end. */
+    async say(text: string | null) {
+      (await until("it waits to speak", () => say))(text);
+      say = undefined;
+      await clock.advance(1);
+    },
+    ended: () =>
+      until("it ends", async () => {
+        await clock.advance(0);
+        return scene.runner.running().length === 0;
+      }),
+  };
+}
+
+describe("a turn", () => {
+  test("sends what is said live, a moment's chunks at once, and stores it in the end", async () => {
+    const { begin, say, live, reply, sessionId, ended, runner, events: told } = spoken();
+    await begin({ epoch: 4, attempt: 2 });
+    expect(runner.running()).toEqual([{ sessionId, epoch: 4, attempt: 2 }]);
+    await say("hel");
+    await say("lo");
+    await say(null);
+    expect(textOf(await reply())).toBe("hello");
+    await ended();
+    expect(live).toEqual([
+      {
+        ...{ sessionId, epoch: 4, attempt: 2, index: 0 },
+        chunks: [
+          { type: "start", messageId: "answer" },
+          { type: "text-start", id: "text-1" },
+          { type: "text-delta", id: "text-1", delta: "hel" },
+        ],
+      },
+      {
+        ...{ sessionId, epoch: 4, attempt: 2, index: 3 },
+        chunks: [{ type: "text-delta", id: "text-1", delta: "lo" }],
+      },
+      {
+        ...{ sessionId, epoch: 4, attempt: 2, index: 4 },
+        chunks: [{ type: "text-end", id: "text-1" }, { type: "finish" }],
+      },
+    ]);
+    expect(told).toMatchObject([
+      { type: "turn_started", agent: "helper" },
+      { type: "turn_ended", outcome: "completed", chunks: 4, ttftMs: 0, durationMs: 2 },
+    ]);
+  });
+
+  test("is started once, however often that is asked, and never again when it is over", async () => {
+    const { begin, say, contexts, ended, runner, sessionId } = spoken();
+    const work = await begin();
+    const again = header(sessionId, { epoch: 1, lastSeq: 1, work });
+    runner.start(again);
+    await say("x");
+    await say(null);
+    await ended();
+    runner.start(again);
+    expect(runner.running()).toEqual([]);
+    expect(contexts).toHaveLength(1);
+  });
+
+  test.each([
+    ["is another pod's", { runner: "pod-2" }],
+    ["has no runner", { runner: null }],
+    ["still waits for more to be said", { attempt: 0 }],
+  ])("that %s isn't started", async (_, facts) => {
+    const { begin, runner } = spoken();
+    await begin(facts);
+    expect(runner.running()).toEqual([]);
+  });
+
+  test("of an agent that nobody knows fails visibly", async () => {
+    const { answer } = runnerScene(undefined);
+    expect(await answer()).toMatchObject({ outcome: "failed", error: { code: "agent_missing" } });
+  });
+
+  test("that is stopped keeps what was said, closed properly, under the same epoch", async () => {
+    const { begin, say, runner, reply, chunks, contexts, told, ended } = spoken();
+    const { epoch, attempt } = await begin({ epoch: 3 });
+    await say("half a sen");
+    runner.abort({ ...runner.running()[0]!, epoch, attempt }, { keep: true });
+    expect(await reply()).toMatchObject({
+      outcome: "stopped",
+      parts: [{ type: "text", text: "half a sen", state: "done" }],
+    });
+    expect(contexts[0]!.signal.aborted).toBe(true);
+    expect(chunks().slice(-2)).toMatchObject([{ type: "text-end" }, { type: "abort" }]);
+    expect(told.at(-1)).toMatchObject({ type: "turn_finished", epoch: 3, attempt });
+    await ended();
+  });
+
+  test("that is stopped before anything was said is stored as stopped, with nothing", async () => {
+    const { begin, runner, reply, contexts } = spoken();
+    await begin();
+    await until("it was asked", () => contexts.length === 1);
+    runner.abort(runner.running()[0]!, { keep: true });
+    expect(await reply()).toMatchObject({ outcome: "stopped", parts: [] });
+  });
+
+  test("that was being stopped when its runner was lost asks nobody any more", async () => {
+    const { begin, reply, contexts } = spoken();
+    await begin({ stopping: true, attempt: 2 });
+    expect(await reply()).toMatchObject({ outcome: "stopped", parts: [] });
+    expect(contexts).toEqual([]);
+  });
+
+  test("that was replaced stores nothing and sends nothing more", async () => {
+    const { begin, say, runner, finished, live, ended, contexts } = spoken();
+    await begin();
+    await say("old");
+    const before = live.length;
+    runner.abort(runner.running()[0]!, { keep: false });
+    await ended();
+    expect(contexts[0]!.signal.aborted).toBe(true);
+    expect(finished()).toEqual([]);
+    expect(live).toHaveLength(before);
+  });
+
+  test("of a higher epoch takes the place of the one before, which stores nothing", async () => {
+    const { begin, say, runner, finished, ended, contexts } = spoken();
+    await begin({ epoch: 1 });
+    await say("old");
+    await begin({ epoch: 2 });
+    await until("it was asked", () => contexts.length === 2);
+    expect(runner.running()).toMatchObject([{ epoch: 2 }]);
+    await say("new");
+    await say(null);
+    await ended();
+    expect(finished()).toMatchObject([{ epoch: 2, reply: { parts: [{ text: "new" }] } }]);
+  });
+
+  test("that is dropped before it was heard of isn't started any more", async () => {
+    const { begin, runner, sessionId } = spoken();
+    runner.abort({ sessionId, epoch: 1, attempt: 1 }, { keep: false });
+    await begin({ epoch: 1 });
+    expect(runner.running()).toEqual([]);
+    await begin({ epoch: 1, attempt: 2 });
+    expect(runner.running()).toHaveLength(1);
+  });
+
+  test("whose agent never heeds its signal is left behind, and the log says so", async () => {
+    const clock = movableClock();
+    const spec = agent("helper", {}, () => new Promise<string>(() => {}));
+    const { begin, runner, reply, logged } = runnerScene(spec, { clock });
+    await begin();
+    await clock.advance(0);
+    runner.abort(runner.running()[0]!, { keep: true });
+    expect(await reply()).toMatchObject({ outcome: "stopped" });
+    await until("it is over", () => runner.running().length === 0);
+    await clock.advance(5_000);
+    expect(logged.map(({ message }) => message).join()).toContain("left behind");
+  });
+
+  test("is stored though its owner is away for long", async () => {
+    let away = 5;
+    const owner = () => {
+      if (away-- > 0) throw new FlotillaError("timeout", "nobody answers");
+      return { lastSeq: 2, done: true };
+    };
+    const { begin, say, finished, ended, runner, clock } = spoken({}, { owner });
+    await begin();
+    await say("x");
+    await say(null);
+    await until("it is told", async () => {
+      await clock.advance(1_000);
+      return finished().length === 6;
+    });
+    await ended();
+    expect(runner.running()).toEqual([]);
+  });
+
+  test("whose answer can't be stored fails visibly instead", async () => {
+    const owner = (command: Command) => {
+      if (command.type === "turn_finished" && command.reply.outcome === "completed") {
+        throw new FlotillaError("payload_too_large", "it is too large");
+      }
+      return { lastSeq: 2, done: true };
+    };
+    const { begin, say, finished, ended } = spoken({}, { owner });
+    await begin();
+    await say("x");
+    await say(null);
+    await ended();
+    expect(finished().at(-1)).toMatchObject({
+      reply: { outcome: "failed", parts: [], error: { code: "answer_too_large" } },
+    });
+  });
+});
+
+describe("an answer that is being made", () => {
+  test("is shown to whoever comes later as if from its start, and goes on from there", async () => {
+    const { begin, say, runner, sessionId, live } = spoken();
+    await begin();
+    expect(runner.snapshot(sessionId)).toBeUndefined();
+    await say("one ");
+    await say("two ");
+    const snapshot = runner.snapshot(sessionId)!;
+    expect(snapshot).toMatchObject({ index: 0, fromStart: true, nextIndex: 4 });
+    await say("three");
+    const later = live.filter(({ index }) => index >= snapshot.nextIndex!);
+    const assembler = createAssembler({ messageId: "answer" });
+    for (const chunk of [...snapshot.chunks, ...later.flatMap(({ chunks }) => chunks)]) {
+      expect(assembler.push(chunk)).toEqual({});
+    }
+    expect(textOf(assembler.message())).toBe("one two three");
+    expect(runner.snapshot("another")).toBeUndefined();
+  });
+
+  test("is kept every two seconds where there is enough of it, and only where it changed", async () => {
+    const { begin, say, told, clock } = spoken();
+    const kept = () => told.filter(({ type }) => type === "checkpoint");
+    await begin();
+    await say("short");
+    await clock.advance(10_000);
+    expect(kept()).toHaveLength(0);
+    await say("x".repeat(2_000));
+    await clock.advance(1_900);
+    expect(kept()).toHaveLength(0);
+    await clock.advance(100);
+    expect(kept()).toHaveLength(1);
+    await clock.advance(10_000);
+    expect(kept()).toHaveLength(1);
+    await say("y");
+    await clock.advance(2_000);
+    expect(kept()).toHaveLength(2);
+    const last = kept()[1]!;
+    if (last.type !== "checkpoint") throw new Error("not reached");
+    const body = JSON.parse(last.body) as Parameters<typeof textOf>[0];
+    expect(body).toMatchObject({ outcome: "cut" });
+    expect(textOf(body)).toBe(`short${"x".repeat(2_000)}y`);
+  });
+
+  test("ends where its owner says that it is another's by now", async () => {
+    const owner = (command: Command) => ({ lastSeq: 1, done: command.type !== "checkpoint" });
+    const { begin, say, clock, ended, finished, contexts } = spoken({}, { owner });
+    await begin();
+    await say("x".repeat(2_000));
+    await clock.advance(2_000);
+    await ended();
+    expect(contexts[0]!.signal.aborted).toBe(true);
+    expect(finished()).toEqual([]);
+  });
+});
+
+describe("a runner that stops", () => {
+  test("lets answers end for a while", async () => {
+    const { begin, say, runner, finished } = spoken();
+    await begin();
+    await say("x");
+    const stopped = runner.stop({ waitMs: 5_000 });
+    await say(null);
+    await stopped;
+    expect(finished()).toHaveLength(1);
+  });
+
+  test("releases those that don't, and stores nothing of them", async () => {
+    const { begin, say, runner, clock, told } = spoken();
+    await begin({ epoch: 5 });
+    await say("x");
+    const stopped = runner.stop({ waitMs: 5_000 });
+    await clock.advance(4_999);
+    expect(told).toEqual([]);
+    await clock.advance(1);
+    await stopped;
+    expect(told).toEqual([{ type: "turn_released", epoch: 5, attempt: 1 }]);
+  });
+
+  test("hands on at once what is started with it meanwhile", async () => {
+    const { begin, runner, told, contexts } = spoken();
+    await runner.stop({ waitMs: 0 });
+    await begin({ epoch: 2 });
+    await until("it is released", () => told.length === 1);
+    expect(told).toEqual([{ type: "turn_released", epoch: 2, attempt: 1 }]);
+    expect(contexts).toEqual([]);
+  });
+});
+
+test("a stop closes the connection to an agent at a URL, and keeps what it said", async () => {
+  let closed = false;
+  await using server = await serve((response) => {
+    response.on("close", () => {
+      closed = true;
+    });
+    response
+      .writeHead(200, sse)
+      .write(
+        events({ type: "text-start", id: "t" }, { type: "text-delta", id: "t", delta: "half" }),
+      );
+  });
+  const scene = runnerScene(agent("helper", { url: server.url, allowPrivate: true }));
+  await scene.begin();
+  await until("it speaks", () => scene.live.length > 0);
+  scene.runner.abort(scene.runner.running()[0]!, { keep: true });
+  expect(await scene.reply()).toMatchObject({ outcome: "stopped", parts: [{ text: "half" }] });
+  await until("the connection is closed", () => closed);
+  await scene.runner.stop({ waitMs: 0 });
+});
