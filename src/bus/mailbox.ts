@@ -7,6 +7,8 @@ import { createDesk } from "./desk.ts";
 import { createIncoming } from "./incoming.ts";
 import { createOutgoing, type LostWhy } from "./outgoing.ts";
 
+const waitingChars = 16 * 1024 * 1024;
+
 export type MailboxOptions = {
   /** Nobody else's, and new with every start: letters are numbered from one. */
   address: string;
@@ -25,7 +27,7 @@ export type MailboxOptions = {
 /** A bus on the store that everybody shares anyway: letters are rows, and whoever they are for takes them out. */
 export function createMailbox(options: MailboxOptions): Bus {
   const { address, database, clock, random, log = silentLogger } = options;
-  const { pollMs = 1_000, maxWaiting = 16 * 1024 * 1024, onLost = () => {} } = options;
+  const { pollMs = 1_000, maxWaiting = waitingChars, onLost = () => {} } = options;
   const outgoing = createOutgoing({ address, database, clock, random, maxWaiting, onLost });
   const desk = createDesk({
     address,

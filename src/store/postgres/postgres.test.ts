@@ -213,4 +213,12 @@ describe("durability on Postgres", () => {
     ]);
     await database.close();
   });
+
+  test("isn't less for what follows a write that may be lost", async () => {
+    const database = await openPostgres({ url, connections: 1 });
+    await database.write([sql`select 1`], { lossy: true });
+    const [answer] = await database.write([sql`show synchronous_commit`]);
+    expect(answer).toEqual([{ synchronous_commit: "on" }]);
+    await database.close();
+  });
 });
