@@ -1,5 +1,10 @@
+import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
+import { temporaryFile } from "../store/kinds.contract.ts";
+import { openStore } from "../store/open.ts";
 import { planning } from "../store/planning.contract.ts";
+import { render, type Value } from "../store/sql.ts";
+import { sqliteDialect } from "../store/sqlite/dialect.ts";
 import { pruneMail, putMail, readMail, takeMail } from "./statements.ts";
 
 // The planner believes that the table is as empty as it mostly is, when a pod is back from a long pause.
@@ -32,4 +37,22 @@ test("Postgres looks at no letter that it leaves or prunes more than once", asyn
   const plan = await planOf(pruneMail());
   expect(plan).toMatch(/Tid Scan on mailbox/);
   expect(plan).toMatch(/Limit/);
+});
+
+test.each([
+  ["read", readMail("pod 9", 100)],
+  ["taken", takeMail("pod 9", read)],
+])("SQLite finds letters by the primary key when they are %s", async (_, statement) => {
+  const place = temporaryFile();
+  await (await openStore(place.path)).close();
+  const db = new DatabaseSync(place.path);
+  const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
+  const plan = db.prepare(`explain query plan ${text}`).all(...(values as Value[]));
+  db.close();
+  await place.remove();
+  const steps = plan.map((step) => String(step["detail"]));
+  const ours = steps.filter((step) => step.includes("mailbox"));
+  expect(ours).toHaveLength(1);
+  expect(ours[0]).toMatch(/^SEARCH flotilla_mailbox USING .*INDEX .*address=\?/);
+  expect(steps.join()).not.toContain("ORDER BY");
 });
