@@ -101,9 +101,7 @@ export async function dial(url: string, { headers = {}, protocols = [] }: DialOp
       ),
     );
   const answered = (ref: string) =>
-    until(`an answer to ${ref}`, () =>
-      frames.find((frame) => "ref" in frame && frame.ref === ref && frame.type !== "hello"),
-    );
+    until(`an answer to ${ref}`, () => frames.find((frame) => "ref" in frame && frame.ref === ref));
   return {
     socket,
     frames,

@@ -1,11 +1,12 @@
+import type { Context } from "hono";
 import type { Clock } from "../base/clock.ts";
-import type { Caller } from "./auth/caller.ts";
+import { callerOf } from "./auth/authenticate.ts";
 import { untilExpiry } from "./socket/expiry.ts";
 
 /** Answers that go on until somebody ends them: server-sent events. */
 export type Streams = {
   /** `begin` is given where events go, and gives back how to stop them. */
-  open(caller: Caller, begin: (to: EventWriter) => () => void): ReadableStream<Uint8Array>;
+  open(c: Context, begin: (to: EventWriter) => () => void): ReadableStream<Uint8Array>;
   /** Ends all, since the server stops. */
   end(): void;
 };
@@ -28,7 +29,7 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
   const all = new Set<() => void>();
   const encoder = new TextEncoder();
 
-  const open: Streams["open"] = (caller, begin) => {
+  const open: Streams["open"] = (c, begin) => {
     let control: ReadableStreamDefaultController<Uint8Array>;
     let isOver = false;
     let catchers: (() => void)[] = [];
@@ -58,8 +59,8 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
       const bytes = encoder.encode(text);
       if (held() > 0 && held() + bytes.length > bufferBytes) {
         over();
-        // What waits is dropped with it: the client comes back with its last id.
-        control.error(new Error("the reader is too slow"));
+        // What waits is dropped with the connection: the client comes back with its last id.
+        cut(c, control);
         return false;
       }
       control.enqueue(bytes);
@@ -79,7 +80,7 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
           // The first bytes send the headers on their way, however long nothing happens.
           put(":\n\n");
           cancelBeat = clock.after(heartbeatMs, beat);
-          cleanUps.push(() => cancelBeat(), untilExpiry(clock, caller, end));
+          cleanUps.push(() => cancelBeat(), untilExpiry(clock, callerOf(c), end));
           const stop = begin({
             write: ({ type, id, data }) =>
               put(`${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${data}\n\n`),
@@ -105,4 +106,11 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
       for (const each of all) each();
     },
   };
+}
+
+/** An error of the stream would be printed by what answers, though it is only a slow reader. */
+function cut(c: Context, control: ReadableStreamDefaultController<Uint8Array>): void {
+  const { outgoing } = (c.env ?? {}) as { outgoing?: { destroy(): void } };
+  if (outgoing) outgoing.destroy();
+  else control.error(new Error("the reader is too slow"));
 }

@@ -5,7 +5,7 @@ import { movableClock } from "../../base/movable-clock.contract.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
 import { type Asking, createAuthenticator, type Credentials } from "./authenticate.ts";
-import { may } from "./caller.ts";
+import { type Caller, may } from "./caller.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const clock = movableClock();
@@ -229,7 +229,7 @@ describe("a ticket", () => {
 
   test("is refused once too many wait to be used", async () => {
     const { tickets } = authenticator({});
-    const somebody = { kind: "local", tenant: "t", verbs: new Set() } as const;
+    const somebody: Caller = { kind: "local", tenant: "t", verbs: new Set() };
     for (let n = 0; n < 10_000; n++) tickets.issue(somebody);
     expect(() => tickets.issue(somebody)).toThrow(expect.objectContaining({ code: "overloaded" }));
     await clock.advance(30_000);

@@ -34,7 +34,7 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
       await sessions.get(caller.tenant, sessionId);
       const { lastSeq, ...rest } = query;
       const place = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...defined(rest) };
-      const body = streams.open(caller, (to) => {
+      const body = streams.open(context, (to) => {
         const joined = sessions.join(caller.tenant, sessionId, place, {
           push(event) {
             if (event.type === "deleted") {
@@ -63,9 +63,9 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
       const items = await snapshotOf(sessions, caller.tenant, whose);
       return { status: 200, body: { sessions: items.map(asItem) } };
     }),
-    route(sessionSpecs.inboxEvents).to(({ caller, query: { user } }) => {
+    route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
       const whose = userOf(as(caller, user));
-      const body = streams.open(caller, (to) => {
+      const body = streams.open(context, (to) => {
         const joined = sessions.inbox(caller.tenant, whose, {
           push: ({ type, ...data }) => to.write({ type, data: JSON.stringify(data) }),
           fail: (error) => ended(to, error, log),

@@ -1,0 +1,245 @@
+import { SignJWT } from "jose";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../base/movable-clock.contract.ts";
+import { agent } from "../../session/agents/agent.ts";
+import { said, serving } from "../serving.contract.ts";
+
+const secret = "a secret of thirty-two characters or more";
+const key = "a-key-of-16-chars-or-more";
+let server: Awaited<ReturnType<typeof serving>>;
+
+beforeAll(async () => {
+  const echo = agent("echo", () => "as you say");
+  server = await serving({ use: [echo], server: { tokens: { secret }, apiKeys: [key] } });
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+const token = (claims: Record<string, unknown>) =>
+  new SignJWT({ sub: "ada", tenant: "acme", ...claims })
+    .setProtectedHeader({ alg: "HS256" })
+    .setExpirationTime("5m")
+    .sign(new TextEncoder().encode(secret));
+
+type Ask = (
+  method: string,
+  path: string,
+  body?: unknown,
+  headers?: Record<string, string>,
+  // oxlint-disable-next-line typescript/no-explicit-any
+) => Promise<{ status: number; body: any }>;
+
+const withBearer =
+  (bearer: string, more: Record<string, string> = {}): Ask =>
+  async (method, path, body, headers = {}) => {
+    const answer = await fetch(`${server.url}${path}`, {
+      method,
+      headers: {
+        Authorization: `Bearer ${bearer}`,
+        ...(body !== undefined && { "Content-Type": "application/json" }),
+        ...more,
+        ...headers,
+      },
+      ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
+    });
+    const text = await answer.text();
+    return { status: answer.status, body: text.startsWith("{") ? JSON.parse(text) : text };
+  };
+const program = withBearer(key, { "Flotilla-Tenant": "acme" });
+const as = async (user: string, claims: Record<string, unknown> = {}) =>
+  withBearer(await token({ sub: user, ...claims }));
+const all = ["sessions:read", "sessions:write", "sessions:create", "sessions:manage", "inbox:read"];
+
+const made = async (users = ["ada"], agents: string[] = []) => {
+  const { body } = await program("POST", "/v1/sessions", { users, agents });
+  return `/v1/sessions/${body.sessionId}`;
+};
+const refusal = (status: number, code: string) => ({ status, body: { error: { code } } });
+
+describe("sessions over HTTP", () => {
+  test("are made, written in, read, changed, archived and deleted", async () => {
+    const at = await made(["ada"], ["echo"]);
+    const message = { id: "m", author: "ada", ...said("hi") };
+    expect(await program("POST", `${at}/messages`, message)).toMatchObject({
+      status: 201,
+      body: { seq: 1, messageId: "m", duplicate: false },
+    });
+    expect(await program("POST", `${at}/messages`, message)).toMatchObject({
+      status: 200,
+      body: { seq: 1, duplicate: true },
+    });
+    await until("an answer", async () => {
+      const { body } = await program("GET", `${at}/messages?after=1&limit=10`);
+      return body.entries[0]?.author === "echo";
+    });
+    expect(await program("POST", `${at}/stop`)).toMatchObject({
+      status: 202,
+      body: { done: false },
+    });
+    expect(await program("PUT", `${at}/metadata`, { metadata: { a: 1 } })).toMatchObject({
+      status: 200,
+    });
+    const { metadataVersion } = (await program("GET", at)).body;
+    const stale = { "If-Match": `"${metadataVersion - 1}"` };
+    const fresh = { "If-Match": `"${metadataVersion}"` };
+    const change = { metadata: { a: 2 } };
+    expect(await program("PUT", `${at}/metadata`, change, stale)).toMatchObject(
+      refusal(409, "conflict"),
+    );
+    expect(await program("PUT", `${at}/metadata`, change, fresh)).toMatchObject({ status: 200 });
+    expect((await program("GET", at)).body).toMatchObject({ metadata: { a: 2 }, lastSeq: 2 });
+    await program("POST", `${at}/archive`);
+    const late = { author: "ada", ...said("late") };
+    expect(await program("POST", `${at}/messages`, late)).toMatchObject(refusal(409, "conflict"));
+    await program("POST", `${at}/unarchive`);
+    expect((await program("POST", `${at}/messages`, late)).status).toBe(201);
+    expect(await program("DELETE", at)).toMatchObject({ status: 200, body: { status: "deleted" } });
+    expect(await program("GET", at)).toMatchObject(refusal(404, "not_found"));
+  });
+
+  test("are exported whole, as lines", async () => {
+    const at = await made();
+    for (let n = 0; n < 450; n += 50) {
+      await Promise.all(
+        Array.from({ length: 50 }, () =>
+          program("POST", `${at}/messages`, { author: "ada", ...said("line") }),
+        ),
+      );
+    }
+    const answer = await fetch(`${server.url}${at}/export`, {
+      headers: { Authorization: `Bearer ${key}`, "Flotilla-Tenant": "acme" },
+    });
+    expect(answer.headers.get("content-type")).toBe("application/x-ndjson");
+    const lines = (await answer.text()).trimEnd().split("\n");
+    const [first, ...rest] = lines.map((line) => JSON.parse(line));
+    expect(first.session.lastSeq).toBe(450);
+    expect(rest.map(({ entry }) => entry.seq)).toEqual(
+      Array.from({ length: 450 }, (_, n) => n + 1),
+    );
+  });
+
+  test.each([
+    [
+      "/messages",
+      { author: "a", parts: [{ type: "text", text: "\u0000" }] },
+      "payload_not_storable",
+    ],
+    ["/messages", { author: "a", parts: "none" }, "invalid_input"],
+    ["/messages", { author: "a", parts: [7] }, "invalid_input"],
+    ["/messages", { parts: [{ type: "x" }] }, "invalid_input"],
+    ["/messages", { author: "a", parts: [], role: "god" }, "invalid_option"],
+    ["/messages", "{", "invalid_input"],
+    ["/read", { user: "a", seq: -1 }, "invalid_option"],
+    ["/read", { user: "a", seq: 2 ** 53 + 2 }, "invalid_option"],
+    ["/tool-results", { author: "a", messageId: "m", results: [{}] }, "invalid_input"],
+  ])("refuse %s with %j: %s", async (path, body, code) => {
+    expect(await program("POST", `${await made()}${path}`, body)).toMatchObject(refusal(400, code));
+  });
+});
+
+describe("users over HTTP", () => {
+  test("see their own sessions, and of others not even that they exist", async () => {
+    const [mine, others] = [await made(["ada"]), await made(["bob"])];
+    const elsewhere = await as("ada", { tenant: "other", verbs: all });
+    const ada = await as("ada", { verbs: all });
+    expect((await ada("GET", mine)).status).toBe(200);
+    const { sessions } = (await ada("GET", "/v1/sessions?limit=1000")).body;
+    expect(sessions.every(({ users }: { users: string[] }) => users.includes("ada"))).toBe(true);
+    expect(await ada("GET", "/v1/sessions?user=bob")).toMatchObject(refusal(403, "forbidden"));
+    const routes: [string, string, unknown?][] = [
+      ["GET", ""],
+      ["DELETE", ""],
+      ["PUT", "/metadata", { metadata: 1 }],
+      ["PUT", "/members", { addUsers: ["ada"] }],
+      ["POST", "/archive"],
+      ["POST", "/unarchive"],
+      ["POST", "/compact"],
+      ["GET", "/messages"],
+      ["POST", "/messages", said("hi")],
+      ["POST", "/tool-results", { messageId: "m", results: [{ toolCallId: "c", output: 1 }] }],
+      ["POST", "/regenerate", {}],
+      ["POST", "/stop"],
+      ["POST", "/read", { seq: 0 }],
+      ["GET", "/export"],
+      ["GET", "/events"],
+    ];
+    for (const [method, path, body] of routes) {
+      for (const [who, at] of [
+        [ada, others],
+        [ada, "/v1/sessions/nowhere"],
+        [elsewhere, mine],
+      ] as const) {
+        const answer = await who(method, `${at}${path}`, body);
+        expect(answer, `${method} ${path}`).toMatchObject(refusal(404, "not_found"));
+      }
+    }
+    expect((await program("GET", others)).body).toMatchObject({ users: ["bob"], lastSeq: 0 });
+  });
+
+  test("do what their verbs allow, and nothing of an administrator", async () => {
+    const at = await made();
+    const ada = await as("ada");
+    expect((await ada("POST", `${at}/messages`, said("hi"))).status).toBe(201);
+    for (const [method, path] of [
+      ["POST", "/v1/sessions"],
+      ["DELETE", at],
+      ["POST", `${at}/archive`],
+      ["GET", "/v1/tasks"],
+      ["POST", "/v1/tasks"],
+      ["GET", "/v1/pods"],
+      ["GET", "/v1/agents"],
+      ["GET", "/metrics"],
+      ["POST", "/v1/pause"],
+    ] as const) {
+      expect(await ada(method, path)).toMatchObject(refusal(403, "forbidden"));
+    }
+    const reader = await as("ada", { verbs: ["sessions:read"] });
+    expect((await reader("GET", at)).status).toBe(200);
+    expect(await reader("POST", `${at}/messages`, said("x"))).toMatchObject(
+      refusal(403, "forbidden"),
+    );
+    expect(await reader("GET", "/v1/inbox")).toMatchObject(refusal(403, "forbidden"));
+  });
+
+  test("take part in what they make, and don't get what others have made", async () => {
+    const ada = await as("ada", { verbs: ["sessions:create", "sessions:read"] });
+    const { status, body } = await ada("POST", "/v1/sessions", { sessionId: "hers" });
+    expect([status, body.users]).toEqual([201, ["ada"]]);
+    expect(await ada("POST", "/v1/sessions", { users: ["bob"] })).toMatchObject(
+      refusal(403, "forbidden"),
+    );
+    const bob = await as("bob", { verbs: ["sessions:create", "sessions:read"] });
+    const stolen = await bob("POST", "/v1/sessions", { sessionId: "hers" });
+    expect(stolen).toMatchObject(refusal(409, "conflict"));
+    expect(JSON.stringify(stolen.body)).not.toContain("ada");
+    const far = await as("ada", { tenant: "other", verbs: ["sessions:create"] });
+    expect((await far("POST", "/v1/sessions", { sessionId: "hers" })).status).toBe(409);
+  });
+
+  test("write as themselves", async () => {
+    const at = await made();
+    const ada = await as("ada");
+    for (const more of [{ author: "bob" }, { role: "assistant" }]) {
+      expect(await ada("POST", `${at}/messages`, { ...said("hi"), ...more })).toMatchObject(
+        refusal(403, "forbidden"),
+      );
+    }
+    const read = await ada("POST", `${at}/read`, { seq: 0, user: "bob" });
+    expect(read).toMatchObject(refusal(403, "forbidden"));
+    expect(await ada("GET", "/v1/inbox?user=bob")).toMatchObject(refusal(403, "forbidden"));
+  });
+
+  test("have an inbox", async () => {
+    const at = await made(["eve"]);
+    await program("POST", `${at}/messages`, { author: "bob", ...said("psst") });
+    const eve = await as("eve");
+    const inbox = await until("the message", async () => {
+      const { body } = await eve("GET", "/v1/inbox");
+      return body.sessions[0]?.unread === 1 && body.sessions;
+    });
+    expect(inbox).toMatchObject([{ preview: "psst", readSeq: 0, lastSeq: 1 }]);
+    await eve("POST", `${at}/read`, { seq: 1 });
+    await until("it to be read", async () => {
+      return (await eve("GET", "/v1/inbox")).body.sessions[0]?.unread === 0;
+    });
+  });
+});
