@@ -7,7 +7,8 @@ import { migrate } from "../../store/migrate.ts";
 import { journalContract, type JournalKind } from "./journal.contract.ts";
 import { createMemoryJournal } from "./memory.ts";
 import { createSqlJournal } from "./sql.ts";
-import { sqlJournalContract } from "./trouble.contract.ts";
+import { storedContract } from "./stored.contract.ts";
+import { troubleContract } from "./trouble.contract.ts";
 
 const ids = uuidv7(systemClock, systemRandom);
 
@@ -42,4 +43,7 @@ const inSql = (kind: StoreKind): JournalKind => ({
 });
 
 for (const kind of [inMemory, ...storeKinds.map(inSql)]) journalContract(kind);
-for (const kind of storeKinds) sqlJournalContract(kind, ids);
+for (const kind of storeKinds) {
+  troubleContract(kind, ids);
+  storedContract(kind, ids);
+}
