@@ -91,6 +91,73 @@ describe.each([
   });
 });
 
+describe("an answer so far", () => {
+  test("may hold more than was told of, which isn't told twice", async () => {
+    const scene = await hubScene();
+    await asked(scene, { runner: "runner" });
+    const runner = scene.runner("runner");
+    runner.produce(scene.header("s"), 2);
+    runner.prepare(scene.header("s"), 2);
+    const early = joinAs(scene.hub("runner"), "s");
+    await early.joined.ready;
+    expect(early.answer.next).toBe(4);
+    runner.prepare(scene.header("s"), 1);
+    runner.flush();
+    expect(early.answer).toMatchObject({ next: 5, text: runner.text("s") });
+    expect(early.failed).toBeUndefined();
+    await scene.close();
+  });
+
+  test("isn't shown while something said before it is still being read", async () => {
+    let losing = false;
+    const scene = await hubScene({
+      carry: ({ text }, arrive) =>
+        losing && text.includes("session.committed") ? "lost" : queueMicrotask(arrive),
+    });
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("gateway"), "s");
+    await client.joined.ready;
+    losing = true;
+    await scene.commit("s", { say: 1 });
+    await settled();
+    losing = false;
+    scene.gate = Promise.withResolvers();
+    await scene.commit("s", { say: 1, turn: { runner: "gateway" } });
+    await settled();
+    scene.runner("gateway").produce(scene.header("s"), 2);
+    expect(client.events.map(({ type }) => type)).toEqual(["joined", "entries"]);
+    scene.gate.resolve();
+    await settled();
+    expect(client.seqs).toEqual([1, 2, 3]);
+    expect(client.events.slice(-2).map(({ type }) => type)).toEqual(["state", "chunks"]);
+    expect(client.failed).toBeUndefined();
+    await scene.close();
+  });
+
+  test("is followed by what came while it was on its way", async () => {
+    let isLate = false;
+    const scene = await hubScene({
+      carry({ from, to }, arrive) {
+        // The next letter on the same way brings it along.
+        if (isLate && from === "runner" && to === "gateway") isLate = false;
+        else queueMicrotask(arrive);
+      },
+    });
+    await asked(scene, { runner: "runner" });
+    const runner = scene.runner("runner");
+    runner.produce(scene.header("s"), 2);
+    isLate = true;
+    const client = joinAs(scene.hub("gateway"), "s");
+    await settled();
+    expect([isLate, client.answer.next]).toEqual([false, 0]);
+    runner.produce(scene.header("s"), 2);
+    await settled();
+    expect(client.answer).toMatchObject({ next: 4, text: runner.text("s") });
+    expect(client.events.filter(({ type }) => type === "chunks")).toHaveLength(2);
+    await scene.close();
+  });
+});
+
 describe("an answer that is made elsewhere", () => {
   test("is asked for again where a letter of it is lost", async () => {
     let losing = false;

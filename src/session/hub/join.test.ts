@@ -199,6 +199,55 @@ describe("a place that isn't in the log", () => {
   });
 });
 
+describe("what comes twice or in part", () => {
+  test("goes out once, also to one who came with more than the others had", async () => {
+    const scene = await hubScene({ limits: { pageEntries: 1 } });
+    await scene.commit("s", { say: 2 });
+    const hub = scene.hub("owner");
+    const first = joinAs(hub, "s");
+    await first.joined.ready;
+    const committed = await scene.store("s", { say: 3 });
+    const ahead = joinAs(hub, "s", { lastSeq: 4 });
+    await ahead.joined.ready;
+    await settled();
+    hub.committed([committed, committed]);
+    await scene.commit("s", { say: 1 });
+    expect([first.seqs, ahead.seqs]).toEqual([upTo(6), [5, 6]]);
+    expect([first.failed, ahead.failed]).toEqual([undefined, undefined]);
+    await scene.close();
+  });
+
+  test("is taken from where it is new, and the rest isn't read again", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("owner"), "s", { lastSeq: 1 });
+    await client.joined.ready;
+    const one = await scene.store("s", { say: 1 });
+    const two = await scene.store("s", { say: 1 });
+    scene.hub("owner").committed([one]);
+    scene.hub("owner").committed([{ ...two, entries: [...one.entries, ...two.entries] }]);
+    expect(client.seqs).toEqual([2, 3]);
+    expect(scene.reads.pages).toBe(0);
+    await scene.close();
+  });
+
+  test("isn't told to some before the others", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 2 });
+    const hub = scene.hub("owner");
+    const early = joinAs(hub, "s", { lastSeq: 2 });
+    await early.joined.ready;
+    const committed = await scene.store("s", { say: 1 });
+    // The journal has it, but what state came with it isn't known here yet.
+    const late = joinAs(hub, "s");
+    await late.joined.ready;
+    expect(late.seqs).toEqual([1, 2]);
+    hub.committed([committed]);
+    expect([early.seqs, late.seqs]).toEqual([[3], [1, 2, 3]]);
+    await scene.close();
+  });
+});
+
 describe("many clients", () => {
   test("read the journal a few at a time, and a page that they share once", async () => {
     const scene = await hubScene({ limits: { coldReads: 8 } });

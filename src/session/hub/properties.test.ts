@@ -20,6 +20,11 @@ const step = fc.oneof(
     weight: 5,
     arbitrary: fc.record({ type: fc.constant("produce"), count: fc.integer({ min: 1, max: 3 }) }),
   },
+  {
+    weight: 2,
+    arbitrary: fc.record({ type: fc.constant("prepare"), count: fc.integer({ min: 1, max: 3 }) }),
+  },
+  { weight: 2, arbitrary: fc.record({ type: fc.constant("flush") }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant("produceLate") }) },
   { weight: 4, arbitrary: fc.record({ type: fc.constant("join"), pod, back: fc.nat(6) }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant("leave"), which: fc.nat(9) }) },
@@ -46,6 +51,7 @@ test("every client is told every entry once and in order, and the answer as its 
         scene.isLoaded = isLoaded;
         const told = await play(scene, steps, weather);
         weather.clear();
+        for (const at of pods) scene.runner(at).flush();
         if (scene.owner === undefined) scene.own("owner");
         scene.seenOwner = scene.owner;
         await scene.clock.advance(12_000);
@@ -79,6 +85,10 @@ async function play(scene: Scene, steps: readonly Step[], weather: Weather): Pro
     if (each.type === "produce" && header.work) {
       scene.runner(header.work.runner!).produce(header, each.count);
     }
+    if (each.type === "prepare" && header.work) {
+      scene.runner(header.work.runner!).prepare(header, each.count);
+    }
+    if (each.type === "flush") for (const at of pods) scene.runner(at).flush();
     if (each.type === "produceLate" && before?.work && before.work.runner !== header.work?.runner) {
       scene.runner(before.work.runner!).produce(before, 1);
     }

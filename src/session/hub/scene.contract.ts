@@ -52,6 +52,10 @@ export type Change = {
 export type ScenedRunner = {
   /** Makes so many chunks more of the turn that the header names. */
   produce(header: Header, count: number): void;
+  /** The same, but they are told of later: what is asked for meanwhile has them already. */
+  prepare(header: Header, count: number): void;
+  /** Tells of what was prepared. */
+  flush(): void;
   /** What it has made of this turn, as text. */
   text(sessionId: string): string;
   stop(sessionId: string): void;
@@ -259,17 +263,29 @@ function scenedRunner(tell: (live: LiveChunks) => void) {
     const nextIndex = texts.length;
     return { sessionId, epoch, attempt, index: 0, fromStart: true, nextIndex, chunks };
   };
+  let prepared: LiveChunks[] = [];
+  const prepare = ({ sessionId, work }: Header, count: number) => {
+    const { epoch, attempt } = work!;
+    const known = made.get(sessionId);
+    const isSame = known?.epoch === epoch && known.attempt === attempt;
+    const answer = isSame ? known : { epoch, attempt, texts: [] as string[] };
+    made.set(sessionId, answer);
+    const index = answer.texts.length;
+    const texts = upTo(index + count, index + 1).map((each) => `${epoch}.${attempt}.${each} `);
+    answer.texts.push(...texts);
+    prepared.push({ sessionId, epoch, attempt, index, chunks: texts.map(chunkOf) });
+  };
+  const flush = () => {
+    const all = prepared;
+    prepared = [];
+    for (const live of all) tell(live);
+  };
   const runner: ScenedRunner = {
-    produce({ sessionId, work }, count) {
-      const { epoch, attempt } = work!;
-      const known = made.get(sessionId);
-      const isSame = known?.epoch === epoch && known.attempt === attempt;
-      const answer = isSame ? known : { epoch, attempt, texts: [] as string[] };
-      made.set(sessionId, answer);
-      const index = answer.texts.length;
-      const texts = upTo(index + count, index + 1).map((each) => `${epoch}.${attempt}.${each} `);
-      answer.texts.push(...texts);
-      tell({ sessionId, epoch, attempt, index, chunks: texts.map(chunkOf) });
+    prepare,
+    flush,
+    produce(header, count) {
+      prepare(header, count);
+      flush();
     },
     text: (sessionId) => made.get(sessionId)?.texts.join("") ?? "",
     stop: (sessionId) => void made.delete(sessionId),
