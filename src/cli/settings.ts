@@ -15,6 +15,7 @@ export async function loadSettings(flags: ServerFlags): Promise<Settings> {
   const { slots, only, host, port, dataDir } = flags;
   const store = storeOf(flags, config);
   const apiKeys = keysFromEnvironment();
+  const secret = process.env["FLOTILLA_TOKEN_SECRET"];
   return resolveConfig({
     ...config,
     ...(store !== undefined && { store }),
@@ -26,6 +27,7 @@ export async function loadSettings(flags: ServerFlags): Promise<Settings> {
       ...(host !== undefined && { host }),
       ...(port !== undefined && { port }),
       ...(apiKeys && { apiKeys }),
+      ...(secret && { tokens: { ...config.server?.tokens, secret } }),
     },
   });
 }

@@ -1,0 +1,50 @@
+import { describe, expect, test } from "vitest";
+import { checkServer, type ServerConfig } from "./server-config.ts";
+
+const key = "a-key-of-16-chars-or-more";
+const hash = `sha256:${"ab".repeat(32)}`;
+const secret = "a secret of thirty-two characters or more";
+
+describe("what a config says of the server", () => {
+  test.each<ServerConfig>([
+    {},
+    { apiKeys: [key, hash, { key, name: "shop", tenant: "acme" }, { hash, admin: true }] },
+    { apiKeys: [{ key, verbs: ["sessions:read"] }] },
+    { tokens: { secret } },
+    { tokens: { secret, algorithms: ["HS512"], claims: { user: "email" } } },
+    { tokens: { jwksUrl: "https://id.example/jwks.json", algorithms: ["ES256"] } },
+    { tokens: { jwks: { keys: [] }, issuer: "x", audience: "y" } },
+    { origins: ["https://app.example.com", "http://localhost:3000"] },
+    { maxConnections: 1_000_000, socketBufferBytes: 65_536 },
+  ])("may be %j", (server) => {
+    expect(() => checkServer(server)).not.toThrow();
+  });
+
+  test.each<[unknown, string]>([
+    [{ apiKey: [key] }, "did you mean `apiKeys`?"],
+    [{ apiKeys: ["short"] }, "at least 16 characters"],
+    [{ apiKeys: ["sha256:nonsense-and-more"] }, "64 hexadecimal digits"],
+    [{ apiKeys: [{ hash: "nonsense" }] }, "64 hexadecimal digits"],
+    [{ apiKeys: [{}] }, "a `key` or its `hash`"],
+    [{ apiKeys: [{ key, hash }] }, "not both"],
+    [{ apiKeys: [{ key, verbs: ["fly"] }] }, "must be one of sessions:read"],
+    [{ apiKeys: [{ key, tennant: "acme" }] }, "did you mean `tenant`?"],
+    [{ apiKeys: [{ key, tenant: "" }] }, "a tenant is text"],
+    [{ tokens: {} }, "one of `secret`, `jwks` and `jwksUrl`"],
+    [{ tokens: { secret, jwksUrl: "https://x" } }, "one of `secret`, `jwks` and `jwksUrl`"],
+    [{ tokens: { secret: "short" } }, "at least 32 characters"],
+    [{ tokens: { secret, algorithms: ["RS256"] } }, "must be one of HS256"],
+    [{ tokens: { secret, algorithms: ["none"] } }, "must be one of HS256"],
+    [{ tokens: { secret, algorithms: [] } }, "names at least one"],
+    [{ tokens: { jwks: { keys: [] }, algorithms: ["HS256"] } }, "must be one of RS256"],
+    [{ tokens: { jwksUrl: "file:///keys" } }, "https://"],
+    [{ tokens: { secret, claims: { usr: "x" } } }, "did you mean `user`?"],
+    [{ origins: ["app.example.com"] }, "isn't an origin"],
+    [{ origins: ["https://app.example.com/"] }, "isn't an origin"],
+    [{ origins: ["*"] }, "isn't an origin"],
+    [{ maxConnections: 0 }, "from 1 to"],
+    [{ socketBufferBytes: 1 }, "from 65536 to"],
+  ])("may not be %j: %s", (server, message) => {
+    expect(() => checkServer(server as ServerConfig)).toThrow(message);
+  });
+});
