@@ -75,6 +75,16 @@ describe("closing an answer", () => {
   });
 });
 
+test("an output is for the last call of its id, where the current step has none", () => {
+  const call = { type: "tool-input-available", toolCallId: "c", toolName: "t", input: {} };
+  const step = { type: "start-step" };
+  const output = { type: "tool-output-available", toolCallId: "c", output: 1 };
+  const { assembler } = assemble([call, step, call, step, output]);
+  expect(assembler.message().parts.map((part) => part["output"])).toEqual(
+    Array.of<unknown>(undefined, undefined, 1, undefined),
+  );
+});
+
 describe("the outcome of an answer", () => {
   const outcomeOf = (...types: string[]) =>
     assemble(types.map((type) => ({ type, errorText: "broken", reason: "stopped" }))).assembler

@@ -105,8 +105,6 @@ export function createAssembler({
       case "finish-step":
         return undefined;
       case "reset-step":
-        // Inputs of earlier steps are still to be read; those of this one are dropped with it.
-        tools.read();
         tools.forget();
         texts.forget();
         draft.reset();

@@ -65,6 +65,8 @@ describe("the body of an agent's answer", () => {
   test("may spread one chunk over several lines of data", () => {
     const body = 'data: {"type":"text-delta",\ndata: "id":"1",\ndata:"delta":"é"}\n\n';
     expect(read(body, "sse")).toEqual([chunk("é")]);
+    expect(read(body.replaceAll("\n", "\r\n"), "sse", { cuts: [28, 29] })).toEqual([chunk("é")]);
+    expect(read(body.replaceAll("\n", "\r"), "sse")).toEqual([chunk("é")]);
   });
 
   test("counts to its end, even without the line that should end it", () => {

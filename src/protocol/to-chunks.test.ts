@@ -63,6 +63,20 @@ test("one who joins while an input comes reads all of it", () => {
   expect(assembled(assembler.snapshot(), after).message).toEqual(assembled(before, after).message);
 });
 
+test("one who joins while texts come gets the rest of each", () => {
+  const before = [
+    { type: "text-start", id: "part-1" },
+    { type: "text-start", id: "2" },
+    { type: "reasoning-start", id: "2" },
+    { type: "text-delta", id: "2", delta: "a" },
+  ];
+  const after = ["part-1", "2"].map((id) => ({ type: "text-delta", id, delta: `of ${id}` }));
+  const { assembler } = assembled(before);
+  const joined = assembled(assembler.snapshot(), after);
+  expect(joined.refused).toEqual([]);
+  expect(joined.message).toEqual(assembled(before, after).message);
+});
+
 test("an answer that is over is finished in its chunks, and one that isn't isn't", () => {
   const { assembler } = assembled([{ type: "text-start", id: "1" }]);
   expect(assembler.snapshot().map(({ type }) => type)).toEqual(["start", "text-start"]);
