@@ -10,7 +10,7 @@ import { loadPlace } from "./settings.ts";
 export async function onStore<Result>(
   flags: StoreFlags,
   work: (flotilla: Flotilla) => Promise<Result>,
-  options: Pick<ConnectOptions, "maxPayloadBytes"> = {},
+  options: Pick<ConnectOptions, "maxPayloadBytes" | "privateAgents"> = {},
 ): Promise<Result> {
   const { store, dataDir } = await loadPlace(flags);
   await using flotilla = connect(store, {

@@ -1,7 +1,9 @@
 import process from "node:process";
 import { styleText } from "node:util";
 import { Command } from "commander";
+import { agentsCommand } from "./commands/agents.ts";
 import { benchCommand } from "./commands/bench.ts";
+import { chatCommand } from "./commands/chat.ts";
 import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { enqueueCommand } from "./commands/enqueue.ts";
@@ -14,6 +16,7 @@ import { devCommand, serveCommand, workCommand } from "./commands/pod.ts";
 import { podsCommand } from "./commands/pods.ts";
 import { runsCommand } from "./commands/runs.ts";
 import { schedulesCommand } from "./commands/schedules.ts";
+import { sessionsCommand } from "./commands/sessions.ts";
 import { statsCommand } from "./commands/stats.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 import { throttlesCommand } from "./commands/throttles.ts";
@@ -36,7 +39,7 @@ Exit codes:
   1  it failed
   2  wrong usage: an unknown command or option, or a value that makes no sense
   3  the store is missing, damaged, read-only, full, busy or of another release
-  4  there is no such task or run, it isn't in a state for that, or the port is taken
+  4  there is no such task, run or session, it isn't in a state for that, or the port is taken
 `;
 
 /** The whole command line. Parsing it runs the command. */
@@ -62,6 +65,9 @@ export function createProgram(): Command {
     statsCommand,
     runsCommand,
     flowsCommand,
+    sessionsCommand,
+    chatCommand,
+    agentsCommand,
     schedulesCommand,
     dlqCommand,
     podsCommand,

@@ -34,7 +34,8 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
     }
   };
   const all: Heads["all"] = async (maxAgeMs) => {
-    if (clock.monotonic() - seenMs <= maxAgeMs) return last;
+    // However old it may be, it must have been seen.
+    if (seenMs !== -Infinity && clock.monotonic() - seenMs <= maxAgeMs) return last;
     return (looking ??= look());
   };
   return {

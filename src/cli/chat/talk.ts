@@ -1,0 +1,156 @@
+import { backoffMs } from "../../base/backoff.ts";
+import { type Clock, sleep } from "../../base/clock.ts";
+import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import type { Ids } from "../../base/ids.ts";
+import type { Random } from "../../base/random.ts";
+import type { Entry } from "../../protocol/message.ts";
+import type { Joined, SessionService, SessionView } from "../../session/service.ts";
+import { harmless } from "../harmless.ts";
+import { oneLine } from "../output.ts";
+import type { Transcript } from "./transcript.ts";
+
+/** What a conversation needs of sessions, straight from the store or over HTTP. */
+export type ChatService = Pick<SessionService, "create" | "get" | "send" | "stop" | "join">;
+
+export type TalkParts = {
+  service: ChatService;
+  session: SessionView;
+  /** Who writes; the server knows where it isn't said. */
+  user: string;
+  transcript: Transcript;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  /** Told when something was shown, and nothing more is on its way. */
+  onQuiet?: () => void;
+};
+
+const waits = { baseMs: 500, factor: 2, maxMs: 10_000, jitter: 0.2 };
+
+/** A conversation that goes on over lost connections: it says so, and goes on at its last place. */
+export function startTalk(parts: TalkParts) {
+  const { service, session, user, transcript, clock, random, ids, onQuiet } = parts;
+  const { tenant, sessionId } = session;
+  const over = new AbortController();
+  const waiting = new Set<(entry: Entry) => void>();
+  let joined: Joined | undefined;
+  let losses = 0;
+  let finish: (error?: unknown) => void = () => {};
+  const ended = new Promise<void>((resolve, reject) => {
+    finish = (error) => (error === undefined ? resolve() : reject(error as Error));
+  });
+  ended.catch(() => {});
+
+  const leave = (error?: unknown): void => {
+    over.abort();
+    joined?.leave();
+    finish(error);
+  };
+
+  const join = (): void => {
+    let isHere = false;
+    joined = service.join(tenant, sessionId, transcript.place, {
+      push(event) {
+        if (over.signal.aborted) return false;
+        if (event.type === "joined") {
+          if (losses > 0) transcript.say("(connected again)");
+          isHere = true;
+          losses = 0;
+        }
+        for (const entry of transcript.event(event)) for (const each of waiting) each(entry);
+        if (event.type === "deleted") leave();
+        else if (transcript.state.state === "idle") onQuiet?.();
+        return true;
+      },
+      fail: (error) => void lost(error, isHere),
+    });
+    joined.ready.catch(() => {});
+  };
+
+  const lost = async (error: unknown, wasHere: boolean): Promise<void> => {
+    if (over.signal.aborted) return;
+    if (!mayPass(error)) return leave(error);
+    if (wasHere || losses === 0) {
+      const { lastSeq } = transcript.place;
+      transcript.say(`(connection lost: ${why(error)}; going on after #${lastSeq})`);
+    }
+    losses++;
+    if (await waited(losses)) join();
+  };
+
+  /** False where it is over meanwhile. */
+  const waited = async (times: number): Promise<boolean> => {
+    const pause = sleep(clock, backoffMs(times, random, waits), over.signal);
+    return pause.then(
+      () => true,
+      () => false,
+    );
+  };
+
+  join();
+  return {
+    ended,
+    leave: () => leave(),
+
+    /** Stores a message, however often that has to be tried: its id makes it one. */
+    async send(text: string): Promise<number> {
+      const id = ids.next();
+      transcript.typed(id);
+      for (let tries = 1; ; tries++) {
+        try {
+          const parts = [{ type: "text", text }];
+          return (await service.send(tenant, sessionId, { id, author: user, parts })).seq;
+        } catch (error) {
+          if (!mayPass(error)) throw error;
+          if (tries === 1) transcript.say(`(not stored yet: ${why(error)}; trying again)`);
+          if (!(await waited(tries))) throw error;
+        }
+      }
+    },
+
+    /** The first entry that fits, among those still to come. Undefined where it is over before. */
+    async seen(fits: (entry: Entry) => boolean): Promise<Entry | undefined> {
+      let look: ((entry: Entry) => void) | undefined;
+      const found = new Promise<Entry>((resolve) => {
+        look = (entry) => {
+          if (fits(entry)) resolve(entry);
+        };
+        waiting.add(look);
+      });
+      const entry = await Promise.race([found, ended]);
+      waiting.delete(look!);
+      return entry ?? undefined;
+    },
+
+    /** True where there was an answer to stop. */
+    stop: (): Promise<boolean> => service.stop(tenant, sessionId),
+  };
+}
+
+export type Talk = ReturnType<typeof startTalk>;
+
+const hopeless = [
+  "conflict",
+  "forbidden",
+  "invalid_input",
+  "invalid_option",
+  "not_found",
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+  "store_corrupt",
+  "store_missing",
+  "store_newer",
+  "store_outdated",
+  "unauthorized",
+  "unsupported",
+] as const;
+
+/** What is refused stays refused; all else is worth another try. */
+function mayPass(error: unknown): boolean {
+  return error instanceof FlotillaError && !hasCode(error, ...hopeless);
+}
+
+function why(error: unknown): string {
+  return harmless(oneLine(messageOf(error), 200));
+}

@@ -1,0 +1,164 @@
+import type { Chunk } from "../../protocol/chunk.ts";
+import type { Entry, SessionState } from "../../protocol/message.ts";
+import type { Place, SessionEvent, SessionView } from "../../session/service.ts";
+import { entryText, outcomeText, partText, saidIn } from "../entry-text.ts";
+import { harmless } from "../harmless.ts";
+import { oneLine } from "../output.ts";
+
+/** Where a conversation is shown. */
+export type Paper = {
+  /** A line of its own. */
+  line(text: string): void;
+  /** More of the answer that is being made, on the line that it has reached. */
+  more(text: string): void;
+  /** Ends the line of an answer, if one is open. */
+  end(): void;
+};
+
+export type TranscriptOptions = {
+  paper: Paper;
+  /** `live` shows answers as they are made, `lines` each message on a line, `json` as JSON. */
+  form: "live" | "lines" | "json";
+};
+
+/** Answers that are shown while they are made need to be told from each other. */
+type Live = {
+  readonly epoch: number;
+  readonly attempt: number;
+  nextIndex: number;
+  text: string;
+};
+
+/** Turns what happens in a session into what is shown of it, and keeps the place it has come to. */
+export function createTranscript({ paper, form }: TranscriptOptions) {
+  const place: { lastSeq: number; incarnation?: string; lastMessageId?: string } = { lastSeq: 0 };
+  /** Messages that were typed here, and are on the screen already. */
+  const typed = new Set<string>();
+  let state: SessionState = { state: "idle" };
+  let live: Live | undefined;
+  /** What of the answer is on the screen. */
+  let shown = "";
+
+  const show = (text: string, agent: string): void => {
+    if (text.startsWith(shown)) {
+      if (shown === "" && text !== "") paper.more(`${nameOf(agent)}: `);
+      paper.more(harmless(text.slice(shown.length)));
+    } else {
+      paper.end();
+      paper.line("(it starts over)");
+      paper.more(`${nameOf(agent)}: ${harmless(text)}`);
+    }
+    shown = text;
+  };
+
+  const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
+    const { epoch, attempt, index } = event;
+    if (index === 0) live = { epoch, attempt, nextIndex: 0, text: "" };
+    // What comes after a gap makes no sense; the whole answer comes when it is stored.
+    if (live?.epoch !== epoch || live.attempt !== attempt || live.nextIndex !== index) return;
+    live.nextIndex = event.nextIndex ?? index + event.chunks.length;
+    for (const chunk of event.chunks) live.text = withChunk(live.text, chunk);
+    const agent = state.state === "catching_up" ? state.agent : "agent";
+    // Half of a character waits for its other half.
+    const whole = live.text.replace(/[\ud800-\udbff]$/, "");
+    if (form === "live" && whole !== "") show(whole, agent);
+  };
+
+  const entry = (each: Entry): void => {
+    if (form === "json") return paper.line(JSON.stringify(each));
+    if (each.epoch !== undefined && each.role === "assistant" && shown !== "") return finish(each);
+    if (typed.delete(each.messageId)) return;
+    const said = [entryText(each), outcomeText(each)].filter((part) => part !== "").join(" ");
+    const author = each.kind === "message" ? nameOf(each.author) : `(${each.kind})`;
+    paper.line(`${author}: ${form === "lines" ? said.replaceAll("\n", "\\n") : said}`);
+  };
+
+  /** The stored answer is what counts, so what the screen has of it is made to end like it. */
+  const finish = (answer: Entry): void => {
+    const texts = answer.parts.filter(({ type }) => type === "text");
+    const text = texts.map(saidIn).join("\n");
+    if (text.startsWith(shown)) paper.more(harmless(text.slice(shown.length)));
+    paper.end();
+    if (!text.startsWith(shown)) paper.line(`${nameOf(answer.author)}: ${harmless(text)}`);
+    for (const part of answer.parts) {
+      const other = part.type === "text" || part.type === "reasoning" ? "" : partText(part);
+      if (other !== "") paper.line(other);
+    }
+    const outcome = outcomeText(answer);
+    if (outcome !== "") paper.line(outcome);
+    shown = "";
+    live = undefined;
+  };
+
+  return {
+    get place(): Place {
+      return { ...place };
+    },
+    get state(): SessionState {
+      return state;
+    },
+    /** Begins where the last few entries do, so that a long history isn't shown again. */
+    beginAfter(seq: number): void {
+      place.lastSeq = seq;
+    },
+    /** A message that was typed here needs no line. */
+    typed(messageId: string): void {
+      if (form === "live") typed.add(messageId);
+    },
+    say(text: string): void {
+      paper.end();
+      if (form !== "json") paper.line(text);
+    },
+    /** Gives the entries that are new. */
+    event(event: SessionEvent): Entry[] {
+      switch (event.type) {
+        case "joined":
+          state = event.state;
+          place.incarnation = event.incarnation;
+          return [];
+        case "reset":
+          place.lastSeq = 0;
+          delete place.lastMessageId;
+          this.say("(the session isn't what it was here: all of it comes again)");
+          return [];
+        case "state":
+          state = event.state;
+          return [];
+        case "chunks":
+          chunks(event);
+          return [];
+        case "entries": {
+          const fresh = event.entries.filter(({ seq }) => seq > place.lastSeq);
+          for (const each of fresh) {
+            place.lastSeq = each.seq;
+            place.lastMessageId = each.messageId;
+            entry(each);
+          }
+          return fresh;
+        }
+        case "deleted":
+          this.say("(the session was deleted)");
+          return [];
+      }
+    },
+  };
+}
+
+export type Transcript = ReturnType<typeof createTranscript>;
+
+/** How many entries of an earlier conversation are shown. */
+export const shownBefore = 20;
+
+export function firstPlace({ lastSeq }: SessionView): number {
+  return Math.max(0, lastSeq - shownBefore);
+}
+
+function nameOf(author: string): string {
+  return harmless(oneLine(author, 80));
+}
+
+/** Only what is said is shown while it is made; what else there is comes with the stored answer. */
+function withChunk(text: string, { type, delta }: Chunk): string {
+  if (type === "text-start") return text === "" ? "" : `${text}\n`;
+  return type === "text-delta" && typeof delta === "string" ? text + delta : text;
+}

@@ -1,0 +1,174 @@
+import { readFileSync } from "node:fs";
+import process from "node:process";
+import type { Command } from "commander";
+import { Option } from "commander";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
+import type { AgentGiven, AgentView } from "../../session/agents/stored.ts";
+import { onStore } from "../connection.ts";
+import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import { harmless } from "../harmless.ts";
+import { columns, oneLine, paint, print, printJson } from "../output.ts";
+
+type Flags = StoreFlags & { json?: true; tenant: string };
+type ListFlags = Flags & { cursor?: string; limit: number };
+type SetFlags = Flags & {
+  secretFile?: string;
+  compactionSecretFile?: string;
+  keepOldSecretMs?: number;
+  ifRevision?: number;
+  private?: true;
+};
+
+export function agentsCommand(program: Command): void {
+  const agents = program
+    .command("agents")
+    .description("look at agents, and make those that answer at a URL")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla agents
+  $ flotilla agents set helper '{"url":"https://agent.example/chat","during":"queue"}'
+  $ flotilla agents set helper - < settings.json
+  $ flotilla agents set helper settings.json --secret-file secret.txt
+  $ flotilla agents remove helper
+
+A secret is taken from a file or from FLOTILLA_AGENT_SECRET, never from the command line, which
+others on the machine can see. What is secret is never shown again.`,
+    );
+  const command = (words: string, does: string, options = {}) =>
+    withJson(withStore(agents.command(words, options).description(does))).option(
+      "--tenant <tenant>",
+      "whose agents",
+      "default",
+    );
+
+  const listing = command("list", "list agents, those in code too", { isDefault: true });
+  withPage(listing, 100).action(list);
+  command("show <name>", "show one agent, without its secrets").action(show);
+  command("set <name> <settings>", "make an agent or change it: JSON, a file that holds some, or -")
+    .option("--secret-file <file>", "holds what signs its requests: whsec_…")
+    .option("--compaction-secret-file <file>", "the same for its compactor")
+    .addOption(
+      new Option(
+        "--keep-old-secret-ms <ms>",
+        "how long a secret that is replaced still signs (default: a day)",
+      ).argParser(number("--keep-old-secret-ms", { min: 0, max: 30 * 86_400_000 })),
+    )
+    .addOption(
+      new Option("--if-revision <number>", "change it only if this is its revision").argParser(
+        number("--if-revision", { min: 1, max: Number.MAX_SAFE_INTEGER }),
+      ),
+    )
+    .option("--private", "let its URL be in a private network; pods must allow that too")
+    .action(set);
+  command("remove <name>", "remove an agent; sessions keep its name").action(remove);
+}
+
+async function list({ json, tenant, cursor, limit, ...flags }: ListFlags): Promise<void> {
+  const options = { limit, ...(cursor !== undefined && { cursor }) };
+  const page = await onStore(flags, ({ agents }) => agents.list(tenant, options));
+  if (json) return printJson(page);
+  if (page.agents.length === 0) return print("no agents");
+  const heading = ["name", "source", "url", "during", "revision"];
+  const rows = page.agents.map((agent) => [
+    agent.name,
+    agent.source,
+    agent.source === "code" ? "" : harmless(oneLine(agent.settings.url, 80)),
+    agent.source === "code" ? agent.facts.during : (agent.settings.during ?? "queue"),
+    agent.source === "code" ? "" : String(agent.revision),
+  ]);
+  print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+}
+
+async function show(name: string, { json, tenant, ...flags }: Flags): Promise<void> {
+  const agent = await onStore(flags, ({ agents }) => agents.get(tenant, name));
+  if (!agent) throw missing(name);
+  if (json) return printJson({ agent });
+  print(columns(factsOf(agent).map(([what, value]) => [paint("dim", what), value])));
+}
+
+function factsOf(agent: AgentView): [string, string][] {
+  if (agent.source === "code") {
+    const facts = Object.entries(agent.facts).map(([what, value]) => [what, text(value)]);
+    return [["name", agent.name], ["source", "code"], ...(facts as [string, string][])];
+  }
+  const { settings, signing, compactionSigning, revision, lastUpdateMs } = agent;
+  const signed = (all: typeof signing) => all.map(({ id }) => id).join(", ") || "nothing";
+  return [
+    ["name", agent.name],
+    ["source", "stored"],
+    ["revision", `${revision}, of ${new Date(lastUpdateMs).toISOString()}`],
+    ...Object.entries(settings).map(([what, value]): [string, string] => [what, text(value)]),
+    ["signed with", signed(signing)],
+    ...(settings.compaction
+      ? [["compaction signed with", signed(compactionSigning)] as [string, string]]
+      : []),
+  ];
+}
+
+function text(value: unknown): string {
+  const shown = typeof value === "string" ? value : JSON.stringify(value);
+  return harmless(oneLine(shown, 1_000));
+}
+
+async function set(name: string, given: string, flags: SetFlags): Promise<void> {
+  const { json, tenant, secretFile, compactionSecretFile, keepOldSecretMs, ifRevision } = flags;
+  const { private: isPrivate, config, store } = flags;
+  const secret = secretOf(secretFile, "FLOTILLA_AGENT_SECRET");
+  const compactionSecret = secretOf(compactionSecretFile, "FLOTILLA_AGENT_COMPACTION_SECRET");
+  const wanted: AgentGiven = {
+    settings: settingsOf(given),
+    ...(secret !== undefined && { secret }),
+    ...(compactionSecret !== undefined && { compactionSecret }),
+    ...(keepOldSecretMs !== undefined && { keepOldSecretMs }),
+  };
+  const where = { ...(config && { config }), ...(store && { store }) };
+  const agent = await onStore(
+    where,
+    async ({ agents }) => {
+      const condition = ifRevision === undefined ? {} : { ifRevision };
+      try {
+        return await agents.replace(tenant, name, { ...wanted, ...condition });
+      } catch (error) {
+        if (!hasCode(error, "not_found") || ifRevision !== undefined) throw error;
+        return agents.create(tenant, name, wanted);
+      }
+    },
+    { privateAgents: isPrivate === true },
+  );
+  if (json) return printJson({ agent });
+  print(`agent ${name} is stored`);
+}
+
+/** JSON, a file that holds some, or standard input. */
+function settingsOf(given: string): unknown {
+  try {
+    if (given.trimStart().startsWith("{")) return JSON.parse(given);
+    return JSON.parse(readFileSync(given === "-" ? process.stdin.fd : given, "utf8"));
+  } catch (error) {
+    // What a parser says quotes what it read, and that may hold a secret.
+    const why = error instanceof SyntaxError ? "they aren't JSON" : "the file can't be read";
+    throw new FlotillaError("invalid_option", `the agent's settings: ${why}`);
+  }
+}
+
+function secretOf(file: string | undefined, variable: string): string | undefined {
+  if (file === undefined) return process.env[variable]?.trim() || undefined;
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch (error) {
+    throw new FlotillaError("invalid_option", `the file ${file} can't be read`, { cause: error });
+  }
+}
+
+async function remove(name: string, { json, tenant, ...flags }: Flags): Promise<void> {
+  if (!(await onStore(flags, ({ agents }) => agents.remove(tenant, name)))) throw missing(name);
+  if (json) return printJson({ name, removed: true });
+  print(`agent ${name} is removed; sessions that ask it fail visibly`);
+}
+
+function missing(name: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no agent ${harmless(oneLine(name, 200))}`);
+}

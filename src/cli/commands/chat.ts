@@ -1,0 +1,191 @@
+import { userInfo } from "node:os";
+import process from "node:process";
+import type { Command } from "commander";
+import { Option } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError, messageOf } from "../../base/errors.ts";
+import { uuidv7 } from "../../base/ids.ts";
+import { systemRandom } from "../../base/random.ts";
+import type { SessionView } from "../../session/service.ts";
+import { network } from "../../throttle/network.ts";
+import { sessionsOverHttp } from "../chat/over-http.ts";
+import { type ChatService, startTalk, type Talk } from "../chat/talk.ts";
+import { type ChatTerminal, openTerminal } from "../chat/terminal.ts";
+import { createTranscript, firstPlace, type Transcript } from "../chat/transcript.ts";
+import { onStore } from "../connection.ts";
+import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { harmless } from "../harmless.ts";
+import { oneLine } from "../output.ts";
+
+type Flags = StoreFlags & {
+  url?: string;
+  agent?: string;
+  user?: string;
+  tenant?: string;
+  json?: true;
+};
+
+export function chatCommand(program: Command): void {
+  const chat = program
+    .command("chat [session]")
+    .description("talk to an agent in the terminal, in a new session or one that there is")
+    .option("--agent <name>", "who answers in a new session")
+    .addOption(new Option("--user <user>", "who writes (default: you)").env("FLOTILLA_USER"))
+    .option("--tenant <tenant>", "whose session")
+    .addOption(
+      new Option(
+        "--url <url>",
+        "talk through this server, with FLOTILLA_API_KEY where it needs a key or a token",
+      ).env("FLOTILLA_URL"),
+    )
+    .addHelpText(
+      "after",
+      `
+Ctrl-C stops the answer, twice in a row leaves. The session stays: its id is told at the end.
+
+Examples:
+  $ flotilla chat --agent helper
+  $ flotilla chat 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
+  $ flotilla chat --agent helper --url https://flotilla.example
+  $ echo 'What is the weather?' | flotilla chat --agent helper`,
+    );
+  withJson(withStore(chat)).action(run);
+}
+
+async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
+  if ((sessionId === undefined) === (flags.agent === undefined)) {
+    throw new FlotillaError(
+      "invalid_option",
+      "name a session that there is, or an agent for a new one: --agent helper",
+    );
+  }
+  const { url, user, tenant, config, store } = flags;
+  if (url === undefined) {
+    const where = { ...(config && { config }), ...(store && { store }) };
+    return onStore(where, ({ sessionService }) => chat(sessionService, sessionId, flags));
+  }
+  if (!URL.canParse(url)) {
+    throw new FlotillaError("invalid_option", "--url must be a URL, as http://localhost:8080");
+  }
+  const key = process.env["FLOTILLA_API_KEY"];
+  // A token says itself who it is of.
+  const name = user ?? (key === undefined ? ownName() : undefined);
+  const service = sessionsOverHttp({
+    url,
+    fetch: network,
+    ...(key !== undefined && { key }),
+    ...(name !== undefined && { user: name }),
+    ...(tenant !== undefined && { tenant }),
+  });
+  await chat(service, sessionId, flags);
+}
+
+async function chat(
+  service: ChatService,
+  sessionId: string | undefined,
+  { agent, user = ownName(), tenant = "default", json }: Flags,
+): Promise<void> {
+  const session =
+    sessionId === undefined
+      ? await service.create(tenant, { agents: [agent!], users: [user] })
+      : await service.get(tenant, sessionId);
+  const terminal = openTerminal();
+  const isLive = process.stdout.isTTY === true && process.stdin.isTTY === true;
+  const form = json ? "json" : isLive ? "live" : "lines";
+  const transcript = createTranscript({ paper: terminal.paper, form });
+  transcript.beginAfter(firstPlace(session));
+  const talk = startTalk({
+    service,
+    session: { ...session, tenant },
+    user,
+    transcript,
+    clock: systemClock,
+    random: systemRandom,
+    ids: uuidv7(systemClock, systemRandom),
+    onQuiet: terminal.prompt,
+  });
+  const onKey = interrupts(talk, transcript);
+  terminal.onInterrupt(onKey.pressed);
+  process.once("SIGTERM", () => talk.leave());
+  try {
+    const typing = isLive
+      ? type(talk, terminal, transcript, onKey.reset)
+      : sendEach(talk, terminal, session);
+    await Promise.race([talk.ended, typing]);
+  } finally {
+    talk.leave();
+    terminal.close();
+  }
+  if (isLive) transcript.say(`session ${harmless(oneLine(session.sessionId, 200))}`);
+}
+
+/** Ctrl-C once stops the answer, twice in a row leaves. */
+function interrupts(talk: Talk, transcript: Transcript) {
+  let pressed = false;
+  return {
+    reset: () => {
+      pressed = false;
+    },
+    pressed: () => {
+      if (pressed) return talk.leave();
+      pressed = true;
+      talk.stop().then(
+        (stopped) =>
+          transcript.say(stopped ? "(stopping; Ctrl-C again leaves)" : "(Ctrl-C again leaves)"),
+        (error: unknown) => transcript.say(`(it can't be stopped: ${shown(error)})`),
+      );
+    },
+  };
+}
+
+/** Somebody types, whenever they like: what becomes of it meanwhile is the agent's policy. */
+async function type(
+  talk: Talk,
+  terminal: ChatTerminal,
+  transcript: Transcript,
+  onSent: () => void,
+): Promise<void> {
+  terminal.prompt();
+  for await (const line of terminal.lines) {
+    if (line.trim() === "") {
+      terminal.prompt();
+      continue;
+    }
+    onSent();
+    talk.send(line).catch((error: unknown) => transcript.say(`(not stored: ${shown(error)})`));
+  }
+}
+
+/** From a pipe, each line is a message, and the next one waits for its answer. */
+async function sendEach(
+  talk: Talk,
+  { lines }: ChatTerminal,
+  { agents }: SessionView,
+): Promise<void> {
+  for await (const line of lines) {
+    if (line.trim() === "") continue;
+    let seq = Infinity;
+    const answers: number[] = [];
+    const seen = talk.seen((entry) => {
+      const isIt = agents.length === 0 || entry.role === "assistant";
+      if (isIt) answers.push(entry.seq);
+      if (isIt && entry.outcome === "failed") process.exitCode = 1;
+      return isIt && entry.seq >= seq;
+    });
+    seq = await talk.send(line);
+    // It may have come before the place of the message was known.
+    if (!answers.some((each) => each >= seq) && (await seen) === undefined) return;
+  }
+}
+
+function ownName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return "user";
+  }
+}
+
+function shown(error: unknown): string {
+  return harmless(oneLine(messageOf(error), 200));
+}

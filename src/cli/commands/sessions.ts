@@ -1,0 +1,216 @@
+import { type Command, Option } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Entry } from "../../protocol/message.ts";
+import type { ListSessions, SessionService, SessionView } from "../../session/service.ts";
+import { onStore } from "../connection.ts";
+import { entryText, outcomeText } from "../entry-text.ts";
+import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import { harmless } from "../harmless.ts";
+import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+
+type Flags = StoreFlags & { json?: true; tenant: string };
+type ListFlags = Flags & ListSessions & { limit: number };
+
+const pageEntries = 200;
+
+export function sessionsCommand(program: Command): void {
+  const sessions = program
+    .command("sessions")
+    .description("look at sessions and what was said in them, stop, archive and remove them")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla sessions list --state catching_up        in which agents answer right now
+  $ flotilla sessions list --user ada --status active
+  $ flotilla sessions show 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
+  $ flotilla sessions export 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e > session.jsonl
+  $ flotilla chat 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e`,
+    );
+  const command = (words: string, does: string, options = {}) =>
+    withJson(withStore(sessions.command(words, options).description(does))).option(
+      "--tenant <tenant>",
+      "whose sessions",
+      "default",
+    );
+
+  const listing = command("list", "list sessions, newest first", { isDefault: true })
+    .option("--user <user>", "only those that this user takes part in")
+    .option("--agent <name>", "only those that this agent answers in")
+    .addOption(new Option("--status <status>", "only these").choices(["active", "archived"]))
+    .addOption(
+      new Option("--state <state>", "only those in which this goes on").choices([
+        "idle",
+        "catching_up",
+        "compacting",
+      ]),
+    );
+  withPage(listing, 20).action(list);
+  command("show <id>", "show a session and what was said in it last")
+    .addOption(
+      new Option("--last <number>", "how many entries of its log")
+        .default(50)
+        .argParser(number("--last", { min: 0, max: 100_000 })),
+    )
+    .action(show);
+  command("export <id>", "write a session and all its entries, as lines of JSON").action(write);
+  command("stop <id>", "stop the answer that is being made; what it has said is kept").action(stop);
+  command("archive <id>", "close a session: it can be read, and nothing can be added").action(
+    (id: string, flags: Flags) => change(id, flags, "archive", "is archived"),
+  );
+  command("unarchive <id>", "open an archived session again").action((id: string, flags: Flags) =>
+    change(id, flags, "unarchive", "is open again"),
+  );
+  command("remove <id>", "delete a session and all that was said in it, for good")
+    .option("--yes", "yes, delete it")
+    .action(remove);
+}
+
+const onSessions = <Result>(
+  flags: StoreFlags,
+  work: (service: SessionService) => Promise<Result>,
+): Promise<Result> => {
+  const { config, store } = flags;
+  const where = { ...(config && { config }), ...(store && { store }) };
+  return onStore(where, ({ sessionService }) => work(sessionService));
+};
+
+async function list({ json, tenant, config, store, ...filter }: ListFlags): Promise<void> {
+  const flags = { ...(config && { config }), ...(store && { store }) };
+  const page = await onSessions(flags, (service) => service.list(tenant, filter));
+  if (json) return printJson(page);
+  if (page.sessions.length === 0 && page.next === null) return print("no sessions");
+  const nowMs = systemClock.now();
+  const heading = ["id", "agent", "users", "state", "entries", "active", ""];
+  const rows = page.sessions.map((session) => toRow(session, nowMs));
+  print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+}
+
+function toRow(session: SessionView, nowMs: number): string[] {
+  const { sessionId, agents, users, lastSeq, activeAtMs, preview, previewAuthor } = session;
+  return [
+    name(sessionId, 60),
+    name(agents.join(", "), 40),
+    name(users.join(", "), 40),
+    stateText(session),
+    String(lastSeq),
+    ago(nowMs, activeAtMs),
+    paint("dim", preview === "" ? "" : name(`${previewAuthor}: ${preview}`, 60)),
+  ];
+}
+
+const stateStyles = { idle: "gray", catching_up: "cyan", compacting: "yellow" } as const;
+
+function stateText({ status, state }: SessionView): string {
+  const shown = paint(stateStyles[state.state], state.state.replace("_", " "));
+  return status === "archived" ? `archived${state.state === "idle" ? "" : `, ${shown}`}` : shown;
+}
+
+async function show(sessionId: string, flags: Flags & { last: number }): Promise<void> {
+  const { tenant, json, last } = flags;
+  const { session, entries } = await onSessions(flags, async (service) => {
+    const found = await service.get(tenant, sessionId);
+    const from = Math.max(0, found.lastSeq - last);
+    const all: Entry[] = [];
+    for await (const page of pagesOf(service, found, from)) all.push(...page);
+    return { session: found, entries: all };
+  });
+  if (json) return printJson({ session, entries });
+  const { state, agents, users, lastSeq, tokens, metadata, createdAtMs } = session;
+  const answers =
+    state.state === "catching_up" ? `, by ${name(state.agent, 80)}, turn ${state.epoch}` : "";
+  const facts: [string, string][] = [
+    ["id", name(session.sessionId, 200)],
+    ["agents", name(agents.join(", "), 400) || "none"],
+    ["users", name(users.join(", "), 400) || "none"],
+    ["state", stateText(session) + answers],
+    ["entries", String(lastSeq)],
+    ["tokens", `${tokens}${session.needsCompaction ? ", needs a compaction" : ""}`],
+    ["metadata", name(JSON.stringify(metadata), 1_000)],
+    ["created", new Date(createdAtMs).toISOString()],
+  ];
+  print(columns(facts.map(([what, value]) => [paint("dim", what), value])));
+  for (const entry of entries) print(`\n${headingOf(entry)}\n${indented(entryText(entry))}`);
+}
+
+function headingOf(entry: Entry): string {
+  const { seq, kind, role, author, replaces, atMs } = entry;
+  const what = kind === "message" ? role : kind.replace("_", " ");
+  const instead = replaces === undefined ? "" : ` in place of #${replaces}`;
+  const about = [what, instead, outcomeText(entry)].filter((each) => each !== "").join(" ");
+  const when = new Date(atMs).toISOString();
+  return `${paint("dim", `#${seq}`)} ${paint("bold", name(author, 80))} ${paint("dim", `${about}  ${when}`)}`;
+}
+
+function indented(text: string): string {
+  return text
+    .split("\n")
+    .map((line) => `  ${line}`)
+    .join("\n");
+}
+
+/** The session on the first line, then an entry on each: what there is when it begins. */
+async function write(sessionId: string, flags: Flags): Promise<void> {
+  await onSessions(flags, async (service) => {
+    const session = await service.get(flags.tenant, sessionId);
+    printJson({ session });
+    for await (const page of pagesOf(service, session, 0)) {
+      for (const entry of page) printJson({ entry });
+    }
+  });
+}
+
+/** Entries from one place up to the last that was there at first. */
+async function* pagesOf(
+  service: SessionService,
+  { tenant, sessionId, lastSeq }: SessionView,
+  from: number,
+): AsyncGenerator<readonly Entry[]> {
+  for (let after = from; after < lastSeq;) {
+    const limit = Math.min(pageEntries, lastSeq - after);
+    const { entries } = await service.entries(tenant, sessionId, { after, limit });
+    // Deleted meanwhile: what was written so far isn't all.
+    if (entries.length === 0) throw missing(sessionId);
+    yield entries;
+    after = entries.at(-1)!.seq;
+  }
+}
+
+async function stop(sessionId: string, flags: Flags): Promise<void> {
+  const stopped = await onSessions(flags, (service) => service.stop(flags.tenant, sessionId));
+  if (flags.json) return printJson({ sessionId, stopped });
+  print(stopped ? "the answer is stopped" : "no answer is being made");
+}
+
+async function change(
+  sessionId: string,
+  flags: Flags,
+  what: "archive" | "unarchive",
+  done: string,
+): Promise<void> {
+  await onSessions(flags, (service) => service[what](flags.tenant, sessionId));
+  if (flags.json) return printJson({ sessionId, [`${what}d`]: true });
+  print(`session ${name(sessionId, 200)} ${done}`);
+}
+
+async function remove(sessionId: string, flags: Flags & { yes?: true }): Promise<void> {
+  if (!flags.yes) {
+    throw new FlotillaError(
+      "invalid_option",
+      "all that was said in it will be gone for good: say --yes if that is meant",
+    );
+  }
+  await onSessions(flags, (service) => service.remove(flags.tenant, sessionId));
+  if (flags.json) return printJson({ sessionId, removed: true });
+  print(`session ${name(sessionId, 200)} is deleted`);
+}
+
+function name(text: string, most: number): string {
+  return harmless(oneLine(text, most));
+}
+
+function missing(sessionId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${name(sessionId, 200)}`);
+}

@@ -1,0 +1,203 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { run as runIn, type Running, start as startIn } from "./command.ts";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+// `endless` says words until it is stopped; the others answer with what they were told.
+const config = `
+  import { agent, defineConfig } from ${JSON.stringify(join(root, "src/index.ts"))};
+  const echo = agent("echo", ({ messages }) => "You said " + messages.at(-1).parts[0].text);
+  const endless = agent("endless", async function* ({ signal }) {
+    while (!signal.aborted) {
+      yield "on and on ";
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  });
+  export default defineConfig({ use: [echo, endless] });`;
+
+let folder: string;
+let server: Running;
+let url: string;
+const run = (args: string[], stdin = "") => runIn(args, { cwd: folder, stdin });
+const until = (condition: () => boolean) =>
+  vi.waitFor(() => expect(condition()).toBe(true), { timeout: 60_000, interval: 50 });
+const serve = async (port = 0): Promise<void> => {
+  server = startIn(["serve", "--port", String(port)], { cwd: folder });
+  await until(() => /listens on (\S+)/.test(server.output.stdout));
+  url = /listens on (\S+)/.exec(server.output.stdout)![1]!;
+};
+const kill = async (): Promise<void> => {
+  server.child.kill("SIGKILL");
+  await server.ended;
+};
+const sessionIds = async (...flags: string[]): Promise<string[]> => {
+  const { stdout } = await run(["sessions", "list", "--json", ...flags]);
+  const { sessions } = JSON.parse(stdout) as { sessions: { sessionId: string }[] };
+  return sessions.map(({ sessionId }) => sessionId);
+};
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "flotilla-cli-sessions-"));
+  writeFileSync(join(folder, "flotilla.config.mjs"), config);
+  await serve();
+});
+afterAll(async () => {
+  await kill();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe("chat", () => {
+  test.each(["the store", "a server"])("sends each line of a pipe through %s", async (way) => {
+    const through = way === "a server" ? ["--url", url] : [];
+    const said = await run(
+      ["chat", "--agent", "echo", "--user", "ada", ...through],
+      "hello\n\n\u001b[2J\u202e\n",
+    );
+    expect(said).toMatchObject({ code: 0, stderr: "" });
+    expect(said.stdout.split("\n")).toEqual([
+      "ada: hello",
+      "echo: You said hello",
+      "ada: \\x1b[2J\\u{202e}",
+      "echo: You said \\x1b[2J\\u{202e}",
+      "",
+    ]);
+    const [sessionId] = await sessionIds();
+    const more = await run(["chat", sessionId!, "--user", "bob", "--json", ...through], "more\n");
+    const entries = more.stdout.trim().split("\n");
+    expect(entries.map((line) => (JSON.parse(line) as { seq: number }).seq)).toEqual([
+      1, 2, 3, 4, 5, 6,
+    ]);
+  });
+
+  test("stops the answer with one interrupt, and leaves with two", async () => {
+    const chat = startIn(["chat", "--agent", "endless", "--user", "ada", "--json"], {
+      cwd: folder,
+      stdin: null,
+    });
+    chat.child.stdin!.write("begin\n");
+    await until(() => chat.output.stdout.includes('"begin"'));
+    const [sessionId] = await sessionIds("--state", "catching_up");
+    chat.child.kill("SIGINT");
+    await until(() => chat.output.stdout.includes('"stopped"'));
+    const shown = await run(["sessions", "show", sessionId!]);
+    expect(shown.stdout).toMatch(/#2 endless assistant \(stopped\) .*\n {2}on and on/);
+    chat.child.kill("SIGINT");
+    expect(await chat.ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test("goes on where it was when its server comes back, and says so", async () => {
+    const chat = startIn(["chat", "--agent", "echo", "--user", "ada", "--url", url], {
+      cwd: folder,
+      stdin: null,
+    });
+    chat.child.stdin!.write("before\n");
+    await until(() => chat.output.stdout.includes("You said before\n"));
+    const port = Number(new URL(url).port);
+    await kill();
+    await until(() => /connection lost.*going on after #2/.test(chat.output.stdout));
+    await serve(port);
+    await until(() => chat.output.stdout.includes("(connected again)"));
+    chat.child.stdin!.end("after\n");
+    expect(await chat.ended).toMatchObject({ code: 0 });
+    const messages = chat.output.stdout.split("\n").filter((line) => /^(ada|echo):/.test(line));
+    expect(messages).toEqual([
+      "ada: before",
+      "echo: You said before",
+      "ada: after",
+      "echo: You said after",
+    ]);
+  });
+
+  test("refuses what it can't mean, and sessions that there aren't", async () => {
+    expect((await run(["chat"])).code).toBe(2);
+    expect((await run(["chat", "x", "--agent", "echo"])).code).toBe(2);
+    expect((await run(["chat", "nothing"])).code).toBe(4);
+    expect((await run(["chat", "nothing", "--url", url])).code).toBe(4);
+    const away = await run(["chat", "x", "--url", "http://127.0.0.1:1"]);
+    expect(away).toMatchObject({ code: 3, stderr: expect.stringContaining("can't be reached") });
+  });
+});
+
+describe("sessions on the command line", () => {
+  test("are listed, shown, exported, archived and removed", async () => {
+    await run(["chat", "--agent", "echo", "--user", "grace"], "hello\u001b[2J\n");
+    const [sessionId] = await sessionIds("--user", "grace");
+    const listed = await run(["sessions", "--user", "grace"]);
+    expect(listed.stdout).toMatch(new RegExp(`${sessionId} +echo +grace +idle +2 `));
+    expect(listed.stdout).not.toContain("\u001b[2J");
+    const shown = await run(["sessions", "show", sessionId!, "--last", "1"]);
+    expect(shown.stdout).toMatch(/agents +echo\n/);
+    expect(shown.stdout).toContain("  You said hello\\x1b[2J\n");
+    expect(shown.stdout).not.toContain("#1 ");
+    const { stdout } = await run(["sessions", "export", sessionId!]);
+    const lines = stdout.trim().split("\n");
+    expect(lines.map((line) => Object.keys(JSON.parse(line) as object)[0])).toEqual([
+      "session",
+      "entry",
+      "entry",
+    ]);
+    expect((await run(["sessions", "stop", sessionId!])).stdout).toBe("no answer is being made\n");
+    expect((await run(["sessions", "archive", sessionId!])).code).toBe(0);
+    expect(await sessionIds("--status", "archived")).toEqual([sessionId]);
+    expect((await run(["chat", sessionId!], "more\n")).code).toBe(4);
+    expect((await run(["sessions", "unarchive", sessionId!])).code).toBe(0);
+    expect((await run(["sessions", "remove", sessionId!])).code).toBe(2);
+    expect((await run(["sessions", "remove", sessionId!, "--yes"])).code).toBe(0);
+    for (const each of ["show", "export", "stop", "archive"]) {
+      expect((await run(["sessions", each, sessionId!])).code).toBe(4);
+    }
+  });
+});
+
+describe("agents on the command line", () => {
+  const key = (letter: string) => Buffer.from(letter.repeat(24)).toString("base64");
+  const url1 = "https://agent.example/chat";
+
+  test("are listed with those in code, made, changed and removed", async () => {
+    expect((await run(["agents"])).stdout).toMatch(/echo +code +queue\nendless +code/);
+    const made = await run(["agents", "set", "helper", JSON.stringify({ url: url1 })]);
+    expect(made).toMatchObject({ code: 0, stdout: "agent helper is stored\n" });
+    const settings = JSON.stringify({ url: url1, during: "merge" });
+    expect((await run(["agents", "set", "helper", "-"], settings)).code).toBe(0);
+    expect((await run(["agents"])).stdout).toMatch(/helper +stored +https:\S+ +merge +2\n/);
+    const late = await run(["agents", "set", "helper", settings, "--if-revision", "1"]);
+    expect(late).toMatchObject({ code: 4, stderr: expect.stringContaining("revision 2") });
+    expect((await run(["agents", "set", "echo", settings])).code).toBe(4);
+    expect((await run(["agents", "show", "echo"])).stdout).toMatch(/source +code\n/);
+    const near = JSON.stringify({ url: "http://127.0.0.1:3000" });
+    expect((await run(["agents", "set", "near", near])).code).toBe(2);
+    expect((await run(["agents", "set", "near", near, "--private"])).code).toBe(0);
+    for (const name of ["helper", "near"]) {
+      expect((await run(["agents", "remove", name])).code).toBe(0);
+    }
+    expect((await run(["agents", "show", "helper"])).code).toBe(4);
+  });
+
+  test("never show their secrets", async () => {
+    const settings = { url: url1, headers: { Authorization: "header-value" } };
+    const outcomes = [];
+    writeFileSync(join(folder, "secret.txt"), `whsec_${key("a")}\n`);
+    writeFileSync(join(folder, "broken.json"), `{"url":"x","headers":{"a":"header-value"`);
+    const file = ["--secret-file", "secret.txt"];
+    outcomes.push(await run(["agents", "set", "quiet", JSON.stringify(settings), ...file]));
+    const env = { FLOTILLA_AGENT_SECRET: `whsec_${key("b")}` };
+    const again = ["agents", "set", "quiet", JSON.stringify(settings), "--json"];
+    outcomes.push(await runIn(again, { cwd: folder, env }));
+    for (const words of [["show", "quiet"], ["show", "quiet", "--json"], ["list", "--json"], []]) {
+      outcomes.push(await run(["agents", ...words]));
+    }
+    expect(outcomes.map(({ code }) => code)).toEqual([0, 0, 0, 0, 0, 0]);
+    expect(outcomes[2]!.stdout).toMatch(/signed with +[0-9a-f]{8}, [0-9a-f]{8}\n/);
+    outcomes.push(await run(["agents", "set", "quiet", "broken.json"]));
+    const bad = JSON.stringify({ url: "http://10.0.0.1", headers: { a: "header-value" } });
+    outcomes.push(await run(["agents", "set", "quiet", bad, ...file]));
+    writeFileSync(join(folder, "secret.txt"), `${key("a")}`);
+    outcomes.push(await run(["agents", "set", "quiet", JSON.stringify(settings), ...file]));
+    expect(outcomes.slice(6).map(({ code }) => code)).toEqual([2, 2, 2]);
+    const told = JSON.stringify([outcomes, server.output]);
+    for (const secret of [key("a"), key("b"), "header-value"]) expect(told).not.toContain(secret);
+  });
+});
