@@ -19,7 +19,8 @@ export type OpenBusKind = {
   remove(): Promise<void>;
 };
 
-const timeoutMs = 10_000;
+// On a slow machine much of this time passes between one answer of a store and the next.
+const timeoutMs = 3_600_000;
 const waitLimitMs = 30_000;
 
 /** What every bus promises. Time stands still, so that nothing is found by waiting for it. */
