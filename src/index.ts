@@ -99,6 +99,18 @@ export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/c
 export type { Missed } from "./schedules/plan.ts";
 export type { Schedule } from "./schedules/row.ts";
 export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./schedules/schedule.ts";
+export { agent, type UrlAgentOptions } from "./session/agents/agent.ts";
+export type { CompactionOptions } from "./session/agents/compaction.ts";
+export type {
+  AgentAnswer,
+  AgentContext,
+  AgentFunction,
+  CompactorContext,
+  CompactorFunction,
+  TurnCall,
+} from "./session/agents/function.ts";
+export type { AgentHistory, AgentOptions } from "./session/agents/options.ts";
+export type { AgentSpec } from "./session/agents/spec.ts";
 export type { Store } from "./store/open.ts";
 export type { PostgresPool, PostgresStore } from "./store/postgres/options.ts";
 export type { Classify } from "./throttle/classify.ts";

@@ -18,7 +18,7 @@ export type AgentOptions = {
   /** With `merge`, how long nothing more must be said. Default 500. */
   debounceMs?: number;
   /** How much of what was said it is told. Default `{ tail: 50 }`. */
-  history?: History;
+  history?: AgentHistory;
   /** What of that is left out. */
   context?: { skipParts?: readonly string[]; lastN?: number };
   /** The longest that it may say nothing. Default 30 seconds. */
@@ -39,7 +39,7 @@ export type AgentOptions = {
  * Always the newest: `entire` is everything since the last summary, `tail` so many messages behind the
  * summary, `last` so many without it.
  */
-export type History = "entire" | "tail" | "last" | { tail: number } | { last: number };
+export type AgentHistory = "entire" | "tail" | "last" | { tail: number } | { last: number };
 
 export const optionNames = [
   "throttle",
@@ -97,7 +97,7 @@ export function checkAgentOptions(
   };
 }
 
-function checkHistory(what: string, given: History): HistoryMode {
+function checkHistory(what: string, given: AgentHistory): HistoryMode {
   if (given === "entire") return { mode: "entire" };
   if (given === "tail") return { mode: "tail", count: tailDefault };
   if (given === "last") return { mode: "last", count: 1 };

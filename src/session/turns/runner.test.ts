@@ -55,9 +55,11 @@ describe("a turn", () => {
     await say(null);
     expect(textOf(await reply())).toBe("hello");
     await ended();
+    const name = { sessionId, epoch: 4, attempt: 2 };
     expect(live).toEqual([
       {
-        ...{ sessionId, epoch: 4, attempt: 2, index: 0 },
+        ...name,
+        index: 0,
         chunks: [
           { type: "start", messageId: "answer" },
           { type: "text-start", id: "text-1" },
@@ -65,11 +67,13 @@ describe("a turn", () => {
         ],
       },
       {
-        ...{ sessionId, epoch: 4, attempt: 2, index: 3 },
+        ...name,
+        index: 3,
         chunks: [{ type: "text-delta", id: "text-1", delta: "lo" }],
       },
       {
-        ...{ sessionId, epoch: 4, attempt: 2, index: 4 },
+        ...name,
+        index: 4,
         chunks: [{ type: "text-end", id: "text-1" }, { type: "finish" }],
       },
     ]);

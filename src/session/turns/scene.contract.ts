@@ -37,7 +37,7 @@ export type SceneOptions = {
   clock?: Clock;
   /** What the owner says. Default: that it is done. */
   owner?: (command: Command) => Promise<Answer> | Answer;
-} & Partial<Pick<RunnerParts, "maxReplyBytes" | "enqueue" | "start" | "network">>;
+} & Partial<Pick<RunnerParts, "maxReplyBytes" | "enqueue" | "start" | "network" | "throttles">>;
 
 /** A runner with one agent, a session of its own, and an owner that writes down what it is told. */
 export function runnerScene(agent: AgentSpec | undefined, options: SceneOptions = {}): Scene {
@@ -133,12 +133,16 @@ type Handle = (response: ServerResponse, body: string, count: number) => void | 
 export async function serve(handle: Handle): Promise<TestServer> {
   const requests: { headers: IncomingMessage["headers"]; body: string }[] = [];
   let open = 0;
-  const server = createServer(async (request, response) => {
+  const server = createServer((request, response) => {
     let body = "";
     request.setEncoding("utf8");
-    for await (const piece of request) body += piece as string;
-    requests.push({ headers: request.headers, body });
-    await handle(response, body, requests.length);
+    request.on("data", (piece: string) => {
+      body += piece;
+    });
+    request.on("end", () => {
+      requests.push({ headers: request.headers, body });
+      void handle(response, body, requests.length);
+    });
   });
   server.on("connection", (socket) => {
     open++;
