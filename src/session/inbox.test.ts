@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, turns } from "../base/movable-clock.contract.ts";
 import { silentLogger } from "../base/log.ts";
-import { hubScene, settled, upTo } from "./hub/scene.contract.ts";
+import { hubScene, joinAs, settled, upTo } from "./hub/scene.contract.ts";
 import { createInbox, type Inbox } from "./inbox.ts";
 import type { InboxEvent, InboxItem } from "./service.ts";
 
@@ -209,6 +209,40 @@ describe("the sessions of a watched user", () => {
     await scene.commit("s", { say: 1 });
     await settled();
     expect(touched).toEqual(["s"]);
+    await scene.close();
+  });
+
+  test("are forgotten by other pods, even where they weren't told that nobody watches", async () => {
+    let losing = false;
+    let letters = 0;
+    let asked = 0;
+    const scene = await hubScene({
+      carry({ text }, arrive) {
+        if (text.includes("session.touched")) letters++;
+        if (text.includes("session.follow")) asked++;
+        return losing && text.includes("session.watch") ? "lost" : queueMicrotask(arrive);
+      },
+    });
+    await scene.commit("t", { say: 1, users: ["ben"] });
+    const client = joinAs(scene.hub("gateway"), "t");
+    const unwatch = scene.hub("gateway").watchUser("acme", "ann");
+    await scene.clock.advance(2_000);
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect(letters).toBe(1);
+    losing = true;
+    unwatch();
+    await settled();
+    losing = false;
+    await scene.clock.advance(3_000);
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect(letters).toBe(1);
+    // Then both sides agree, and nothing is asked for again.
+    asked = 0;
+    await scene.clock.advance(5_000);
+    expect(asked).toBe(0);
+    expect(client.failed).toBeUndefined();
     await scene.close();
   });
 });

@@ -28,6 +28,8 @@ export type FollowingParts = {
   ownerOf: (sessionId: string) => Promise<string | undefined>;
   look: (sessionId: string) => View | undefined;
   readView: (sessionId: string) => Promise<View | undefined>;
+  /** Not dropped meanwhile. */
+  isCurrent: (feed: Feed) => boolean;
 };
 
 /** What is "unknown" is looked for again, and the journal is asked whatever is found. */
@@ -69,8 +71,13 @@ export function createFollowing(parts: FollowingParts): Following {
     if (addressOf(sources.get(sessionId)) === address) move(sessionId, "unknown");
   };
 
+  const lookAgain = (feed: Feed): void => {
+    if (parts.isCurrent(feed)) move(feed.sessionId, "unknown");
+  };
+
   const bring = async (feed: Feed, source: Source): Promise<void> => {
     const { sessionId } = feed;
+    if (!parts.isCurrent(feed)) return;
     move(sessionId, source);
     let view: View | undefined;
     try {
@@ -91,20 +98,23 @@ export function createFollowing(parts: FollowingParts): Following {
       .catch((error: unknown) => {
         // Where something is known already, the next second asks again.
         if (!feed.view) feed.fail(error);
-        else move(feed.sessionId, "unknown");
+        else lookAgain(feed);
       })
       .finally(() => looking.delete(feed));
   };
 
   return {
     attach: (feed) => once(feed, async () => bring(feed, await find(feed.sessionId))),
-    check: (feed) =>
+    check(feed) {
+      const isHere = sources.get(feed.sessionId) === "here";
+      if (isHere && parts.isLocal(feed.sessionId)) return;
       once(feed, async () => {
         const source = await find(feed.sessionId);
         const before = sources.get(feed.sessionId);
         const isSame = before === source || addressOf(before) === (addressOf(source) ?? null);
         if (!isSame) await bring(feed, source);
-      }),
+      });
+    },
     forget(sessionId) {
       if (addressOf(sources.get(sessionId)) === undefined) sources.set(sessionId, "unknown");
     },
@@ -125,7 +135,7 @@ export function createFollowing(parts: FollowingParts): Following {
     // The next second asks the pod again where this fails.
     parts.readView(feed.sessionId).then(
       (view) => view && feed.accept(view, []),
-      () => move(feed.sessionId, "unknown"),
+      () => lookAgain(feed),
     );
   }
 }

@@ -95,7 +95,13 @@ export function createHub(parts: HubParts): Hub {
       following.said(feeds.get(sessionId), address, sessionId, said),
   });
   const users = createUsers({ owners: parts.owners, followers, pods });
-  const following = createFollowing({ ...parts, pods, look, readView });
+  const following = createFollowing({
+    ...parts,
+    pods,
+    look,
+    readView,
+    isCurrent: (feed) => feeds.get(feed.sessionId) === feed,
+  });
 
   const open = (sessionId: string): Feed => {
     const pages = new Map<number, Promise<Entry[]>>();

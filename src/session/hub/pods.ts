@@ -178,9 +178,9 @@ export function createPods(parts: PodsParts): Pods {
     const { sessions, users } = fieldsOf(answer);
     const count = readCount(answer);
     const hasAll = count && count.born === pod.count?.born && count.letter <= pod.count.letter;
-    const isKnown =
-      sessions === pod.sessions.size && users === (pod.watched ? parts.users.size : 0);
-    if (!hasAll || !isKnown || pod.missed) await repair(pod);
+    pod.usersDiffer = users !== (pod.watched ? parts.users.size : 0);
+    const isSame = sessions === pod.sessions.size && !pod.usersDiffer;
+    if (!hasAll || !isSame || pod.missed) await repair(pod);
   };
 
   const receive = (from: string, body: Json): void => {

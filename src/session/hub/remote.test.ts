@@ -161,6 +161,26 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
+  test("is followed by nobody who left before its owner was found", async () => {
+    let letters = 0;
+    const scene = await hubScene({
+      carry(_letter, arrive) {
+        letters++;
+        queueMicrotask(arrive);
+      },
+    });
+    await scene.commit("s", { say: 1 });
+    scene.gate = Promise.withResolvers();
+    const client = joinAs(scene.hub("gateway"), "s");
+    await settled();
+    client.joined.leave();
+    await scene.clock.advance(5_000);
+    scene.gate.resolve();
+    await scene.clock.advance(10_000);
+    expect([letters, scene.clock.timers, client.events]).toEqual([0, 0, []]);
+    await scene.close();
+  });
+
   test("is delivered whatever pods of other releases say", async () => {
     const odd = [null, 7, "x", [], {}, { sessions: 3 }, { sessions: [null, { sessionId: 4 }] }];
     const more = [

@@ -106,7 +106,10 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
       clock,
       log: silentLogger,
       isLocal: () => scene.owner === address,
-      ownerOf: async () => scene.seenOwner,
+      async ownerOf() {
+        await scene.gate?.promise;
+        return scene.seenOwner;
+      },
       owners: async () => (scene.seenOwner === undefined ? [] : [scene.seenOwner]),
       lookLocal: (sessionId) => {
         const header = headers.get(sessionId);
@@ -273,7 +276,11 @@ function scenedRunner(tell: (live: LiveChunks) => void) {
     const index = answer.texts.length;
     const texts = upTo(index + count, index + 1).map((each) => `${epoch}.${attempt}.${each} `);
     answer.texts.push(...texts);
-    prepared.push({ sessionId, epoch, attempt, index, chunks: texts.map(chunkOf) });
+    const chunks = texts.map(chunkOf);
+    const last = prepared.at(-1);
+    const goesOn = isSame && last?.sessionId === sessionId;
+    if (goesOn) prepared[prepared.length - 1] = { ...last, chunks: [...last.chunks, ...chunks] };
+    else prepared.push({ sessionId, epoch, attempt, index, chunks });
   };
   const flush = () => {
     const all = prepared;
