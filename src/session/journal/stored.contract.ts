@@ -39,6 +39,22 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       expect(await scene.everythingOf(id)).toEqual(before);
     });
 
+    test("of many who make logs at once, one makes all of them", async () => {
+      const other = await kind.open();
+      await migrate(other.database);
+      const made = createSqlJournal({ database: other.database, ids });
+      // In the first rounds there is no connection yet that they could do it on at the same time.
+      for (let round = 0; round < 10; round++) {
+        await other.database.write([sql`delete from ${table("log_head")}`]);
+        await Promise.all([5, 6, 7, 8].map((logs) => made.create(logs)));
+        const heads = await made.heads();
+        expect([5, 6, 7, 8]).toContain(heads.length);
+        expect(heads.map(({ logId }) => logId)).toEqual(heads.map((_, at) => at));
+      }
+      await other.database.close();
+      await other.remove();
+    });
+
     test("logs that are made anew go on behind what the old ones have stored", async () => {
       const other = await kind.open();
       await migrate(other.database);
