@@ -15,11 +15,8 @@ export function exitCodeOf(thrown: unknown): number {
 
 const usage: readonly ErrorCode[] = ["invalid_option", "invalid_schedule", "unsupported"];
 
-// There is a store, but nobody who does with it what was asked.
-const away: readonly ErrorCode[] = ["unavailable", "not_owner"];
-
 function codeOf(code: ErrorCode): number {
-  if (code.startsWith("store_") || away.includes(code)) return exitCodes.store;
+  if (code.startsWith("store_")) return exitCodes.store;
   if (usage.includes(code)) return exitCodes.usage;
   if (code === "not_found" || code === "conflict" || code === "duplicate_key")
     return exitCodes.refused;

@@ -15,7 +15,8 @@ export type HttpOptions = {
 };
 
 /** Sessions as a server offers them. The tenant is what the key or the token says. */
-export function sessionsOverHttp({ url, key, user, tenant, fetch }: HttpOptions): ChatService {
+export function sessionsOverHttp(options: HttpOptions): ChatService {
+  const { url, key, user, tenant } = options;
   const headers = {
     ...(key !== undefined && { Authorization: `Bearer ${key}` }),
     ...(user !== undefined && { "Flotilla-User": user }),
@@ -25,7 +26,7 @@ export function sessionsOverHttp({ url, key, user, tenant, fetch }: HttpOptions)
   const ask = async (method: string, path: string, init: RequestInit = {}): Promise<Response> => {
     let answer: Response;
     try {
-      answer = await fetch(new URL(`/v1/${path}`, url), {
+      answer = await options.fetch(new URL(`/v1/${path}`, url), {
         ...init,
         method,
         redirect: "error",

@@ -166,7 +166,7 @@ function secretOf(file: string | undefined, variable: string): string | undefine
 async function remove(name: string, { json, tenant, ...flags }: Flags): Promise<void> {
   if (!(await onStore(flags, ({ agents }) => agents.remove(tenant, name)))) throw missing(name);
   if (json) return printJson({ name, removed: true });
-  print(`agent ${name} is removed; sessions that ask it fail visibly`);
+  print(`agent ${name} is removed; sessions keep its name`);
 }
 
 function missing(name: string): FlotillaError {

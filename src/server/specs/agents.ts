@@ -148,7 +148,8 @@ export const agentSpecs = {
     path: "/v1/agents/{name}",
     operationId: "removeAgent",
     tag,
-    summary: "Remove an agent. Sessions keep its name, and what they ask of it fails visibly.",
+    summary:
+      "Remove an agent and its secrets. Sessions keep its name, and wait for it or fail visibly.",
     answers: { 200: z.object({ status: z.literal("removed") }) },
     errors: ["not_found", "conflict", "invalid_option"],
   }),

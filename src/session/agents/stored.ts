@@ -72,7 +72,7 @@ export type StoredAgents = {
   /** Those in code too, in the order of their names. */
   list(tenant: string, options?: { cursor?: string; limit?: number }): Promise<AgentPage>;
   replace(tenant: string, name: string, given: AgentReplaced): Promise<AgentView>;
-  /** Gives whether there was one. Sessions keep the name, and their turns fail and say why. */
+  /** Gives whether there was one. Sessions keep the name, and their turns wait or fail visibly. */
   remove(tenant: string, name: string): Promise<boolean>;
 };
 
