@@ -3,12 +3,13 @@
  * heartbeat's with a link of its own. It can be crashed, paused, blocked, stopped and lied to.
  */
 import { uuidv7 } from "../../src/base/ids.ts";
-import { silentLogger } from "../../src/base/log.ts";
+import { type Logger, silentLogger } from "../../src/base/log.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { startHeartbeat } from "../../src/pods/heartbeat.ts";
 import { assemblePod, gapOf, type Pod } from "../../src/runtime/assemble.ts";
 import { resolveConfig } from "../../src/runtime/config.ts";
 import type { Usable } from "../../src/runtime/handlers.ts";
+import type { ThisProcess } from "../../src/runtime/this-process.ts";
 import type { ScheduleDeclaration } from "../../src/schedules/schedule.ts";
 import type { Database } from "../../src/store/database.ts";
 import type { PodFacts } from "./checker.ts";
@@ -22,8 +23,12 @@ export type SimPod = PodFacts & {
   readonly clock: Clock;
   /** It may be told to stop only once it has started. */
   readonly started: boolean;
+  /** What it offers to code in its process, once it has started. */
+  readonly running: Pod | undefined;
   /** When it was told to stop, if it was. */
   readonly stoppingMs: number | undefined;
+  /** Runs this on its main thread: now, or when that goes on. */
+  enter(happen: () => void): void;
   crash(why: string): void;
   /** SIGSTOP, and SIGCONT later. */
   pause(durationMs: number): void;
@@ -39,7 +44,13 @@ export type SimPod = PodFacts & {
 export type SimPodOptions = {
   podId: string;
   names: readonly string[];
-  settings: { slots: number; pollMs: number; heartbeatMs: number; deadAfterMs: number };
+  settings: {
+    slots: number;
+    pollMs: number;
+    heartbeatMs: number;
+    deadAfterMs: number;
+    sessions?: { logs: number };
+  };
   handlersFor: (pod: SimPod) => readonly Usable[];
   /** Those that it brings. Default: those of tasks. */
   schedules?: readonly ScheduleDeclaration[];
@@ -47,6 +58,9 @@ export type SimPodOptions = {
   through?: (database: Database, crash: () => void) => Database;
   /** The disk of the place that it runs at. */
   disk: SimDisk;
+  log?: Logger;
+  /** Tells which processes of its machine are gone. */
+  thisProcess?: ThisProcess;
   onGone: (why: string) => void;
 };
 
@@ -104,6 +118,10 @@ export function startSimPod(
     get started() {
       return running !== undefined;
     },
+    get running() {
+      return running;
+    },
+    enter: main.enter,
     crash: gone,
     pause(durationMs) {
       scheduler.note(`${podId} pauses for ${durationMs}`);
@@ -157,7 +175,8 @@ export function startSimPod(
     clock,
     random,
     ids: uuidv7(clock, random),
-    log: silentLogger,
+    log: options.log ?? silentLogger,
+    thisProcess: options.thisProcess,
     startHeartbeat: (hooks) =>
       startHeartbeat({
         ...hooks,

@@ -124,6 +124,8 @@ export function startCallingPod(
     troubledUntilMs: -1,
     clock,
     started: true,
+    running: undefined,
+    enter: lane.enter,
     stoppingMs: undefined,
     get alive() {
       return goneMs === undefined;

@@ -1,0 +1,235 @@
+/**
+ * The agents of a simulation, one for each way in which an agent behaves, and the book that is kept of
+ * their calls. Whether a call may be made is judged by what is stored at that moment.
+ */
+import { abort } from "../../../src/base/errors.ts";
+import type { Chunk } from "../../../src/protocol/chunk.ts";
+import { agent } from "../../../src/session/agents/agent.ts";
+import type { AgentContext, CompactorContext } from "../../../src/session/agents/function.ts";
+import type { AgentOptions } from "../../../src/session/agents/options.ts";
+import type { AgentSpec } from "../../../src/session/agents/spec.ts";
+import type { SimPod } from "../pod.ts";
+import type { World } from "../world.ts";
+import { knownFrom, wordsOf } from "./words.ts";
+import type { Witness } from "./witness.ts";
+
+type Saying = AsyncGenerator<Chunk | string>;
+type Scene = {
+  readonly world: World;
+  /** Waits, unless nobody wants the answer any more. */
+  readonly work: (durationMs: number) => Promise<void>;
+  /** Waits, whoever wants what. */
+  readonly stay: (durationMs: number) => Promise<void>;
+  readonly words: string;
+  readonly context: AgentContext;
+  /** The same call may be made again, because this one fails. */
+  readonly fails: () => void;
+};
+type Script = {
+  readonly options: AgentOptions;
+  readonly say: (scene: Scene) => Saying;
+  /** How likely a compactor that is called breaks down. */
+  readonly breaks?: number;
+};
+
+const backoff = { baseMs: 100, factor: 2, maxMs: 500 };
+const filler = "and so on, ".repeat(64);
+
+async function* shortly({ world, work, words }: Scene): Saying {
+  await work(world.between(5, 300));
+  yield words;
+  await work(world.between(0, 200));
+  yield ".";
+}
+
+async function* atLength({ world, work, words }: Scene): Saying {
+  yield words;
+  for (let left = world.between(3, 7); left > 0; left--) {
+    await work(world.between(300, 1_200));
+    yield filler;
+  }
+}
+
+const compaction = { tokenBudget: 300, triggerRatio: 0.5, deadlineMs: 3_000 };
+
+const scripts: Readonly<Record<string, Script>> = {
+  quick: { options: {}, say: shortly },
+  slow: { options: {}, say: atLength },
+  eager: {
+    options: { during: "interrupt" },
+    async *say({ world, work, words }) {
+      await work(world.between(100, 1_500));
+      yield words;
+      await work(world.between(100, 1_500));
+      yield ".";
+    },
+  },
+  merging: { options: { during: "merge", debounceMs: 300 }, say: atLength },
+  flaky: {
+    options: { retries: 2, backoff },
+    async *say(scene) {
+      const { world, work, fails } = scene;
+      await work(world.between(5, 200));
+      if (world.chance(0.4)) {
+        fails();
+        throw world.chance(0.2) ? abort("nothing helps") : new Error("not now");
+      }
+      yield* shortly(scene);
+    },
+  },
+  dying: {
+    options: {},
+    async *say({ world, work, words }) {
+      yield words;
+      await work(world.between(50, 2_500));
+      yield filler;
+      if (world.chance(0.5)) throw new Error("dies in the middle");
+    },
+  },
+  stubborn: {
+    options: { during: "interrupt" },
+    async *say({ world, stay, words }) {
+      yield words;
+      await stay(world.between(500, 8_000));
+      yield ".";
+    },
+  },
+  silent: {
+    options: { idleTimeoutMs: 2_000, retries: 2, backoff },
+    async *say(scene) {
+      if (scene.world.chance(0.3)) {
+        scene.fails();
+        await new Promise(() => {});
+      }
+      yield* shortly(scene);
+    },
+  },
+  keeping: { options: {}, say: shortly, breaks: 0 },
+  breaking: { options: { during: "interrupt" }, say: shortly, breaks: 0.7 },
+  calling: {
+    options: {},
+    async *say({ world, work, words, context }) {
+      await work(world.between(5, 300));
+      yield words;
+      if (!world.chance(0.5)) return;
+      const toolCallId = `t${context.epoch}.${context.attempt}`;
+      yield { type: "tool-input-available", toolCallId, toolName: "ask", input: {} };
+    },
+  },
+};
+
+export const agentNames = Object.keys(scripts);
+
+/** Those that are to fail now and then. */
+export const failing: readonly string[] = ["flaky", "dying", "silent"];
+
+export type Agents = { of(pod: SimPod): AgentSpec[] };
+
+export function createAgents(world: World, witness: () => Witness): Agents {
+  const { scheduler, violate } = world;
+  /** Calls by what they were made for, with whether they may be made once more. */
+  const calls = new Map<string, { mayRepeat: boolean }>();
+
+  const begin = (
+    pod: SimPod,
+    { sessionId, epoch, attempt }: Pick<AgentContext, "sessionId" | "epoch" | "attempt">,
+    kind: "turn" | "compaction",
+  ) => {
+    const name = `${kind} ${sessionId} ${epoch}.${attempt}`;
+    scheduler.note(`${pod.podId} makes ${name}`);
+    const seen = witness().sessions.get(sessionId);
+    const { work, epoch: stored = -1 } = seen?.header ?? {};
+    if (epoch > stored || (epoch === stored && attempt > (work?.attempt ?? attempt))) {
+      violate("O3", `${name} began before it was stored, at ${stored}.${work?.attempt}`);
+    }
+    if (epoch === stored && work && work.type !== kind)
+      violate("W3", `${name} beside ${work.type}`);
+    if (work?.epoch === epoch && work.attempt === attempt && work.runner !== pod.podId) {
+      violate("W1", `${name} is made by ${pod.podId}, not ${work.runner}`);
+    }
+    const before = calls.get(name);
+    if (before && !before.mayRepeat) violate("W4", `${name} is made again`);
+    const call = { mayRepeat: false };
+    calls.set(name, call);
+    return { call, seen, stored };
+  };
+
+  /** Whoever answers is told of everything up to its question, and of nothing else. */
+  const judgeTold = (pod: SimPod, context: AgentContext, saw: readonly string[]): void => {
+    const { sessionId, epoch } = context;
+    const seen = witness().sessions.get(sessionId);
+    const turn = seen?.turns.get(epoch);
+    if (!seen || !turn || turn.trigger !== "submit" || seen.header.status === "deleted") return;
+    const wanted = idsUpTo(seen.entries, turn.upToSeq);
+    if (wanted.join() !== saw.join()) {
+      const what = `${sessionId} ${epoch} at ${pod.podId}`;
+      violate("told", `${what} was told of ${saw.join()}, not ${wanted.join()}`);
+    }
+  };
+
+  const compactor = (pod: SimPod, breaks: number) =>
+    async function* (context: CompactorContext): Saying {
+      const { call } = begin(pod, context, "compaction");
+      call.mayRepeat = true;
+      await waits(pod, world.between(50, 1_500), context.signal);
+      if (world.chance(breaks)) {
+        if (world.chance(0.3)) await new Promise(() => {});
+        throw world.chance(0.5) ? abort("no summary") : new Error("no summary now");
+      }
+      const { epoch, attempt, summary, messages } = context;
+      yield wordsOf({ epoch, attempt, podId: pod.podId, saw: knownFrom(summary, messages) });
+    };
+
+  return {
+    of: (pod) =>
+      agentNames.map((name) => {
+        const { options, say, breaks } = scripts[name]!;
+        const all: AgentOptions = {
+          history: "entire",
+          ...options,
+          ...(breaks !== undefined && {
+            compaction: { ...compaction, fn: compactor(pod, breaks) },
+          }),
+        };
+        return agent(name, all, (context) => {
+          const { call } = begin(pod, context, "turn");
+          const { epoch, attempt, summary, messages } = context;
+          const saw = knownFrom(summary, messages);
+          judgeTold(pod, context, saw);
+          return say({
+            world,
+            context,
+            words: wordsOf({ epoch, attempt, podId: pod.podId, saw }),
+            work: (durationMs) => waits(pod, durationMs, context.signal),
+            stay: (durationMs) => waits(pod, durationMs, undefined),
+            fails: () => void (call.mayRepeat = true),
+          });
+        });
+      }),
+  };
+}
+
+/** What users have said up to there. */
+export function idsUpTo(
+  entries: readonly { seq: number; kind: string; role: string; messageId: string }[],
+  seq: number,
+): string[] {
+  return entries
+    .filter((each) => each.seq <= seq && each.kind === "message" && each.role === "user")
+    .map(({ messageId }) => messageId);
+}
+
+function waits(pod: SimPod, durationMs: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const cancel = pod.clock.after(durationMs, () => {
+      signal?.removeEventListener("abort", onAbort);
+      resolve();
+    });
+    const onAbort = () => {
+      cancel();
+      reject(signal!.reason as Error);
+    };
+    if (signal?.aborted) onAbort();
+    else signal?.addEventListener("abort", onAbort, { once: true });
+  });
+}

@@ -1,0 +1,203 @@
+/**
+ * Clients that follow a session: they join somewhere with what they have, leave, are cut off, and come
+ * back elsewhere. Each event is judged when it is sent and when it arrives.
+ */
+import { hasCode, messageOf } from "../../../src/base/errors.ts";
+import type { Joined, SessionEvent, Sink } from "../../../src/session/service.ts";
+import type { World } from "../world.ts";
+import { createAnswerSeen } from "./answer-seen.ts";
+import { tenant } from "./clients.ts";
+import type { Gateway, Gateways } from "./gateways.ts";
+import { exactly } from "./words.ts";
+import type { Witness } from "./witness.ts";
+
+export type Followers = {
+  follow(sessionId: string): void;
+  /** Those who were connected to a pod that is gone see that. */
+  cutOff(name: string): void;
+  /** Who still lacks something, in words. */
+  behind(): string | undefined;
+};
+
+type Follower = {
+  readonly name: string;
+  readonly sessionId: string;
+  lastSeq: number;
+  incarnation: string | undefined;
+  lastMessageId: string | undefined;
+  connection: Connection | undefined;
+  /** It was told that there is no such session. */
+  over: boolean;
+};
+type Connection = { readonly gateway: Gateway; open: boolean; joined: Joined | undefined };
+
+export type FollowersParts = { gateways: Gateways; witness: Witness; untilMs: number };
+
+const followersMost = 10;
+/** How likely a reader is too slow for an event, and is cut off. */
+const tooSlow = 0.005;
+
+export function createSessionFollowers(world: World, parts: FollowersParts): Followers {
+  const { scheduler, violate, count } = world;
+  const { gateways, witness, untilMs } = parts;
+  const all: Follower[] = [];
+  const isQuiet = () => scheduler.nowMs >= untilMs;
+
+  const join = (follower: Follower): void => {
+    if (follower.over) return;
+    const gateway = gateways.any();
+    if (!gateway) return rejoin(follower);
+    const { sessionId, lastSeq, incarnation, lastMessageId } = follower;
+    const connection: Connection = { gateway, open: true, joined: undefined };
+    follower.connection = connection;
+    scheduler.note(`${follower.name} joins ${sessionId} at ${gateway.name} from ${lastSeq}`);
+    const place = {
+      lastSeq,
+      ...(incarnation !== undefined && { incarnation }),
+      ...(lastMessageId !== undefined && world.chance(0.5) && { lastMessageId }),
+    };
+    count(lastSeq > 0 ? "client: joined again" : "client: joined");
+    scheduler.after(gateways.delayMs(), () =>
+      gateway.enter(() => {
+        if (!connection.open) return;
+        connection.joined = gateway.service.join(
+          tenant,
+          sessionId,
+          place,
+          sinkOf(follower, connection),
+        );
+        connection.joined.ready.catch(() => {});
+      }),
+    );
+    if (!isQuiet() && world.chance(0.7)) {
+      scheduler.after(world.between(200, 8_000), () => {
+        if (connection.open && !isQuiet()) leave(follower, connection);
+      });
+    }
+  };
+
+  const leave = (follower: Follower, connection: Connection): void => {
+    if (!connection.open) return;
+    connection.open = false;
+    follower.connection = undefined;
+    connection.gateway.enter(() => connection.joined?.leave());
+    rejoin(follower);
+  };
+  const rejoin = (follower: Follower): void => {
+    scheduler.after(world.between(1, isQuiet() ? 200 : 3_000), () => {
+      if (!follower.connection) join(follower);
+    });
+  };
+
+  /** Events come to the client in the order in which they were sent. */
+  const sinkOf = (follower: Follower, connection: Connection): Sink<SessionEvent> => {
+    let lastMs = 0;
+    const answer = createAnswerSeen(world, follower.name);
+    const deliver = (arrive: () => void) => {
+      lastMs = Math.max(lastMs, scheduler.nowMs + gateways.delayMs());
+      scheduler.after(lastMs - scheduler.nowMs, () => {
+        if (connection.open) arrive();
+      });
+    };
+    return {
+      push(event) {
+        if (!connection.open) return false;
+        if (!isQuiet() && world.chance(tooSlow)) {
+          count("client: too slow");
+          leave(follower, connection);
+          return false;
+        }
+        judgeSent(follower, event, connection.gateway);
+        deliver(() => {
+          take(follower, event);
+          answer.take(event, follower.lastSeq);
+        });
+        return true;
+      },
+      fail(error) {
+        deliver(() => {
+          scheduler.note(`${follower.name} is cut off: ${messageOf(error)}`);
+          if (hasCode(error, "not_found")) follower.over = isGone(follower.sessionId);
+          leave(follower, connection);
+        });
+      },
+    };
+  };
+
+  const isGone = (sessionId: string) =>
+    witness.sessions.get(sessionId)?.header.status === "deleted";
+
+  /** Nothing leaves that isn't stored, or isn't what is stored. */
+  const judgeSent = ({ name, sessionId }: Follower, event: SessionEvent, { name: at }: Gateway) => {
+    if (event.type !== "entries" || isGone(sessionId)) return;
+    for (const entry of event.entries) {
+      const stored = witness.textOf(sessionId, entry.seq);
+      const what = `${sessionId}#${entry.seq} from ${at} to ${name}`;
+      if (stored === undefined) violate("S6", `${what} isn't stored`);
+      else if (stored !== exactly(entry)) violate("S2", `${what} isn't what is stored`);
+    }
+  };
+
+  const take = (follower: Follower, event: SessionEvent): void => {
+    const what = `${follower.name} of ${follower.sessionId}`;
+    switch (event.type) {
+      case "joined":
+        if (event.lastSeq < follower.lastSeq) {
+          violate("S7", `${what} has ${follower.lastSeq} and joins at ${event.lastSeq}`);
+        }
+        follower.incarnation = event.incarnation;
+        return;
+      case "reset":
+        return violate("S7", `${what} is to forget what it has: ${event.reason}`);
+      case "deleted":
+        if (!isGone(follower.sessionId)) violate("S6", `${what} is told that it was deleted`);
+        follower.over = true;
+        return;
+      case "entries":
+        for (const { seq, messageId } of event.entries) {
+          if (seq !== follower.lastSeq + 1) {
+            violate(
+              seq <= follower.lastSeq ? "S7" : "S5",
+              `${what} gets ${seq} after ${follower.lastSeq}`,
+            );
+          }
+          follower.lastSeq = seq;
+          follower.lastMessageId = messageId;
+        }
+        return;
+      case "state":
+      case "chunks":
+        return;
+    }
+  };
+
+  return {
+    follow(sessionId) {
+      if (all.length >= followersMost || !witness.sessions.has(sessionId)) return;
+      const name = `f${all.length + 1}`;
+      const follower: Follower = {
+        ...{ name, sessionId, lastSeq: 0, incarnation: undefined, lastMessageId: undefined },
+        ...{ connection: undefined, over: false },
+      };
+      all.push(follower);
+      join(follower);
+    },
+    cutOff(name) {
+      for (const follower of all) {
+        const { connection } = follower;
+        if (connection?.gateway.name !== name) continue;
+        const seenMs = world.between(1, 1_000);
+        scheduler.after(seenMs, () => leave(follower, connection));
+      }
+    },
+    behind() {
+      for (const { name, sessionId, lastSeq, over } of all) {
+        const seen = witness.sessions.get(sessionId)!;
+        if (over || isGone(sessionId)) continue;
+        const has = seen.entries.length;
+        if (lastSeq < has) return `${name} has ${lastSeq} of ${has} in ${sessionId}`;
+      }
+      return undefined;
+    },
+  };
+}

@@ -1,0 +1,127 @@
+/**
+ * Where clients reach sessions: the pods that are up, and programs that are none. What is asked and what
+ * is answered takes time, and a client waits for so long and no longer.
+ */
+import { FlotillaError } from "../../../src/base/errors.ts";
+import { uuidv7 } from "../../../src/base/ids.ts";
+import { silentLogger } from "../../../src/base/log.ts";
+import { connectSessions } from "../../../src/runtime/sessions.ts";
+import type { SessionService } from "../../../src/session/service.ts";
+import type { Database } from "../../../src/store/database.ts";
+import { createLane, laneClock } from "../lane.ts";
+import type { Network } from "../link.ts";
+import type { SimPod } from "../pod.ts";
+import { startOfTimeMs, type World } from "../world.ts";
+
+export type Gateway = {
+  readonly name: string;
+  readonly alive: boolean;
+  readonly service: SessionService;
+  enter(happen: () => void): void;
+};
+
+export type Gateways = {
+  /** One of those that are up, undefined while there is none. */
+  any(): Gateway | undefined;
+  /** How long something takes from a client to a gateway, or back. */
+  delayMs(): number;
+  /** Asks somewhere. Rejects with `timeout` where no answer came. */
+  ask<Answer>(request: Request<Answer>): Promise<Answer>;
+  close(): Promise<void>;
+};
+
+export type Request<Answer> = {
+  ask: (service: SessionService) => Promise<Answer>;
+  /** Looks at the answer in the moment in which it is given. */
+  judge?: (answer: Answer, gateway: Gateway) => void;
+  timeoutMs?: number;
+};
+
+export type GatewaysOptions = {
+  pods: () => readonly SimPod[];
+  programs: number;
+  logs: number;
+  through: (database: Database) => Database;
+};
+
+export function createGateways(
+  world: World,
+  network: Network,
+  { pods, programs, logs, through }: GatewaysOptions,
+): Gateways {
+  const { scheduler } = world;
+  const delayMs = () => world.between(1, 1 + Math.min(50, world.troubles.delayMs));
+
+  const made = Array.from({ length: programs }, (_, at) => {
+    const name = `g${at + 1}`;
+    const lane = createLane(scheduler);
+    const wallMs = () => startOfTimeMs + scheduler.nowMs;
+    const clock = laneClock(scheduler, lane, { wallMs, startMs: world.between(0, 1_000_000) });
+    const random = world.fork();
+    const here = connectSessions({
+      address: name,
+      database: through(network.connect({ who: name, lane })),
+      clock,
+      random,
+      ids: uuidv7(clock, random),
+      log: silentLogger,
+      maxPayloadBytes: 256 * 1024,
+      logs,
+    });
+    const gateway: Gateway = { name, alive: true, service: here.service, enter: lane.enter };
+    return { gateway, here };
+  });
+
+  const ofPod = (pod: SimPod): Gateway[] => {
+    const service = pod.running?.sessionService;
+    if (!pod.alive || !service) return [];
+    return [
+      {
+        name: pod.podId,
+        get alive() {
+          return pod.alive;
+        },
+        service,
+        enter: pod.enter,
+      },
+    ];
+  };
+
+  const any = (): Gateway | undefined => {
+    const all = [...pods().flatMap(ofPod), ...made.map(({ gateway }) => gateway)];
+    return all.length > 0 ? world.pick(all) : undefined;
+  };
+
+  return {
+    any,
+    delayMs,
+    ask: ({ ask, judge, timeoutMs = 6_000 }) =>
+      new Promise((resolve, reject) => {
+        const gateway = any();
+        if (!gateway) return reject(new FlotillaError("unavailable", "no pod is up"));
+        const cancel = scheduler.after(timeoutMs, () =>
+          reject(new FlotillaError("timeout", `${gateway.name} hasn't answered`)),
+        );
+        const answer = (settle: () => void) => {
+          scheduler.after(delayMs(), () => {
+            cancel();
+            settle();
+          });
+        };
+        scheduler.after(delayMs(), () =>
+          gateway.enter(() => {
+            ask(gateway.service).then(
+              (value) => {
+                judge?.(value, gateway);
+                answer(() => resolve(value));
+              },
+              (error: unknown) => answer(() => reject(error as Error)),
+            );
+          }),
+        );
+      }),
+    async close() {
+      await Promise.all(made.map(({ here }) => here.stop({ waitMs: 0 })));
+    },
+  };
+}

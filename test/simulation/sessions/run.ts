@@ -1,0 +1,196 @@
+/** One seed: pods with sessions, those who talk and those who follow, their troubles, a quiet time, the verdict. */
+import { type Logger, silentLogger } from "../../../src/base/log.ts";
+import { createSimDisk } from "../disk.ts";
+import { startFaults } from "../faults.ts";
+import { createNetwork, type Watcher } from "../link.ts";
+import { type SimPod, startSimPod } from "../pod.ts";
+import type { Report } from "../run.ts";
+import { createWorld, noTroubles } from "../world.ts";
+import type { PodFacts } from "../checker.ts";
+import { createAgents } from "./agents.ts";
+import { judgeEnd } from "./checker.ts";
+import { type Clients, startSessionClients, users } from "./clients.ts";
+import { createSessionFollowers } from "./followers.ts";
+import { createGateways } from "./gateways.ts";
+import { createHistory } from "./history.ts";
+import { openInbox } from "./inboxes.ts";
+import { createLetters } from "./letters.ts";
+import { createWitness, type Witness } from "./witness.ts";
+
+const heartbeatMs = 1_000;
+const deadAfterMs = 4_000;
+// All that may still be to do when the faults stop is done well within this time.
+const quietLimitMs = 200_000;
+
+export async function runSessionSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
+  const world = await createWorld(seed, { keepTrace });
+  const { scheduler, count } = world;
+  const isCalm = world.chance(0.15);
+  const faultsMs = world.between(8_000, 16_000);
+  const isQuiet = () => scheduler.nowMs >= faultsMs;
+  const letters = createLetters(world, { spares: isCalm });
+  let clients: Clients | undefined;
+  const witness: Witness = await createWitness(world, {
+    isCalm,
+    onSession(seen) {
+      clients?.onSession(seen);
+      pauseOwner(seen.header.sessionId);
+    },
+  });
+  const network = createNetwork(world, witness as Watcher);
+  const logs = world.pick([1, 2, 4]);
+  const pods: SimPod[] = [];
+  const byId = new Map<string, SimPod>();
+  const gone = new Set<string>();
+  const disk = createSimDisk(world);
+  const agents = createAgents(world, () => witness);
+  const gateways = createGateways(world, network, {
+    pods: () => pods.filter(Boolean),
+    programs: world.between(1, 2),
+    logs,
+    through: letters.through,
+  });
+  const followers = createSessionFollowers(world, { gateways, witness, untilMs: faultsMs });
+  const inbox = openInbox(world, { gateways, witness, user: users[0] });
+  const history = createHistory();
+  let podsMade = 0;
+  let places = world.between(2, 4);
+  const canTell = world.chance(0.3);
+
+  /** Most that can go wrong with a record goes wrong where its owner falls silent right behind it. */
+  const pauses = !isCalm && world.chance(0.4) ? 0.02 : 0;
+  const pauseOwner = (sessionId: string): void => {
+    if (isQuiet() || !world.chance(pauses)) return;
+    const { header } = witness.sessions.get(sessionId)!;
+    const owner = [...witness.heads.values()].map((head) => head.owner);
+    const pod = byId.get(world.pick([header.work?.runner, ...owner]) ?? "");
+    if (!pod) return;
+    count("fault: pause at a record");
+    const soonMs = world.between(0, world.troubles.delayMs * 3);
+    scheduler.after(soonMs, () => pod.alive && pod.pause(world.between(1_500, 9_000)));
+  };
+
+  const fill = (place: number): void => {
+    if (place >= places) return;
+    const podId = `p${++podsMade}`;
+    const thisProcess = {
+      host: podId,
+      isGone: (host: string) => canTell && gone.has(host),
+    };
+    const known = new Map<string, PodFacts>();
+    const pod = startSimPod(
+      world,
+      network,
+      { pods: known },
+      {
+        podId,
+        names: [],
+        settings: { slots: 1, pollMs: 10_000, heartbeatMs, deadAfterMs, sessions: { logs } },
+        disk,
+        schedules: [],
+        through: letters.through,
+        log: counting(count),
+        thisProcess,
+        handlersFor: (made) =>
+          place === 0 ? agents.of(made) : agents.of(made).filter(() => world.chance(0.7)),
+        onGone() {
+          gone.add(podId);
+          followers.cutOff(podId);
+          inbox.cutOff(podId);
+          scheduler.after(world.between(100, isQuiet() ? 1_000 : 6_000), () => fill(place));
+        },
+      },
+    );
+    pods[place] = pod;
+    byId.set(podId, pod);
+  };
+  for (let place = 0; place < places; place++) {
+    scheduler.after(place === 0 ? 0 : world.between(0, 3_000), () => fill(place));
+  }
+  if (isCalm) {
+    const { delayMs } = world.troubles;
+    world.troubles = { ...noTroubles, delayMs, hintLost: world.pick([0, 0.5]) };
+    letters.lost = 0.5;
+  } else {
+    startFaults(world, {
+      network,
+      pods: () => pods.filter(Boolean),
+      untilMs: faultsMs,
+      deadAfterMs,
+    });
+    letters.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
+    if (world.chance(0.4)) deploy();
+  }
+  scheduler.after(faultsMs, () => {
+    letters.lost = 0;
+    world.troubles = noTroubles;
+  });
+  clients = startSessionClients(world, {
+    ...{ gateways, witness, history, followers },
+    untilMs: faultsMs,
+    gapMs: world.pick([100, 200, 400]),
+  });
+
+  /** A pod more, or one less. */
+  function deploy(): void {
+    scheduler.after(world.between(2_000, 6_000), () => {
+      if (isQuiet()) return;
+      if (places > 2 && world.chance(0.5)) {
+        count("fault: a pod removed");
+        const pod = pods[--places];
+        if (pod?.started && pod.alive) pod.stop();
+      } else {
+        count("fault: a pod added");
+        fill(places++);
+      }
+      deploy();
+    });
+  }
+
+  const isSettled = () => {
+    if (clients.open > 0 || followers.behind() !== undefined) return false;
+    return [...witness.sessions.values()].every(
+      ({ header }) => header.work === null && header.pending.length === 0,
+    );
+  };
+  const limitMs = faultsMs + quietLimitMs;
+  const isOver = () => world.violations.length > 0 || scheduler.nowMs > limitMs;
+  await scheduler.runUntil(() => isOver() || (isQuiet() && isSettled()));
+  // An inbox says a few times a second at most what has changed, and compares now and then.
+  const settledMs = scheduler.nowMs;
+  await scheduler.runUntil(() => isOver() || scheduler.nowMs > settledMs + 3_000);
+  if (world.violations.length === 0) {
+    const behind = followers.behind();
+    if (behind !== undefined) world.violate("S5", behind);
+    await judgeEnd(world, witness, history);
+    const wrong = await inbox.wrong();
+    if (wrong !== undefined) world.violate("inbox", wrong);
+    if (clients.open > 0) world.violate("clients", `${clients.open} wait for ever`);
+  }
+  count(isCalm ? "seed: calm" : "seed: stormy");
+  await world.store.database.close();
+  return {
+    seed,
+    violations: world.violations,
+    hash: scheduler.trace.hash(),
+    trace: scheduler.trace.lines,
+    counts: world.counts,
+    virtualMs: scheduler.nowMs,
+  };
+}
+
+const lines = new Map([
+  ["an answer came too late and isn't stored", "fence: answer, epoch or attempt"],
+  ["another pod has the log", "log: fenced"],
+  ["handing the log over", "log: handed over"],
+  ["a record waits", "record: unknown or refused"],
+]);
+
+/** Counts what pods say of themselves. */
+function counting(count: (what: string) => void): Logger {
+  const say = (_: object, message: string) => {
+    const what = lines.get(message);
+    if (what !== undefined) count(what);
+  };
+  return { ...silentLogger, info: say, warn: say };
+}

@@ -1,0 +1,239 @@
+/**
+ * Looks at every commit in the moment in which it is made, and knows from then on what is stored. The
+ * promises of logs and of turns that can be told from one commit and the last are judged here.
+ */
+import { FlotillaError } from "../../../src/base/errors.ts";
+import type { Entry } from "../../../src/protocol/message.ts";
+import type { Header, Turn } from "../../../src/session/header.ts";
+import type { Head } from "../../../src/session/journal/journal.ts";
+import { nothingSeen } from "../fences.ts";
+import type { Watcher } from "../link.ts";
+import type { World } from "../world.ts";
+import { auditStatements, type Noted, takeNoted } from "./audit.ts";
+import { countFences } from "./fences.ts";
+import { exactly, spokenBy } from "./words.ts";
+
+/** A session as it is stored right now, with all that was ever under way in it. */
+export type SessionSeen = {
+  readonly sessionId: string;
+  header: Header;
+  offset: number;
+  readonly entries: Entry[];
+  readonly seqOf: Map<string, number>;
+  readonly turns: Map<number, Turn>;
+  readonly compactions: Map<number, { readonly toSeq: number; readonly failures: number }>;
+};
+
+export type Witness = Watcher & {
+  readonly heads: ReadonlyMap<number, Head>;
+  readonly sessions: ReadonlyMap<string, SessionSeen>;
+  /** The very text of an entry, for comparing. */
+  textOf(sessionId: string, seq: number): string | undefined;
+};
+
+export type WitnessOptions = {
+  /** Nothing is wrong but letters, so that no runner is ever given up. */
+  isCalm: boolean;
+  onSession: (seen: SessionSeen, before: Header | undefined) => void;
+};
+
+export async function createWitness(world: World, options: WitnessOptions): Promise<Witness> {
+  const { store, violate, count } = world;
+  const heads = new Map<number, Head>();
+  const sessions = new Map<string, SessionSeen>();
+  let who = "";
+  await store.database.write(auditStatements());
+
+  const judgeHead = (before: Head | undefined, after: Head | undefined): void => {
+    if (!after) return violate("O1", `${who} has deleted a head`);
+    heads.set(after.logId, after);
+    if (!before) return;
+    const what = `log ${after.logId}, ${who}: ${shown(before)} to ${shown(after)}`;
+    const moved = after.offset - before.offset;
+    if (after.term < before.term) violate("O1", `${what}: the term falls`);
+    if (moved !== 0 && moved !== 1) violate("O1", `${what}: the offset jumps`);
+    if ((moved === 0) !== (before.recordId === after.recordId)) {
+      violate("O1", `${what}: not one record`);
+    }
+    if (moved === 1 && after.owner !== who) violate("O1", `${what}: not the owner's record`);
+    const isTaken = after.term > before.term;
+    if (isTaken) {
+      if (after.term !== before.term + 1 || moved !== 1) violate("O1", `${what}: a strange take`);
+      const from = before.owner === null ? "free" : before.owner === who ? "own" : "another's";
+      count(`log: taken, ${from}`);
+    } else if (after.owner !== before.owner) {
+      if (after.owner !== null || before.owner !== who || moved !== 0) {
+        violate("O1", `${what}: the owner changes without a term`);
+      }
+      count("log: released");
+    }
+  };
+
+  const judgeEntry = (noted: Extract<Noted, { what: "entry" }>, moved: ReadonlySet<number>) => {
+    const { before, after } = noted;
+    if (before && after) return violate("S2", `${who} has changed ${nameOf(before)}`);
+    if (!after) return;
+    const { sessionId, clientId, entry } = after;
+    const seen = sessions.get(sessionId);
+    const name = nameOf(after);
+    if (moved.size === 0) violate("O1", `${who} has stored ${name} without a record`);
+    const expected = (seen?.entries.length ?? 0) + 1;
+    if (entry.seq !== expected) violate("S2", `${name} comes where ${expected} should`);
+    if (!seen) return violate("S12", `${name} is of a session that there isn't`);
+    if (clientId !== null && seen.seqOf.has(clientId)) violate("S3", `${name} is stored twice`);
+    if (entry.kind === "message" && entry.role === "user") {
+      if (seen.entries.some(({ messageId }) => messageId === entry.messageId)) {
+        violate("S3", `${name} is stored twice, as ${entry.messageId}`);
+      }
+    }
+    if (entry.epoch !== undefined) judgeAnswer(seen, entry);
+    seen.entries.push(entry);
+    if (clientId !== null) seen.seqOf.set(clientId, entry.seq);
+  };
+
+  /** Only what is under way stores anything, and only the attempt that is. */
+  const judgeAnswer = (seen: SessionSeen, entry: Entry): void => {
+    const { work, epoch } = seen.header;
+    const what = `${seen.sessionId}#${entry.seq} of epoch ${entry.epoch}`;
+    const isNew = entry.epoch! > epoch;
+    if (!isNew && work?.epoch !== entry.epoch) {
+      violate("W1", `${what} is stored in ${epoch}, ${work?.type}`);
+    }
+    if (seen.entries.some((each) => each.epoch === entry.epoch)) {
+      violate("W1", `${what} is the second of its epoch`);
+    }
+    count(`answer: ${entry.outcome ?? entry.kind}`);
+    if (entry.kind === "summary") {
+      if (work?.type !== "compaction" || work.toSeq !== entry.throughSeq) {
+        violate("compaction", `${what} stands for ${entry.throughSeq}`);
+      }
+      return;
+    }
+    if (work?.type !== "turn" || isNew) return;
+    const said = spokenBy(entry);
+    if (said && said.epoch !== entry.epoch) violate("W1", `${what} was said in ${said.epoch}`);
+    if (entry.outcome === "completed" && said?.attempt !== work.attempt) {
+      violate("W1", `${what} is of attempt ${said?.attempt}, not ${work.attempt}`);
+    }
+    if (entry.outcome === "completed" && work.stopping) count("stop: lost to the end");
+    if (entry.outcome === "stopped" && work.stopping) count("stop: won");
+  };
+
+  const judgeSession = (noted: Extract<Noted, { what: "session" }>): void => {
+    const { before, after } = noted;
+    if (!after) return violate("S12", `${who} has deleted the row of ${before!.sessionId}`);
+    const { sessionId, offset, header } = after;
+    const seen: SessionSeen = sessions.get(sessionId)!;
+    const last = before?.header;
+    if (last) {
+      if (header.lastSeq < last.lastSeq) violate("S12", `${sessionId}: ${last.lastSeq} goes back`);
+      if (header.epoch < last.epoch) violate("W1", `${sessionId}: its epoch falls`);
+      if (offset <= before.offset) violate("O1", `${sessionId}: a header from before`);
+      if (last.status === "deleted" && header.status !== "deleted") {
+        violate("S12", `${sessionId} comes back`);
+      }
+      judgeWork(last, header);
+    }
+    if (header.status === "deleted") seen.entries.length = 0;
+    else if (header.lastSeq !== seen.entries.length) {
+      violate(
+        "S2",
+        `${sessionId} has ${seen.entries.length} entries, its header ${header.lastSeq}`,
+      );
+    }
+    const { work } = header;
+    if (work?.type === "turn") seen.turns.set(work.epoch, work);
+    if (work?.type === "compaction") {
+      const { toSeq } = work;
+      seen.compactions.set(work.epoch, { toSeq, failures: header.compactionFailures });
+    }
+    Object.assign(seen, { header, offset });
+    world.scheduler.note(`${who} ${sessionId} ${header.lastSeq} ${shownWork(header)}`);
+    options.onSession(seen, last);
+  };
+
+  const judgeWork = (last: Header, { work, compactionFailures }: Header): void => {
+    const had = last.work;
+    if (compactionFailures > last.compactionFailures) count("compaction: failed");
+    if (!had || had.epoch !== work?.epoch) {
+      if (had && work && had.type === "turn" && work.type === "turn" && work.attempt === 0) {
+        count("turn: merged");
+      }
+      return;
+    }
+    if (work.attempt < had.attempt) violate("W1", `${last.sessionId}: its attempt falls`);
+    if (work.lost > had.lost) {
+      count(`${work.type}: lost`);
+      if (options.isCalm)
+        violate("starts", `${last.sessionId}: a runner that is well was given up`);
+    } else if (work.attempt > had.attempt && had.attempt > 0) count(`${work.type}: released`);
+  };
+
+  const judge = (all: readonly Noted[]): void => {
+    const moved = new Set<number>();
+    for (const noted of all) {
+      if (noted.what !== "head") continue;
+      judgeHead(noted.before, noted.after);
+      if (noted.before?.offset !== noted.after?.offset) moved.add(noted.after!.logId);
+    }
+    // Entries come before the header that counts them, also in a session's first record.
+    for (const noted of all) {
+      if (noted.what !== "session" || noted.before || !noted.after) continue;
+      const { sessionId, offset, header } = noted.after;
+      if (sessions.has(sessionId)) violate("S12", `${sessionId} is made twice`);
+      const lists = { entries: [], seqOf: new Map(), turns: new Map(), compactions: new Map() };
+      const fresh: Header = { ...header, lastSeq: 0, epoch: 0, work: null };
+      sessions.set(sessionId, { sessionId, header: fresh, offset, ...lists });
+    }
+    for (const noted of all) if (noted.what === "entry") judgeEntry(noted, moved);
+    for (const noted of all) {
+      if (noted.what !== "session") continue;
+      if (moved.size === 0) violate("O1", `${who} has stored a header without a record`);
+      judgeSession(noted);
+    }
+  };
+
+  const commit: typeof store.commit = async (statements) => {
+    const before = new Map(heads);
+    let done: Awaited<ReturnType<typeof store.commit>>;
+    try {
+      done = await store.commit(statements);
+    } catch (error) {
+      if (error instanceof FlotillaError) countFences(world, statements, { before, error });
+      throw error;
+    }
+    const all = await takeNoted(store.database);
+    countFences(world, statements, { before, done, moved: all.length > 0 });
+    judge(all);
+    return done;
+  };
+  Object.assign(world, { store: { ...store, commit } });
+
+  return {
+    heads,
+    sessions,
+    textOf(sessionId, seq) {
+      const entry = sessions.get(sessionId)?.entries[seq - 1];
+      return entry && exactly(entry);
+    },
+    // There are no tasks here to be judged.
+    async before(committer) {
+      who = committer;
+      return nothingSeen;
+    },
+    async after() {},
+  };
+}
+
+const shown = ({ owner, term, offset }: Head) => `${owner}@${term}/${offset}`;
+
+const nameOf = ({ sessionId, entry }: { sessionId: string; entry: Entry }) =>
+  `${sessionId}#${entry.seq}`;
+
+function shownWork({ work, pending, status }: Header): string {
+  const waiting = pending.length > 0 ? ` +${pending.length}` : "";
+  const shownStatus = status === "active" ? "" : ` ${status}`;
+  if (!work) return `idle${waiting}${shownStatus}`;
+  const stopping = work.type === "turn" && work.stopping ? " stopping" : "";
+  return `${work.type} ${work.agent} ${work.epoch}.${work.attempt} at ${work.runner}${stopping}${waiting}${shownStatus}`;
+}
