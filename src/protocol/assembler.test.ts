@@ -85,6 +85,19 @@ test("an output is for the last call of its id, where the current step has none"
   );
 });
 
+test("an input that goes on in another step is a part there, as in the AI SDK", async () => {
+  for (const dynamic of [true, false]) {
+    const delta = { type: "tool-input-delta", toolCallId: "c", inputTextDelta: "[1" };
+    const chunks = [
+      { type: "tool-input-start", toolCallId: "c", toolName: "t", dynamic },
+      { type: "start-step" },
+      delta,
+    ];
+    const theirs = await assembledByAi(chunks, { messageId });
+    expect(plain(assemble(chunks).assembler.message())).toEqual(theirs.message);
+  }
+});
+
 describe("the outcome of an answer", () => {
   const outcomeOf = (...types: string[]) =>
     assemble(types.map((type) => ({ type, errorText: "broken", reason: "stopped" }))).assembler
