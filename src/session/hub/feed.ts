@@ -118,12 +118,12 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
   const settle = (): void => {
     if (over || !view) return;
     if (view.deleted) return deleted();
-    if (head < view.lastSeq) return void fetch();
+    if (head < view.lastSeq) return void fill();
     for (const subscriber of live()) push(subscriber, stateFor(subscriber, view));
     answers.turn(turnOf(view));
   };
 
-  const fetch = async (): Promise<void> => {
+  const fill = async (): Promise<void> => {
     if (fetching) return;
     fetching = true;
     try {
@@ -188,7 +188,7 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     // From here on everything comes live, in the same turn of the event loop as this was seen.
     goLive(subscriber) {
       subscriber.stage = "live";
-      if (head < view!.lastSeq) void fetch();
+      if (head < view!.lastSeq) void fill();
       else push(subscriber, stateFor(subscriber, view!));
       return answers.joined();
     },
