@@ -1,4 +1,5 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
+import { pruneMail } from "../bus/statements.ts";
 import { createDeadLetters } from "../deadletters/client.ts";
 import { createDeadLetterLead } from "../deadletters/lead.ts";
 import {
@@ -37,6 +38,7 @@ export type { HeartbeatHooks, Pod, PodEvent, PodParts } from "./pod-parts.ts";
 const firstBeatLimitMs = 30_000;
 // What takes longer goes on beside the pod's own work.
 const leftoversLimitMs = 10_000;
+const pruneLettersMs = 60_000;
 
 /** Puts a pod together and starts it. Resolves when it is known to the others and claims. */
 export async function assemblePod(settings: Settings, parts: PodParts): Promise<Pod> {
@@ -135,12 +137,21 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     if (stopped) return;
     void firing.pass();
     letters.beat(leader === podId);
+    if (leader === podId) pruneLetters();
     if (leader === podId && seen.throttled) throttles.learn();
     if (passing) return;
     passStartedMs = clock.monotonic();
     passing = lead.pass(liveness).finally(() => {
       passing = undefined;
     });
+  };
+
+  let prunedMs = clock.monotonic();
+  /** Letters that nobody has fetched, such as those to a program that is gone. */
+  const pruneLetters = (): void => {
+    if (!settings.sessions || clock.monotonic() - prunedMs < pruneLettersMs) return;
+    prunedMs = clock.monotonic();
+    void database.write([pruneMail()]).catch(() => {});
   };
 
   let cancelBreath = () => {};

@@ -59,7 +59,7 @@ export function decide(header: Header | undefined, command: Command, facts: Fact
     case "metadata":
       return setMetadata(header, command);
     case "members":
-      return changeMembers(header, command);
+      return changeMembers(header, command, facts);
     case "archive":
       return archive(header, facts);
     case "unarchive":

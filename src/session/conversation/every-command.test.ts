@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { AgentFacts, Command, Decision } from "../command.ts";
 import { decide } from "../conversation.ts";
 import type { Header } from "../header.ts";
-import { compacted, startTalk, type Talk } from "./talk.contract.ts";
+import { compacted, plain, startTalk, type Talk } from "./talk.contract.ts";
 
 type State =
   | "idle"
@@ -340,7 +340,7 @@ describe.each(aboutWork)("a %s", (name) => {
 });
 
 test("a session that isn't there can only be created", () => {
-  const facts = { nowMs: 0, newId: () => "id", agent: () => undefined, runnerFor: () => null };
+  const facts = { nowMs: 0, newId: () => "id", agent: () => plain, runnerFor: () => null };
   for (const [name, commandOf] of Object.entries(commands)) {
     const decision = decide(undefined, commandOf({ epoch: 1, attempt: 1 }), facts);
     const code = decision.type === "refused" ? decision.code : "none";

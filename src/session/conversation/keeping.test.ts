@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Command } from "../command.ts";
+import { decide } from "../conversation.ts";
 import { compacted, plain, startTalk } from "./talk.contract.ts";
 
 const created: Extract<Command, { type: "create" }> = {
@@ -102,4 +103,19 @@ test("a pod whose clock is behind doesn't make a session look older", () => {
   talk.nowMs = 4_000;
   talk.finish("first");
   expect(talk.header).toMatchObject({ createdAtMs: 1_000, activeAtMs: 5_000 });
+});
+
+test("nobody is asked to talk to an agent that there isn't", () => {
+  const facts = { nowMs: 0, newId: () => "id", agent: () => undefined, runnerFor: () => null };
+  const named = { sessionId: "s", tenant: "t", agents: ["ghost"], users: [], metadata: null };
+  expect(decide(undefined, { type: "create", ...named }, facts)).toMatchObject({
+    type: "refused",
+    code: "not_found",
+  });
+  const made = decide(undefined, { type: "create", ...named, agents: [] }, facts);
+  if (made.type !== "decided") throw new Error("a session without agents was refused");
+  expect(decide(made.header, { type: "members", agents: ["ghost"] }, facts)).toMatchObject({
+    type: "refused",
+    code: "not_found",
+  });
 });

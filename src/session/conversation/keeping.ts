@@ -11,11 +11,8 @@ const agentsMost = 16;
 const usersMost = 100;
 
 /** Asked again it gives what there is. The id of a deleted session is never used again. */
-export function create(
-  header: Header | undefined,
-  command: Of<"create">,
-  { nowMs }: Facts,
-): Decision {
+export function create(header: Header | undefined, command: Of<"create">, facts: Facts): Decision {
+  const { nowMs } = facts;
   const { sessionId, tenant, metadata } = command;
   const agents = [...new Set(command.agents)];
   const users = [...new Set(command.users)];
@@ -25,8 +22,8 @@ export function create(
       ? unchanged(header, { duplicate: true, metadataVersion: header.metadataVersion })
       : refused("conflict", "there is, or was, a session with this id already");
   }
-  const tooMany = tooManyOf({ agents, users });
-  if (tooMany) return tooMany;
+  const wrong = tooManyOf({ agents, users }) ?? unknownOf(agents, facts);
+  if (wrong) return wrong;
   const metadataVersion = metadata === null ? 0 : 1;
   const created: Header = {
     sessionId,
@@ -75,7 +72,7 @@ export function setMetadata(header: Header, command: Of<"metadata">): Decision {
 }
 
 /** An agent that leaves ends the turn it is in, and is asked nothing more. */
-export function changeMembers(header: Header, command: Of<"members">): Decision {
+export function changeMembers(header: Header, command: Of<"members">, facts: Facts): Decision {
   const { addUsers = [], removeUsers = [] } = command;
   const removed = new Set(removeUsers);
   const users = [...new Set([...header.users, ...addUsers])].filter((user) => !removed.has(user));
@@ -83,8 +80,19 @@ export function changeMembers(header: Header, command: Of<"members">): Decision 
   if (areSame(users, header.users) && areSame(agents, header.agents)) {
     return unchanged(header, { done: true });
   }
-  const tooMany = tooManyOf({ agents, users });
-  return tooMany ?? decided(withHeader(firstStep(header), { users, agents }), { done: true });
+  const added = agents.filter((name) => !header.agents.includes(name));
+  const wrong = tooManyOf({ agents, users }) ?? unknownOf(added, facts);
+  return wrong ?? decided(withHeader(firstStep(header), { users, agents }), { done: true });
+}
+
+/** A name that nobody answers to is most likely a mistake, and would be noticed only by waiting. */
+function unknownOf(agents: readonly string[], facts: Facts): Decision | undefined {
+  const unknown = agents.find((name) => facts.agent(name) === undefined);
+  if (unknown === undefined) return undefined;
+  return refused(
+    "not_found",
+    `there is no agent ${JSON.stringify(unknown)}: no pod that is up has it in code, and none is stored`,
+  );
 }
 
 /** Stops what is under way. What was said by then is kept, and so is what nobody will answer now. */

@@ -39,6 +39,7 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
   const ownIds = new Map<string, number>();
   const entries: LogRecord["entries"][number][] = [];
   const metadata = new Map<string, string>();
+  const members = new Set<string>();
   const reads: LogRecord["reads"][number][] = [];
   const checkpoints = new Map<string, Checkpoint>();
   const effects: (readonly [string, Effect])[] = [];
@@ -68,6 +69,7 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
     }
     outcomes.push([item, decision.answer]);
     if (decision.header !== before) headers.set(sessionId, decision.header);
+    if (decision.header.users !== before?.users) members.add(sessionId);
     for (const entry of decision.entries) {
       entries.push({ ...entry, sessionId });
       if (entry.clientId !== null) ownIds.set(`${sessionId} ${entry.clientId}`, entry.seq);
@@ -83,6 +85,7 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
     entries,
     headers: [...headers.values()],
     metadata: [...metadata].map(([sessionId, text]) => ({ sessionId, metadata: text })),
+    members: [...members],
     reads,
     checkpoints: [...checkpoints.values()],
   };

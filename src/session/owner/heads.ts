@@ -34,8 +34,8 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
     }
   };
   const all: Heads["all"] = async (maxAgeMs) => {
-    // However old it may be, it must have been seen.
-    if (seenMs !== -Infinity && clock.monotonic() - seenMs <= maxAgeMs) return last;
+    // However old it may be, it must have been seen; where there were none, there may be some by now.
+    if (last.length > 0 && clock.monotonic() - seenMs <= maxAgeMs) return last;
     return (looking ??= look());
   };
   return {
