@@ -11,7 +11,7 @@ export type ServerConfig = {
   apiKeys?: readonly ApiKey[];
   /** How tokens of users are checked. Without it there are none. */
   tokens?: TokenConfig;
-  /** Web pages of other sites that may open sockets, as `https://app.example.com`. Default none. */
+  /** Web pages of other sites that may call and open sockets, as `https://app.example.com`. Default none. */
   origins?: readonly string[];
   /** Connections at once, sockets among them. Default 10,000. */
   maxConnections?: number;

@@ -11,6 +11,7 @@ import type { ApiKey } from "../runtime/server-config.ts";
 import type { SessionService } from "../session/service.ts";
 import { type Authenticator, createAuthenticator, requireCaller } from "./auth/authenticate.ts";
 import { createMembers, type Members } from "./auth/members.ts";
+import { allowOrigins } from "./cors.ts";
 import { refuse } from "./errors.ts";
 import type { Metrics } from "./metrics.ts";
 import { createReadiness } from "./ready.ts";
@@ -32,6 +33,8 @@ export type AppParts = {
   flotilla: Flotilla;
   /** Who may call. Empty: only programs on this machine. */
   apiKeys: readonly ApiKey[];
+  /** Web pages of other sites that may call. */
+  origins?: readonly string[];
   /** What tells who calls, if not `apiKeys` alone. */
   authenticator?: Authenticator;
   /** Where sessions are asked about, if not through `flotilla`. */
@@ -85,6 +88,7 @@ export function createApp(parts: AppParts): Hono {
     c.header("X-Content-Type-Options", "nosniff");
   });
 
+  app.use("/v1/*", allowOrigins(parts.origins ?? []));
   app.use("/metrics", access);
   app.use("/v1/*", access);
   const routes = [
@@ -98,7 +102,7 @@ export function createApp(parts: AppParts): Hono {
     ...throttleRoutes({ flotilla }),
     ...agentRoutes({ flotilla }),
     ...sessionRoutes({ sessions, members, maxBytes }),
-    ...sessionStreamRoutes({ sessions, members, streams, authenticator, log }),
+    ...sessionStreamRoutes({ sessions, members, streams, authenticator, clock, log }),
   ];
   for (const each of routes) mount(app, each);
   return app;

@@ -60,6 +60,8 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     server.once("error", (error: NodeJS.ErrnoException) => reject(cantListen(error, options)));
     server.listen({ host, port }, resolve);
   });
+  // Whoever can't be accepted, for want of file descriptors, has to come again; the others stay.
+  server.on("error", () => {});
   const { address, family, port: taken } = server.address() as AddressInfo;
   const shown = family === "IPv6" ? `[${address}]` : address;
   const leave = async () => {

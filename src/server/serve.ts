@@ -7,7 +7,10 @@ import { listen, type Listening } from "./listen.ts";
 import { createSockets } from "./socket/sockets.ts";
 import { createStreams, usualBufferBytes } from "./streams.ts";
 
-export type ServeParts = Omit<AppParts, "authenticator" | "members" | "streams" | "apiKeys"> & {
+export type ServeParts = Omit<
+  AppParts,
+  "authenticator" | "members" | "streams" | "apiKeys" | "origins"
+> & {
   /** What the config says of the server, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
 };
@@ -23,7 +26,7 @@ export async function serve(parts: ServeParts): Promise<Listening> {
   );
   const members = createMembers(sessions, clock);
   const streams = createStreams(clock, bufferBytes);
-  const app = createApp({ ...parts, apiKeys, authenticator, members, streams });
+  const app = createApp({ ...parts, apiKeys, origins, authenticator, members, streams });
   const sockets = createSockets({
     sessions,
     members,

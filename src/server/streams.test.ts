@@ -168,6 +168,21 @@ describe("server-sent events of a session", () => {
     await until("the beginning", () => reader.events.length > 0);
     await clock.advance(10_000);
     await until("the end", () => reader.isOver);
+    expect(reader.events.map(({ event }) => event)).toEqual(["joined"]);
+  });
+
+  test("end for somebody who is removed, with what happens next", async () => {
+    const id = await session();
+    const bearer = await new SignJWT({ sub: "ada", exp: Math.floor(clock.now() / 1_000) + 600 })
+      .setProtectedHeader({ alg: "HS256" })
+      .sign(new TextEncoder().encode(secret));
+    const reader = follow(`/v1/sessions/${id}/events`, { Authorization: `Bearer ${bearer}` });
+    await until("the beginning", () => reader.events.length > 0);
+    await server.sessions.changeMembers("default", id, { removeUsers: ["ada"] });
+    await clock.advance(30_000);
+    await say(id, "she is gone");
+    await until("the end", () => reader.isOver);
+    expect(reader.events.at(-1)).toMatchObject({ event: "error", data: { code: "not_found" } });
   });
 
   test("cut off a reader that doesn't read, who then goes on without a gap", async () => {

@@ -81,7 +81,7 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
           put(":\n\n");
           cancelBeat = clock.after(heartbeatMs, beat);
           cleanUps.push(() => cancelBeat(), untilExpiry(clock, callerOf(c), end));
-          const stop = begin({
+          const stop = begun(begin, over, {
             write: ({ type, id, data }) =>
               put(`${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${data}\n\n`),
             drained: () =>
@@ -106,6 +106,19 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
       for (const each of all) each();
     },
   };
+}
+
+function begun(
+  begin: (to: EventWriter) => () => void,
+  over: () => void,
+  to: EventWriter,
+): () => void {
+  try {
+    return begin(to);
+  } catch (error) {
+    over();
+    throw error;
+  }
 }
 
 /** An error of the stream would be printed by what answers, though it is only a slow reader. */

@@ -8,8 +8,10 @@ export type Members = {
   check(caller: Caller, sessionId: string): Promise<void> | undefined;
   /** The same, asked anew where that was longer ago than `forMs`. */
   checkAgain(caller: Caller, sessionId: string, forMs: number): Promise<void> | undefined;
-  /** What is known of a session has changed. */
+  /** What is known of a session has changed: whoever watches is called. */
   forget(tenant: string, sessionId: string): void;
+  /** Calls back when somebody may have been removed. The function that is returned ends it. */
+  watch(tenant: string, sessionId: string, callback: () => void): () => void;
 };
 
 // Whoever was removed elsewhere may go on writing for as long.
@@ -26,6 +28,7 @@ type Known = { readonly users: ReadonlySet<string>; readonly atMs: number };
 export function createMembers(sessions: Pick<SessionService, "get">, clock: Clock): Members {
   const known = new Map<string, Known>();
   const asked = new Map<string, Promise<Known>>();
+  const watching = new Map<string, Set<() => void>>();
 
   const ask = async (tenant: string, sessionId: string, key: string): Promise<Known> => {
     try {
@@ -61,7 +64,20 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
   return {
     checkAgain,
     check: (caller, sessionId) => checkAgain(caller, sessionId, knownForMs),
-    forget: (tenant, sessionId) => void known.delete(keyOf(tenant, sessionId)),
+    forget(tenant, sessionId) {
+      const key = keyOf(tenant, sessionId);
+      known.delete(key);
+      for (const callback of watching.get(key) ?? []) callback();
+    },
+    watch(tenant, sessionId, callback) {
+      const key = keyOf(tenant, sessionId);
+      const callbacks = watching.get(key) ?? new Set();
+      watching.set(key, callbacks.add(callback));
+      return () => {
+        callbacks.delete(callback);
+        if (callbacks.size === 0 && watching.get(key) === callbacks) watching.delete(key);
+      };
+    },
   };
 }
 

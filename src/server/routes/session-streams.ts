@@ -1,10 +1,12 @@
 import type { Context } from "hono";
+import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { InboxItem, SessionService, SessionView } from "../../session/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { userOf } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
+import { watchMember } from "../auth/still-member.ts";
 import { route, type Route } from "../route.ts";
 import { frameErrorOf } from "../socket/frame-error.ts";
 import { prepareEvent } from "../socket/prepared.ts";
@@ -17,6 +19,7 @@ export type SessionStreams = {
   members: Members;
   streams: Streams;
   authenticator: Authenticator;
+  clock: Clock;
   log: Logger;
 };
 
@@ -26,7 +29,7 @@ const exportPage = 200;
 
 /** Answers that come bit by bit: what happens in sessions and inboxes, and whole sessions. */
 export function sessionStreamRoutes(parts: SessionStreams): Route[] {
-  const { sessions, members, streams, authenticator, log } = parts;
+  const { sessions, members, streams, authenticator, clock, log } = parts;
   return [
     route(sessionSpecs.events).to(async ({ caller, params: { sessionId }, query, context }) => {
       await members.check(caller, sessionId);
@@ -35,6 +38,13 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
       const { lastSeq, ...rest } = query;
       const place = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...defined(rest) };
       const body = streams.open(context, (to) => {
+        const still = watchMember({
+          members,
+          clock,
+          caller: () => caller,
+          sessionId,
+          onRemoved: (error) => ended(to, error, log),
+        });
         const joined = sessions.join(caller.tenant, sessionId, place, {
           push(event) {
             if (event.type === "deleted") {
@@ -46,6 +56,7 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
               const data = JSON.stringify({ ...event, session: sessionId });
               return to.write({ type: "joined", data });
             }
+            still.look();
             const id = event.type === "entries" ? event.entries.at(-1)?.seq : undefined;
             const { text: data } = prepareEvent(sessionId, event);
             return to.write({ type: event.type, ...(id !== undefined && { id }), data });
@@ -54,7 +65,10 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
           drained: to.drained,
         });
         joined.ready.catch(() => {});
-        return () => joined.leave();
+        return () => {
+          still.stop();
+          joined.leave();
+        };
       });
       return { status: 200, body, headers: unbuffered };
     }),

@@ -10,7 +10,10 @@ let server: Awaited<ReturnType<typeof serving>>;
 
 beforeAll(async () => {
   const echo = agent("echo", () => "as you say");
-  server = await serving({ use: [echo], server: { tokens: { secret }, apiKeys: [key] } });
+  server = await serving({
+    use: [echo],
+    server: { tokens: { secret }, apiKeys: [key], origins: ["https://app.example"] },
+  });
 });
 afterAll(() => server[Symbol.asyncDispose]());
 
@@ -139,7 +142,8 @@ describe("sessions over HTTP", () => {
 describe("users over HTTP", () => {
   test("see their own sessions, and of others not even that they exist", async () => {
     const [mine, others] = [await made(["ada"]), await made(["bob"])];
-    const elsewhere = await as("ada", { tenant: "other", verbs: all });
+    const elsewhere = await as("ada", { tenant: "other", verbs: [...all, "sessions:any"] });
+    const rival = withBearer(key, { "Flotilla-Tenant": "other", "Flotilla-User": "ada" });
     const ada = await as("ada", { verbs: all });
     expect((await ada("GET", mine)).status).toBe(200);
     const { sessions } = (await ada("GET", "/v1/sessions?limit=1000")).body;
@@ -167,6 +171,7 @@ describe("users over HTTP", () => {
         [ada, others],
         [ada, "/v1/sessions/nowhere"],
         [elsewhere, mine],
+        [rival, mine],
       ] as const) {
         const answer = await who(method, `${at}${path}`, body);
         expect(answer, `${method} ${path}`).toMatchObject(refusal(404, "not_found"));
@@ -241,5 +246,28 @@ describe("users over HTTP", () => {
     await until("it to be read", async () => {
       return (await eve("GET", "/v1/inbox")).body.sessions[0]?.unread === 0;
     });
+  });
+});
+
+describe("pages of other sites", () => {
+  const call = async (origin: string, init: RequestInit = {}) => {
+    const headers = { Authorization: `Bearer ${await token({})}`, Origin: origin };
+    const answer = await fetch(`${server.url}/v1/sessions/nowhere`, {
+      ...init,
+      headers: { ...headers, ...(init.headers as Record<string, string>) },
+    });
+    await answer.text();
+    return [answer.status, answer.headers.get("access-control-allow-origin")];
+  };
+
+  test("may read the answers if they are named, refusals too", async () => {
+    expect(await call("https://app.example")).toEqual([404, "https://app.example"]);
+    expect(await call("https://evil.example")).toEqual([404, null]);
+  });
+
+  test("may ask first, without credentials", async () => {
+    const init = { method: "OPTIONS", headers: { "Access-Control-Request-Method": "PUT" } };
+    expect(await call("https://app.example", init)).toEqual([204, "https://app.example"]);
+    expect((await call("https://evil.example", init))[1]).toBe(null);
   });
 });

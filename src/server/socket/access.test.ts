@@ -230,3 +230,23 @@ test("a client that answers no pings is given up, one that does stays", async ()
   expect(await dead.closed()).toMatchObject({ code: 1006 });
   expect(alive.isOpen).toBe(true);
 });
+
+test("who is removed by way of this server hears no more from that moment", async () => {
+  const id = await session(["ada", "bob"]);
+  const client = await as("ada");
+  await client.ask({ type: "join", session: id, lastSeq: 0 });
+  const answer = await fetch(`${server.url}/v1/sessions/${id}/members`, {
+    method: "PUT",
+    headers: {
+      ...bearer(key).headers,
+      "Flotilla-Tenant": "acme",
+      "Content-Type": "application/json",
+    },
+    body: JSON.stringify({ removeUsers: ["ada"] }),
+  });
+  expect(answer.status).toBe(200);
+  expect(await client.find("left")).toMatchObject({ session: id, reason: "removed" });
+  await server.sessions.send("acme", id, { author: "bob", parts: said("secret").parts });
+  await client.ask({ type: "ping" });
+  expect(client.seqs(id)).toEqual([]);
+});

@@ -206,7 +206,9 @@ export function createConnection(
       const message = `at most ${framesTogether} frames come in one message`;
       return void fail(undefined, new FlotillaError("invalid_input", message));
     }
-    for (const each of value as unknown[]) receive(each);
+    for (const each of value as unknown[]) {
+      if (socket.readyState === socket.OPEN) receive(each);
+    }
   });
   // Answered by hand: pongs that nobody reads would pile up where they are answered unseen.
   socket.on("ping", (data: Buffer) => {

@@ -5,6 +5,7 @@ import type { ClientFrame, Ref } from "../../protocol/frames.ts";
 import type { Joined, SessionEvent, SessionService, Sink } from "../../session/service.ts";
 import type { Caller } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
+import { type StillMember, watchMember } from "../auth/still-member.ts";
 import { errorFrame, frameErrorOf } from "./frame-error.ts";
 import type { Outbox } from "./outbox.ts";
 import { prepare, prepareEvent } from "./prepared.ts";
@@ -29,15 +30,13 @@ export type SubscriptionParts = {
 };
 
 const subscriptionsMost = 100;
-// Whoever was removed from a session may see what happens in it for as long, and one thing more.
-const trustedMs = 30_000;
 
 type Subscription = {
   readonly ref: Ref;
   isJoined: boolean;
   isLeft: boolean;
-  checkedAtMs: number;
   joined?: Joined;
+  still?: StillMember;
 };
 
 export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
@@ -48,6 +47,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     subscription.isLeft = true;
     if (all.get(session) === subscription) all.delete(session);
     subscription.joined?.leave();
+    subscription.still?.stop();
   };
 
   const fail = (session: string, subscription: Subscription, error: unknown) => {
@@ -60,17 +60,6 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
       const shown = reason === "removed" ? {} : { error: frameErrorOf(error, log) };
       outbox.push(prepare({ type: "left", session, reason, ...shown }));
     }
-  };
-
-  /** Looks again from time to time whether the user still takes part, while something happens. */
-  const recheck = (session: string, subscription: Subscription) => {
-    const nowMs = clock.monotonic();
-    if (nowMs - subscription.checkedAtMs < trustedMs) return;
-    subscription.checkedAtMs = nowMs;
-    members.checkAgain(parts.caller(), session, trustedMs)?.catch((error: unknown) => {
-      // Trouble with looking isn't a reason to end what was allowed.
-      if (hasCode(error, "not_found")) fail(session, subscription, error);
-    });
   };
 
   const sinkOf = (session: string, subscription: Subscription): Sink<SessionEvent> => ({
@@ -86,7 +75,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
         drop(session, subscription);
         return outbox.push(prepare({ type: "left", session, reason: "deleted" }));
       }
-      recheck(session, subscription);
+      subscription.still?.look();
       return outbox.push(prepareEvent(session, event));
     },
     fail: (error) => fail(session, subscription, error),
@@ -104,8 +93,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
           { details: { subscriptionsMost } },
         );
       }
-      const checkedAtMs = clock.monotonic();
-      const subscription: Subscription = { ref, isJoined: false, isLeft: false, checkedAtMs };
+      const subscription: Subscription = { ref, isJoined: false, isLeft: false };
       all.set(session, subscription);
       const place = {
         lastSeq,
@@ -116,13 +104,20 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
       const start = () => {
         if (subscription.isLeft) return;
         try {
+          subscription.still = watchMember({
+            members,
+            clock,
+            caller: parts.caller,
+            sessionId: session,
+            onRemoved: (error) => fail(session, subscription, error),
+          });
           const sink = sinkOf(session, subscription);
           const joined = sessions.join(caller.tenant, session, place, sink);
           // What goes wrong comes through the sink.
           joined.ready.catch(() => {});
           subscription.joined = joined;
           // It may have ended while it began.
-          if (subscription.isLeft) joined.leave();
+          if (subscription.isLeft) drop(session, subscription);
         } catch (error) {
           fail(session, subscription, error);
         }
