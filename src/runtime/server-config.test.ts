@@ -15,7 +15,7 @@ describe("what a config says of the server", () => {
     { tokens: { jwksUrl: "https://id.example/jwks.json", algorithms: ["ES256"] } },
     { tokens: { jwks: { keys: [] }, issuer: "x", audience: "y" } },
     { origins: ["https://app.example.com", "http://localhost:3000"] },
-    { maxConnections: 1_000_000, socketBufferBytes: 65_536 },
+    { maxConnections: 1_000_000, socketBufferBytes: 65_536, framesPerSecond: 1 },
   ])("may be %j", (server) => {
     expect(() => checkServer(server)).not.toThrow();
   });
@@ -44,6 +44,7 @@ describe("what a config says of the server", () => {
     [{ origins: ["*"] }, "isn't an origin"],
     [{ maxConnections: 0 }, "from 1 to"],
     [{ socketBufferBytes: 1 }, "from 65536 to"],
+    [{ framesPerSecond: 0 }, "from 1 to"],
   ])("may not be %j: %s", (server, message) => {
     expect(() => checkServer(server as ServerConfig)).toThrow(message);
   });

@@ -17,6 +17,8 @@ export type ServerConfig = {
   maxConnections?: number;
   /** What may wait for one connection that reads too slowly, before it is cut off. Default 1 MiB. */
   socketBufferBytes?: number;
+  /** What one socket may send a second, and twice that at once. Default 100. */
+  framesPerSecond?: number;
 };
 
 /** A key in plain, its hash (`sha256:<hex>`), or either with what it is for. */
@@ -79,8 +81,9 @@ export function checkServer(server: ServerConfig | undefined): void {
     "origins",
     "maxConnections",
     "socketBufferBytes",
+    "framesPerSecond",
   ]);
-  const { port, maxConnections, socketBufferBytes } = server;
+  const { port, maxConnections, socketBufferBytes, framesPerSecond } = server;
   if (port !== undefined) checkNumber("server.port", port, { min: 0, max: 65_535 });
   if (maxConnections !== undefined)
     checkNumber("server.maxConnections", maxConnections, { min: 1, max: 1_000_000 });
@@ -88,6 +91,8 @@ export function checkServer(server: ServerConfig | undefined): void {
     const range = { min: 64 * 1024, max: 1024 ** 3 };
     checkNumber("server.socketBufferBytes", socketBufferBytes, range);
   }
+  if (framesPerSecond !== undefined)
+    checkNumber("server.framesPerSecond", framesPerSecond, { min: 1, max: 1_000_000 });
   for (const key of server.apiKeys ?? []) checkKey(key);
   if (server.tokens) checkTokens(server.tokens);
   for (const origin of server.origins ?? []) checkOrigin(origin);

@@ -19,7 +19,7 @@ export type ServeParts = Omit<
 export async function serve(parts: ServeParts): Promise<Listening> {
   const { flotilla, sessions = flotilla.sessionService, clock, log } = parts;
   const { host, port, maxConnections, apiKeys = [], tokens, origins = [] } = parts.server;
-  const { socketBufferBytes: bufferBytes = usualBufferBytes } = parts.server;
+  const { socketBufferBytes: bufferBytes = usualBufferBytes, framesPerSecond } = parts.server;
   const authenticator = createAuthenticator(
     { apiKeys, tokens, origins },
     { clock, random: systemRandom },
@@ -34,6 +34,7 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     origins,
     maxFrameBytes: frameBytes(parts.maxPayloadBytes),
     bufferBytes,
+    framesPerSecond,
     clock,
     log,
   });

@@ -26,6 +26,8 @@ export type ConnectionParts = {
   later: (callback: () => void) => void;
   maxFrameBytes: number;
   bufferBytes: number;
+  /** What the client may send. Default 100. */
+  framesPerSecond?: number | undefined;
   clock: Clock;
   log: Logger;
 };
@@ -36,8 +38,7 @@ export type Connection = {
   close(code: number, reason: string): void;
 };
 
-const framesPerSecond = 100;
-const framesBurst = 200;
+const usualFramesPerSecond = 100;
 // A client that goes on after so many refusals isn't listening.
 const refusalsMost = 200;
 const framesTogether = 200;
@@ -50,7 +51,8 @@ export function createConnection(
   first: Caller,
   parts: ConnectionParts,
 ): Connection {
-  const { sessions, members, clock, log } = parts;
+  const { sessions, members, framesPerSecond = usualFramesPerSecond, clock, log } = parts;
+  const framesBurst = 2 * framesPerSecond;
   let caller = first;
   let inbox: Joined | undefined;
   let pingsMissed = 0;
