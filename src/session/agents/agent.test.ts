@@ -104,6 +104,7 @@ describe("an agent", () => {
   test("tells the owner of a session only what it decides by", () => {
     expect(factsOf(agent("helper", { during: "merge", attempts: 2 }, answer))).toEqual({
       during: "merge",
+      debounceMs: 500,
       attempts: 2,
       compaction: null,
     });

@@ -10,6 +10,7 @@ import { type Pieces, piecesOf } from "./given.ts";
 import { readRange } from "./history.ts";
 import type { Control } from "./parts.ts";
 import { readSummaryBody } from "./summary-body.ts";
+import { patiently } from "./patiently.ts";
 import { tell } from "./tell.ts";
 import { tryAgent } from "./tries.ts";
 import type { TurnParts } from "./turn.ts";
@@ -47,12 +48,16 @@ async function summarize(
 ): Promise<ReturnType<ReturnType<typeof createAnswer>["content"]>["parts"] | AgentFailure> {
   const { sessionId, tenant } = header;
   const { epoch, attempt, agent, toSeq } = work;
-  const spec = await parts.agentOf(tenant, agent);
+  const told = await patiently(parts, control, async () => ({
+    spec: await parts.agentOf(tenant, agent),
+    range: await readRange(parts.journal, header, toSeq),
+  }));
+  const spec = told?.spec;
   const compaction = spec?.compaction;
-  if (!spec || !compaction) {
+  if (!told || !spec || !compaction) {
     return new AgentFailure("agent_missing", `${JSON.stringify(agent)} has no compactor here`);
   }
-  const range = await readRange(parts.journal, header, toSeq);
+  const { range } = told;
   const answer = createAnswer({
     name: { sessionId, epoch, attempt },
     messageId: `summary-${epoch}`,

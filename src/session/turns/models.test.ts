@@ -108,7 +108,7 @@ const places: Record<
       const gone = new AbortController();
       response.on("close", () => gone.abort());
       const { stream } = await answering((request as AgentRequest).messages, gone.signal);
-      pipeUIMessageStreamToResponse({ response, stream: toUIMessageStream({ stream }) });
+      await pipeUIMessageStreamToResponse({ response, stream: toUIMessageStream({ stream }) });
     });
     open.push(server);
     const url = { url: server.url, allowPrivate: true, secret };
@@ -228,6 +228,11 @@ describe.each(Object.entries(places))("a model of the AI SDK %s", (_, place) => 
       error: { code: "agent_failed" },
     });
     expect(JSON.stringify([scene.told, scene.live])).not.toContain("hunter2");
+    // User interfaces stop listening at an error, so what ends the text has to be before it.
+    const types = scene.live.flatMap(({ chunks }) => chunks).map(({ type }) => type);
+    expect(types.filter((type) => type === "error")).toHaveLength(1);
+    expect(types.at(-1)).toBe("error");
+    expect(types).toContain("text-end");
   });
 
   test("hears that it is stopped, and what it said is kept", async () => {

@@ -12,6 +12,7 @@ import { type Pieces, piecesOf } from "./given.ts";
 import { type History, readHistory } from "./history.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
+import { patiently } from "./patiently.ts";
 import { tell } from "./tell.ts";
 import { tryAgent } from "./tries.ts";
 
@@ -96,12 +97,16 @@ async function makeAnswer(
   const { clock } = parts;
   const { sessionId, tenant } = header;
   const { epoch, attempt } = turn;
-  const spec = await parts.agentOf(tenant, turn.agent);
-  if (!spec) {
+  const told = await patiently(parts, control, async () => {
+    const spec = await parts.agentOf(tenant, turn.agent);
+    return { spec, history: spec && (await readHistory(parts.journal, header, turn, spec)) };
+  });
+  if (!told) return {};
+  const { spec, history } = told;
+  if (!spec || !history) {
     const message = `no agent is called ${JSON.stringify(turn.agent)} on this pod`;
     return { failure: new AgentFailure("agent_missing", message) };
   }
-  const history = await readHistory(parts.journal, header, turn, spec);
   const answer = createAnswer({
     name: { sessionId, epoch, attempt },
     messageId: turn.messageId,
