@@ -102,6 +102,24 @@ describe("a socket is opened", () => {
   });
 });
 
+test("a key that acts for one tenant finds nothing of another's", async () => {
+  const id = await session(["ada"]);
+  await server.sessions.send("acme", id, { author: "ada", parts: said("secret").parts });
+  const headers = { ...bearer(key).headers, "Flotilla-Tenant": "other", "Flotilla-User": "ada" };
+  const client = await open({ headers });
+  for (const frame of [
+    { type: "join", session: id, lastSeq: 0 },
+    { type: "send", session: id, message: said("hi") },
+    { type: "regenerate", session: id },
+    { type: "stop", session: id },
+    { type: "read", session: id, seq: 1 },
+  ]) {
+    expect(await client.ask(frame)).toMatchObject({ type: "error", code: "not_found" });
+  }
+  expect(await client.ask({ type: "inbox" })).toMatchObject({ type: "inbox", sessions: [] });
+  expect(client.messages.join()).not.toContain("secret");
+});
+
 describe("a user", () => {
   const join = (id: string) => ({ type: "join", session: id, lastSeq: 0 });
   const notFound = { type: "error", code: "not_found" };

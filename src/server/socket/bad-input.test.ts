@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { connect as connectTcp, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { FlotillaError } from "../../base/errors.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { type Client, dial, said, serving } from "../serving.contract.ts";
 
@@ -208,3 +209,34 @@ async function closeCodeOf(raw: Socket): Promise<number> {
   const bytes = Buffer.concat(chunks);
   return bytes.readUInt16BE(bytes.lastIndexOf(0x88) + 2);
 }
+
+test("trouble behind the server is an error with its code, and none of its story", async () => {
+  await using troubled = await serving({
+    sessions: (real) => ({
+      ...real,
+      send: () => Promise.reject(new FlotillaError("store_unavailable", "the store is away")),
+      stop: () => Promise.reject(new Error("secret")),
+      join: () => {
+        throw new Error("secret");
+      },
+      inbox: () => {
+        throw new FlotillaError("closed", "the pod has stopped");
+      },
+    }),
+  });
+  const client = await dial(`${troubled.socketUrl}?user=ada`);
+  const codes = [];
+  for (const frame of [
+    { type: "send", session, message: said("hi") },
+    { type: "stop", session },
+    { type: "join", session, lastSeq: 0 },
+    { type: "inbox" },
+  ]) {
+    codes.push((await client.ask(frame)).code);
+  }
+  expect(codes).toEqual(["store_unavailable", "internal", "internal", "closed"]);
+  expect(client.messages.join()).not.toContain("secret");
+  const answer = await fetch(`${troubled.url}/v1/inbox/events?user=ada`);
+  expect(answer.status).toBe(503);
+  expect((await client.ask({ type: "ping" })).type).toBe("pong");
+});
