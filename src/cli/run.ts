@@ -108,9 +108,10 @@ function damaged({ store }: Settings): FlotillaError {
 
 /** The server's own way to the store, which outlives the pod's while that is stopping. */
 function openFlotilla(settings: Settings, log: Logger, metrics: Metrics): Flotilla {
-  const { store, durability, migrate, maxPayloadBytes } = settings;
+  const { store, durability, migrate, maxPayloadBytes, sessions } = settings;
   const onEvent = metrics.observe;
-  return connect(store, { durability, migrate, maxPayloadBytes, log, onEvent });
+  const privateAgents = sessions !== false && sessions.privateAgents;
+  return connect(store, { durability, migrate, maxPayloadBytes, privateAgents, log, onEvent });
 }
 
 type ServerParts = {

@@ -81,6 +81,11 @@ export type SessionsConfig = {
    * Default 4. It is never changed afterwards.
    */
   logs?: number;
+  /**
+   * Lets agents that were made over HTTP or by the command line be on this machine or in a private
+   * network. Default false. Those in code say it themselves.
+   */
+  privateAgents?: boolean;
 };
 
 // Where it can't be written, as in a container without a disk, the pod says so and works without.
@@ -190,10 +195,10 @@ export function resolveConfig(config: Config): Settings {
 
 function sessionsOf(given: Config["sessions"] = {}): false | Required<SessionsConfig> {
   if (given === false) return false;
-  checkOptions("sessions", given, ["logs"]);
-  const { logs = defaultLogs } = given;
+  checkOptions("sessions", given, ["logs", "privateAgents"]);
+  const { logs = defaultLogs, privateAgents = false } = given;
   checkNumber("sessions.logs", logs, { min: 1, max: 256 });
-  if (Number.isInteger(Math.log2(logs))) return { logs };
+  if (Number.isInteger(Math.log2(logs))) return { logs, privateAgents };
   throw new FlotillaError("invalid_option", `sessions.logs must be a power of two, not ${logs}`);
 }
 

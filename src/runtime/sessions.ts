@@ -19,6 +19,7 @@ export type PodSessionsParts = Pick<
 > & {
   agents: ReadonlyMap<string, AgentSpec>;
   logs: number;
+  privateAgents: boolean;
   maxPayloadBytes: number;
   throttles: Throttles;
   tasks: Pick<Tasks, "enqueue">;
@@ -38,7 +39,12 @@ export function sessionsOfPod(agents: ReadonlyMap<string, AgentSpec>): {
 /** Sessions on a pod, which owns logs and makes answers. */
 export function startSessions(parts: PodSessionsParts): SessionsHere {
   const { podId, database, clock, log, thisProcess, agents } = parts;
-  const book = createAgentBook({ database, clock, code: agents });
+  const book = createAgentBook({
+    database,
+    clock,
+    code: agents,
+    allowPrivate: parts.privateAgents,
+  });
   const shared = sharedParts({ ...parts, address: podId });
   return createSessionsHere(shared, {
     podId,
@@ -77,5 +83,5 @@ export function noSessions(): Sessions {
   const refuse = (): never => {
     throw new FlotillaError("unsupported", "this pod has `sessions: false` in its config");
   };
-  return { create: refuse, open: refuse, list: refuse };
+  return { create: refuse, open: refuse, list: refuse, inbox: refuse };
 }
