@@ -111,6 +111,30 @@ describe("a turn", () => {
     expect(await answer()).toMatchObject({ outcome: "failed", error: { code: "agent_missing" } });
   });
 
+  test("waits for a store that is away, and can be stopped meanwhile", async () => {
+    const clock = movableClock();
+    let away = 3;
+    const agentOf = async () => {
+      if (away-- > 0) throw new FlotillaError("store_unavailable", "it is away");
+      return agent("helper", () => "back");
+    };
+    const scene = runnerScene(
+      agent("helper", () => "unused"),
+      { clock, agentOf },
+    );
+    await scene.begin({ epoch: 1 });
+    await until("it is over", async () => {
+      await clock.advance(1_000);
+      return scene.runner.running().length === 0;
+    });
+    expect(textOf(await scene.reply(1))).toBe("back");
+    away = Infinity;
+    await scene.begin({ epoch: 2 });
+    await clock.advance(100_000);
+    scene.runner.abort(scene.runner.running()[0]!, { keep: true });
+    expect(await scene.reply(2)).toMatchObject({ outcome: "stopped" });
+  });
+
   test("that is stopped keeps what was said, closed properly, under the same epoch", async () => {
     const { begin, say, runner, reply, chunks, contexts, told, ended } = spoken();
     const { epoch, attempt } = await begin({ epoch: 3 });
@@ -160,6 +184,7 @@ describe("a turn", () => {
     await begin({ epoch: 2 });
     await until("it was asked", () => contexts.length === 2);
     expect(runner.running()).toMatchObject([{ epoch: 2 }]);
+    expect(contexts[0]!.signal.aborted).toBe(true);
     await say("new");
     await say(null);
     await ended();

@@ -37,7 +37,9 @@ export type SceneOptions = {
   clock?: Clock;
   /** What the owner says. Default: that it is done. */
   owner?: (command: Command) => Promise<Answer> | Answer;
-} & Partial<Pick<RunnerParts, "maxReplyBytes" | "enqueue" | "start" | "network" | "throttles">>;
+} & Partial<
+  Pick<RunnerParts, "maxReplyBytes" | "enqueue" | "start" | "network" | "throttles" | "agentOf">
+>;
 
 /** A runner with one agent, a session of its own, and an owner that writes down what it is told. */
 export function runnerScene(agent: AgentSpec | undefined, options: SceneOptions = {}): Scene {
