@@ -75,6 +75,15 @@ export function fencesContract(scene: JournalScene): void {
       expect(await scene.now(head)).toEqual(head);
     });
 
+    test("who asks for a log gets nothing once it has given it up again", async () => {
+      const seen = (await scene.journal.heads())[scene.nextLog()]!;
+      const owner = { podId: "pod-1", host: "h", recordId: fresh("take") };
+      const taken = (await scene.journal.take(seen, owner))!;
+      await scene.journal.release("pod-1", [taken]);
+      expect(await scene.journal.take(seen, owner)).toBeUndefined();
+      expect(await scene.now(taken)).toMatchObject({ owner: null, host: null, term: taken.term });
+    });
+
     test("a beat moves own logs alone, and says which those are", async () => {
       const mine = [await scene.own("beating"), await scene.own("beating")];
       const lost = await scene.own("beating");

@@ -50,7 +50,10 @@ export function moveHead(at: Head, recordId: string): Statement {
     ${returning(columns, { after: headOf(at, { term: at.term, recordId }) })}`;
 }
 
-/** The same with a record that says nothing but who appends from now on. */
+/**
+ * The same with a record that says nothing but who appends from now on. Sent again when its pod has
+ * already given the log up, it takes nothing: nobody would serve it.
+ */
 export function takeHead(
   seen: Head,
   { podId, host, recordId }: { podId: string; host: string | null; recordId: string },
@@ -62,8 +65,11 @@ export function takeHead(
       log_offset = ${seen.offset + 1}, record_id = ${recordId}
     where log_id = ${seen.logId} and incarnation = ${seen.incarnation}
       and ((term = ${seen.term} and log_offset = ${seen.offset} and record_id = ${seen.recordId})
-        or (term = ${term} and log_offset = ${seen.offset + 1} and record_id = ${recordId}))
-    ${returning(columns, { after: headOf(seen, { term, recordId }) })}`;
+        or (term = ${term} and log_offset = ${seen.offset + 1} and record_id = ${recordId}
+          and owner = ${podId}))
+    ${returning(columns, {
+      after: sql`${headOf(seen, { term, recordId })} and owner = ${podId}`,
+    })}`;
 }
 
 /** Nobody else makes a record with this id, so it is there only if we have put it there. */

@@ -85,7 +85,8 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
       const record = { term: seen.term + 1, offset: seen.offset + 1, recordId };
       const place = standing(seen, { ...seen, ...record });
       if (place === "elsewhere") return undefined;
-      const { beat } = heads[seen.logId]!;
+      const { beat, owner } = heads[seen.logId]!;
+      if (place === "there" && owner !== podId) return undefined;
       return {
         ...(heads[seen.logId] = { ...seen, ...record, owner: podId, host, beat: beat + 1 }),
       };

@@ -43,6 +43,7 @@ const believedMs = 1_000;
 
 export function createCourier(parts: CourierParts): Courier {
   const { bus, heads, owners, clock, random } = parts;
+  let closed = false;
 
   const unserve = owners
     ? bus.serve(topic, async (body) => {
@@ -70,21 +71,29 @@ export function createCourier(parts: CourierParts): Courier {
   };
 
   return {
-    close: unserve,
+    close() {
+      closed = true;
+      unserve();
+    },
     async ask(tenant, sessionId, command, { timeoutMs = defaultTimeoutMs, signal } = {}) {
       const startedMs = clock.monotonic();
       let mayBeStored = false;
       for (let tries = 1; ; tries++) {
         const leftMs = timeoutMs - (clock.monotonic() - startedMs);
+        const wasOpen = !closed;
         try {
           const owner = owners?.of(sessionId);
           if (owner) return await owner.submit(tenant, sessionId, command);
           const maxAgeMs = tries === 1 ? believedMs : 0;
           return await askRemote({ tenant, sessionId, command }, maxAgeMs, leftMs);
         } catch (error) {
-          if (!hasCode(error, ...passing)) throw error;
-          // One who has lost the log may have stored it before, without hearing of that.
+          // One who has lost the log may have stored it before, without hearing of that. And what was
+          // under way when this process began to leave may have got there.
           mayBeStored ||= hasCode(error, "timeout", "unknown_outcome", "not_owner");
+          mayBeStored ||= wasOpen && hasCode(error, "closed");
+          if (!hasCode(error, ...passing)) {
+            throw mayBeStored && !hasCode(error, ...decided) ? unknown(error) : error;
+          }
           if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? unknown(error) : error;
         }
         await sleep(clock, Math.min(contentionMs(tries, random), 250));
@@ -101,6 +110,17 @@ type Asked = {
 
 /** What is asked again: the log has no owner, or another one, or its owner didn't answer. */
 const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome"] as const;
+
+/** What an owner decides once it has looked whether the same was stored before. */
+const decided = [
+  "conflict",
+  "forbidden",
+  "invalid_input",
+  "not_found",
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+] as const;
 
 function free(): FlotillaError {
   return new FlotillaError(

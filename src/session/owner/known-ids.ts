@@ -13,3 +13,5 @@ export function knownIds(most = 65_536) {
     },
   };
 }
+
+export type KnownIds = ReturnType<typeof knownIds>;

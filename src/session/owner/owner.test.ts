@@ -175,6 +175,32 @@ describe("an owner", () => {
     expect(owner.look("s")?.lastSeq).toBe(2);
   });
 
+  test("S3, O2: what was stored isn't refused when it is sent again, whatever became of the session", async () => {
+    await say("s", "a");
+    await owner.submit(tenant, "s", { type: "archive" });
+    owner = own(await take("pod-2"));
+    const answers = await Promise.allSettled([say("s", "b"), say("s", "a")]);
+    expect(answers).toMatchObject([
+      { reason: { code: "conflict" } },
+      { value: { seq: 1, duplicate: true } },
+    ]);
+  });
+
+  test("O2: refuses nothing while it can't be looked whether it was stored", async () => {
+    await say("s", "a");
+    await owner.submit(tenant, "s", { type: "archive" });
+    journal.recentIds = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
+    owner = own(await take("pod-2"));
+    const answers = await Promise.allSettled([
+      say("s", "a"),
+      owner.submit(tenant, "s", { type: "unarchive" }),
+    ]);
+    expect(answers).toMatchObject([
+      { reason: { code: "store_unavailable" } },
+      { value: { done: true } },
+    ]);
+  });
+
   test("only the command at fault fails, and the others get its seq", async () => {
     const poison = async (store: () => Promise<Committed>, record: LogRecord) =>
       record.entries.some(({ clientId }) => clientId === "poison")

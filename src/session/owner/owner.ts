@@ -9,6 +9,7 @@ import { draftRecord, type Draft, type Item } from "./draft.ts";
 import type { Header } from "../header.ts";
 import type { Committed, Head, Journal, LogRecord } from "../journal/journal.ts";
 import { knownIds } from "./known-ids.ts";
+import { createStoredBefore } from "./stored-before.ts";
 
 /**
  * Appends to one log. It decides in memory and commits one record at a time, with everything that was
@@ -48,6 +49,7 @@ export type CommittedRecord = {
   readonly record: LogRecord;
   /** What each session has to have done now, by its id. */
   readonly effects: readonly (readonly [sessionId: string, Effect])[];
+  readonly formerUsers: Draft["formerUsers"];
   readonly durationMs: number;
 };
 
@@ -70,6 +72,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const { journal, clock, random, log } = parts;
   const slots = new Map<string, Slot>();
   const known = knownIds();
+  const storedBefore = createStoredBefore({ journal, known });
   let head = taken;
   let queue: Item[] = [];
   let waiting = 0;
@@ -97,6 +100,8 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
       facts: parts.facts,
       recordId: parts.ids.next(),
     });
+    const doubted = storedBefore.doubted(draft);
+    if (doubted.length > 0) return storeAfterLook(items, doubted);
     if (draft.isEmpty) return settle(draft);
     const startedMs = clock.monotonic();
     let committed: Committed;
@@ -121,8 +126,22 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     head = committed.head;
     apply(draft);
     const durationMs = clock.monotonic() - startedMs;
-    parts.onCommitted({ head, record: draft.record, effects: draft.effects, durationMs });
+    const { record, effects, formerUsers } = draft;
+    parts.onCommitted({ head, record, effects, formerUsers, durationMs });
     settle(draft);
+  };
+
+  const storeAfterLook = async (
+    items: readonly Item[],
+    doubted: readonly Item[],
+  ): Promise<void> => {
+    try {
+      await storedBefore.look(doubted);
+    } catch (error) {
+      reject(doubted, error);
+      return store(items.filter((item) => !doubted.includes(item)));
+    }
+    return store(items);
   };
 
   /** Until it is known what became of it. Only an error that says that nothing was stored is thrown. */

@@ -81,7 +81,9 @@ function judgeOrder(
 function isCovered({ entries, turns }: SessionSeen, seq: number, agent: string): boolean {
   return entries.some((entry) => {
     if (entry.seq <= seq || entry.role !== "assistant" || entry.author !== agent) return false;
-    return entry.epoch === undefined || (turns.get(entry.epoch)?.upToSeq ?? Infinity) >= seq;
+    const turn = entry.epoch === undefined ? undefined : turns.get(entry.epoch);
+    // One that still waited for more to be said may have been given more in the record that ended it.
+    return !turn || turn.attempt === 0 || turn.upToSeq >= seq;
   });
 }
 

@@ -28,7 +28,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   const isCalm = world.chance(0.15);
   const faultsMs = world.between(8_000, 16_000);
   const isQuiet = () => scheduler.nowMs >= faultsMs;
-  const letters = createLetters(world, { spares: isCalm });
+  const letters = createLetters(world, { once: isCalm });
   let clients: Clients | undefined;
   const witness: Witness = await createWitness(world, {
     isCalm,
