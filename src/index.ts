@@ -111,6 +111,50 @@ export type {
 } from "./session/agents/function.ts";
 export type { AgentHistory, AgentOptions } from "./session/agents/options.ts";
 export type { AgentSpec } from "./session/agents/spec.ts";
+export type { UrlOptions } from "./session/agents/sources.ts";
+export type {
+  AgentGiven,
+  AgentPage,
+  AgentReplaced,
+  AgentView,
+  StoredAgents,
+} from "./session/agents/stored.ts";
+export type { Chunk } from "./protocol/chunk.ts";
+export type {
+  Entry,
+  EntryError,
+  Part,
+  ReplyOutcome,
+  SessionState,
+  ToolResult,
+  ToolResults,
+  UIMessage,
+} from "./protocol/message.ts";
+export { type EntryNote, viewOf, type ViewOptions } from "./protocol/view.ts";
+export type { ChatEvent, EventsOptions } from "./session/events.ts";
+export type {
+  ChangeMembers,
+  EntriesAsked,
+  EntriesPage,
+  InboxEvent,
+  InboxItem,
+  ListSessions,
+  Sent,
+  SessionPage,
+  SessionService,
+  SessionView,
+} from "./session/service.ts";
+export type {
+  AgentNamed,
+  AgentsNamed,
+  AskOptions,
+  Chat,
+  CreateOptions,
+  InboxOptions,
+  OpenOptions,
+  SendOptions,
+  Sessions,
+} from "./session/sessions.ts";
 export type { Store } from "./store/open.ts";
 export type { PostgresPool, PostgresStore } from "./store/postgres/options.ts";
 export type { Classify } from "./throttle/classify.ts";

@@ -69,10 +69,10 @@ describe("a web app and its worker", () => {
 describe("the demo", () => {
   const config = join(root, "examples/demo/flotilla.config.ts");
   const args = [join(root, "src/cli/main.ts"), "dev", "--config", config, "--port", "0"];
+  const store = () => `sqlite:${join(folder, "demo.db")}`;
 
   test("runs tasks of every kind, goes on after a restart, and stops when asked", async () => {
-    const store = `sqlite:${join(folder, "demo.db")}`;
-    const first = start([...args, "--store", store]);
+    const first = start([...args, "--store", store()]);
     const url = await urlOf(first.output);
     expect((await fetch(`${url}/health/ready`)).status).toBe(200);
     const kinds = ["invoice", "producer", "rates", "thumbnail", "transcribe"];
@@ -84,26 +84,51 @@ describe("the demo", () => {
     expect(first.output.stdout).toMatch(/completed \d+ .*completed\/s/);
     expect(await stop(first)).toBe(0);
 
-    const second = start([...args, "--store", store]);
+    const second = start([...args, "--store", store()]);
     const again = await urlOf(second.output);
     await until(async () => (await count(again, "thumbnail", "completed")) > before);
     expect(await stop(second)).toBe(0);
     expect(second.output.stderr).not.toMatch(/unhandled|"level":50/i);
+  }, 180_000);
+
+  test("has agents to talk to, by the command that it prints", async () => {
+    const demo = start([...args, "--store", store()]);
+    await urlOf(demo.output);
+    await until(() => /npx flotilla chat .*\n/.test(demo.output.stdout));
+    const [, command] = /npx flotilla (chat .*)\n/.exec(demo.output.stdout)!;
+    const chat = start([join(root, "src/cli/main.ts"), ...command!.split(" ")], {}, "why?\nwork\n");
+    expect(await chat.ended).toBe(0);
+    const said = chat.output.stdout;
+    expect(said).toContain("Because what you said was stored before I began to answer.");
+    const { taskId } = /It is task (?<taskId>[\w-]+), and/.exec(said)!.groups!;
+    const listed = start([
+      join(root, "src/cli/main.ts"),
+      "tasks",
+      "show",
+      taskId!,
+      "--store",
+      store(),
+    ]);
+    await listed.ended;
+    expect(listed.output.stdout).toContain("transcribe");
+    expect(await stop(demo)).toBe(0);
   }, 180_000);
 });
 
 type Output = { stdout: string; stderr: string };
 type Started = { child: ChildProcess; output: Output; ended: Promise<number | string | null> };
 
-function start(args: string[], environment: Record<string, string> = {}): Started {
+function start(args: string[], environment: Record<string, string> = {}, input = ""): Started {
   const child = spawn(process.execPath, ["--conditions=flotilla:source", ...args], {
     cwd: folder,
     env: { ...process.env, ...environment },
     // A group of its own, so that processes which an example has started go with it.
     detached: true,
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: "pipe",
   });
   children.add(child);
+  child.stdin.on("error", () => {});
+  child.stdin.end(input);
   const output = { stdout: "", stderr: "" };
   child.stdout.on("data", (chunk) => (output.stdout += chunk));
   child.stderr.on("data", (chunk) => (output.stderr += chunk));

@@ -9,7 +9,7 @@ import type { Pod, PodEvent } from "../runtime/assemble.ts";
 import type { Settings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { machinesOf } from "../runtime/flows.ts";
-import { handlersByName, workedOn } from "../runtime/handlers.ts";
+import { handlersByName, isAgent, workedOn } from "../runtime/handlers.ts";
 import { defaultLogger } from "../runtime/log.ts";
 import { startPod } from "../runtime/pod.ts";
 import { lazyService } from "../session/lazy-service.ts";
@@ -171,7 +171,11 @@ function announce({ settings, live, work }: RunOptions, url: string, screen?: Sc
   if (work && (names.length > 0 || flows.length === 0))
     say(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);
   if (work && flows.length > 0) say(`  flows   ${flows.join(", ")}`);
+  const agents = settings.use.filter(isAgent).map(({ name }) => name);
+  if (work && agents.length > 0) say(`  agents  ${agents.join(", ")}`);
   say(`  try     curl ${url}/v1/tasks`);
+  if (work && agents.length > 0)
+    say(`          npx flotilla chat --agent ${agents[0]} --url ${url}`);
 }
 
 function startCounts(flotilla: Flotilla, pod: Pod | undefined, url: string, screen?: Screen): Live {

@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import type { Entry, SessionState } from "../protocol/message.ts";
-import type { Joined, Place, SessionEvent, Sink } from "./service.ts";
+import type { InboxEvent, Joined, Place, SessionEvent, Sink } from "./service.ts";
 
 /** What happens in a conversation, one by one. */
 export type ChatEvent =
@@ -25,12 +25,27 @@ export type EventsOptions = {
 /** A loop that falls behind by more than this is ended, and may begin again at its last seq. */
 const waitingMost = 10_000;
 
-/** A subscription as something to loop over. */
+/** A session as something to loop over. */
 export function eventsOf(
   join: (place: Place, sink: Sink<SessionEvent>) => Joined,
   { after = 0, signal }: EventsOptions,
 ): AsyncIterableIterator<ChatEvent> {
-  let waiting: ChatEvent[] = [];
+  return loopOver((sink) => join({ lastSeq: after }, sink), { flattened, signal });
+}
+
+/** An inbox as something to loop over. */
+export function inboxEventsOf(
+  open: (sink: Sink<InboxEvent>) => Joined,
+  { signal }: { signal?: AbortSignal },
+): AsyncIterableIterator<InboxEvent> {
+  return loopOver(open, { flattened: (event) => [event], signal });
+}
+
+function loopOver<Event extends { readonly type: string }, Each>(
+  join: (sink: Sink<Event>) => Joined,
+  { flattened: split, signal }: Looping<Event, Each>,
+): AsyncIterableIterator<Each> {
+  let waiting: Each[] = [];
   let ended: { readonly error?: unknown } | undefined;
   let wake: (() => void) | undefined;
   let joined: Joined | undefined;
@@ -42,10 +57,10 @@ export function eventsOf(
     wake?.();
   };
   const onAbort = () => end();
-  const sink: Sink<SessionEvent> = {
+  const sink: Sink<Event> = {
     push(event) {
       if (ended) return false;
-      for (const each of flattened(event)) waiting.push(each);
+      for (const each of split(event)) waiting.push(each);
       if (event.type === "deleted") end();
       if (waiting.length > waitingMost) {
         const message = `the loop is ${waitingMost} events behind: begin again at its last seq`;
@@ -59,12 +74,12 @@ export function eventsOf(
   const start = (): void => {
     if (signal?.aborted) return end();
     signal?.addEventListener("abort", onAbort, { once: true });
-    joined = join({ lastSeq: after }, sink);
+    joined = join(sink);
     // What went wrong is told to the sink.
     joined.ready.catch(() => {});
   };
 
-  const next = async (): Promise<IteratorResult<ChatEvent>> => {
+  const next = async (): Promise<IteratorResult<Each>> => {
     if (!joined && !ended) start();
     for (;;) {
       const first = waiting.shift();
@@ -91,6 +106,11 @@ export function eventsOf(
     },
   };
 }
+
+type Looping<Event, Each> = {
+  readonly flattened: (event: Event) => readonly Each[];
+  readonly signal: AbortSignal | undefined;
+};
 
 function flattened(event: SessionEvent): ChatEvent[] {
   switch (event.type) {

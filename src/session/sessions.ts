@@ -2,11 +2,12 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Entry, Part, ToolResult, UIMessage } from "../protocol/message.ts";
 import { viewOf } from "../protocol/view.ts";
-import { eventsOf, type ChatEvent, type EventsOptions } from "./events.ts";
+import { eventsOf, inboxEventsOf, type ChatEvent, type EventsOptions } from "./events.ts";
 import type {
   ChangeMembers,
   EntriesAsked,
   EntriesPage,
+  InboxEvent,
   ListSessions,
   Sent,
   SessionPage,
@@ -21,6 +22,8 @@ export type Sessions = {
   /** A conversation that there is already. Nothing is asked before it is used. */
   open(sessionId: string, options?: OpenOptions): Chat;
   list(options?: ListSessions & { tenant?: string }): Promise<SessionPage>;
+  /** A user's sessions with what is unread, then what changes. Ends with the loop or the signal. */
+  inbox(user: string, options?: InboxOptions): AsyncIterableIterator<InboxEvent>;
 };
 
 /** An agent, by its name or as `agent(…)` gives it; or several, of which the first answers by default. */
@@ -36,6 +39,12 @@ export type CreateOptions = {
   metadata?: Json;
   /** Default `default`. */
   tenant?: string;
+};
+
+export type InboxOptions = {
+  /** Default `default`. */
+  tenant?: string;
+  signal?: AbortSignal;
 };
 
 export type OpenOptions = {
@@ -112,6 +121,8 @@ export function createSessions(service: SessionService): Sessions {
       return open(sessionId, { tenant, ...(user !== undefined && { user }) });
     },
     list: ({ tenant = defaultTenant, ...options } = {}) => service.list(tenant, options),
+    inbox: (user, { tenant = defaultTenant, ...options } = {}) =>
+      inboxEventsOf((sink) => service.inbox(tenant, user, sink), options),
   };
 }
 
