@@ -5,9 +5,8 @@ import type { Logger } from "../../base/log.ts";
 import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../protocol/frames.ts";
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
 import type { Joined, SessionService } from "../../session/service.ts";
-import { asWritten, authorOf } from "../asked-message.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
-import { type Caller, demand, userOf } from "../auth/caller.ts";
+import { type Caller, demand } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import { createBucket } from "./bucket.ts";
 import { untilExpiry } from "./expiry.ts";
@@ -17,6 +16,7 @@ import { createInOrder } from "./in-order.ts";
 import { createOutbox } from "./outbox.ts";
 import { prepare } from "./prepared.ts";
 import { createSubscriptions } from "./subscriptions.ts";
+import { write, type Writing } from "./writing.ts";
 
 export type ConnectionParts = {
   sessions: SessionService;
@@ -78,14 +78,15 @@ export function createConnection(
   const push = (frame: ServerFrame) => outbox.push(prepare(frame));
   const fail = (ref: Ref | undefined, error: unknown) => push(errorFrame(ref, error, log));
 
-  /** Asks the service, after everything that was asked of the same session before. */
-  const ask = (ref: Ref, session: string, act: (who: Caller) => Promise<Answered>) => {
+  /** Changes a session, after everything that was asked of it before on this connection. */
+  const change = (frame: Writing) => {
     const who = caller;
+    const { ref, session } = frame;
     demand(who, "sessions:write");
     inOrder.add(session, async () => {
       try {
         await members.check(who, session);
-        push({ type: "ack", ref, ...(await act(who)) });
+        push({ type: "ack", ref, ...(await write(sessions, who, frame)) });
       } catch (error) {
         fail(ref, error);
       }
@@ -112,40 +113,12 @@ export function createConnection(
   const handle = (frame: ClientFrame): void => {
     const { ref } = frame;
     switch (frame.type) {
-      case "send": {
-        const { session, message } = frame;
-        return ask(ref, session, async (who) =>
-          sent(await sessions.send(who.tenant, session, asWritten(who, message))),
-        );
-      }
-      case "tool_result": {
-        const { session, messageId, results, id } = frame;
-        return ask(ref, session, async (who) => {
-          const result = { author: authorOf(who), messageId, results, ...idOf(id) };
-          return sent(await sessions.toolResult(who.tenant, session, result));
-        });
-      }
-      case "regenerate": {
-        const { session, messageId, id } = frame;
-        const asked = { ...idOf(id), ...(messageId !== undefined && { messageId }) };
-        return ask(ref, session, async (who) =>
-          sent(await sessions.regenerate(who.tenant, session, asked)),
-        );
-      }
-      case "stop": {
-        const { session, epoch } = frame;
-        const which = epoch === undefined ? {} : { epoch };
-        return ask(ref, session, async (who) => ({
-          done: await sessions.stop(who.tenant, session, which),
-        }));
-      }
-      case "read": {
-        const { session, seq } = frame;
-        return ask(ref, session, async (who) => {
-          await sessions.read(who.tenant, session, { user: userOf(who), seq });
-          return { seq };
-        });
-      }
+      case "send":
+      case "tool_result":
+      case "regenerate":
+      case "stop":
+      case "read":
+        return change(frame);
       case "join":
         demand(caller, "sessions:read");
         return subscriptions.join(frame);
@@ -244,20 +217,6 @@ export function createConnection(
     },
     close,
   };
-}
-
-type Answered = Omit<Extract<ServerFrame, { type: "ack" }>, "type" | "ref">;
-
-function sent({
-  seq,
-  messageId,
-  duplicate,
-}: Required<Pick<Answered, "seq" | "messageId">> & { duplicate: boolean }): Answered {
-  return { seq, messageId, ...(duplicate && { duplicate }) };
-}
-
-function idOf(id: string | undefined): { id?: string } {
-  return id === undefined ? {} : { id };
 }
 
 function isExpired({ expiresAtMs }: Caller, clock: Clock): boolean {
