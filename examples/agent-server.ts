@@ -3,14 +3,16 @@
 // prints: agent: Ada said: good morning
 // prints: each request came with an id, and was signed
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { createServer, type IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { agent, startPod } from "flotilla";
+import { agent, startPod, textOf } from "flotilla";
 
 const secret = `whsec_${Buffer.from("a secret of thirty-two characters").toString("base64")}`;
 const seen = new Set<string>();
 
-const server = createServer(async (request, response) => {
+const server = createServer((request, response) => void answer(request, response));
+
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const body = await bodyOf(request);
   if (!isSigned(request, body)) return void response.writeHead(401).end();
   // A request that is sent again has the same id.
@@ -28,7 +30,7 @@ const server = createServer(async (request, response) => {
   say({ type: "text-end", id: "t" });
   say({ type: "finish" });
   response.end("data: [DONE]\n\n");
-});
+}
 await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
 const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/chat`;
 
@@ -39,8 +41,8 @@ console.log(`refused without a signature: ${refused.status}`);
 const remote = agent("agent", { url, secret, allowPrivate: true });
 await using pod = await startPod({ store: "sqlite:agent-server.db", use: [remote] });
 const chat = await pod.sessions.create(remote, { user: "Ada" });
-const answer = await chat.ask("good morning");
-console.log(`${answer.author}: ${answer.parts[0]?.["text"]}`);
+const reply = await chat.ask("good morning");
+console.log(`${reply.author}: ${textOf(reply)}`);
 console.log(seen.size === 1 ? "each request came with an id, and was signed" : [...seen]);
 server.close();
 
@@ -49,7 +51,7 @@ function isSigned({ headers }: IncomingMessage, body: string): boolean {
   const { "webhook-id": id, "webhook-timestamp": at, "webhook-signature": signatures } = headers;
   if (Math.abs(Date.now() / 1_000 - Number(at)) > 300) return false;
   const key = Buffer.from(secret.slice("whsec_".length), "base64");
-  const expected = createHmac("sha256", key).update(`${id}.${at}.${body}`).digest();
+  const expected = createHmac("sha256", key).update([id, at, body].join(".")).digest();
   return String(signatures ?? "")
     .split(" ")
     .some((each) => {

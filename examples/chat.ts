@@ -2,11 +2,11 @@
 // prints: echo: you said hello
 // prints: live: you said again
 // prints: a program that had up to seq 2 gets 3: ada, 4: echo
-import { agent, connect, type Entry, startPod } from "flotilla";
+import { agent, connect, startPod, textOf } from "flotilla";
 
 const echo = agent("echo", async function* ({ messages }) {
   yield "you said ";
-  yield String(messages.at(-1)?.parts[0]?.["text"]);
+  yield textOf(messages.at(-1)!);
 });
 
 await using pod = await startPod({ store: "sqlite:chat.db", use: [echo] });
@@ -32,7 +32,3 @@ for await (const event of web.sessions.open("first").events({ after: 2 })) {
   if (missed.length === 2) break;
 }
 console.log(`a program that had up to seq 2 gets ${missed.join(", ")}`);
-
-function textOf({ parts }: Entry): string {
-  return parts.map((part) => part["text"] ?? "").join("");
-}

@@ -3,7 +3,7 @@
 // prints: 2: heard 3 messages
 // prints: 3: heard 2 messages, and knows: 4 messages about tea
 // prints: the log has 7 entries, of which the summary stands for the first 4
-import { agent, startPod } from "flotilla";
+import { agent, startPod, textOf } from "flotilla";
 
 const helper = agent(
   "helper",
@@ -27,7 +27,7 @@ const chat = await pod.sessions.create(helper, { user: "ada" });
 for (const question of ["1", "2", "3"]) {
   // What it takes of a model's context is estimated, unless the caller knows better.
   const answer = await chat.ask(question, { tokens: 300 });
-  console.log(`${question}: ${answer.parts[0]?.["text"]}`);
+  console.log(`${question}: ${textOf(answer)}`);
 }
 const { entries } = await chat.entries();
 const summary = entries.find(({ kind }) => kind === "summary");

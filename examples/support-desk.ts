@@ -3,7 +3,7 @@
 // prints: lookup: order 17 was sent on Monday
 // prints: the refund waits for approval
 // prints: unread: ada 0, bob 2
-import { agent, type Entry, flow, startPod, task } from "flotilla";
+import { agent, type Entry, flow, startPod, task, textOf } from "flotilla";
 import { z } from "zod";
 
 const lookup = task("lookup", {
@@ -40,7 +40,7 @@ for await (const event of chat.events({ after: seq })) {
   if (answers.size === 2) break;
 }
 for (const author of ["desk", "lookup"]) {
-  console.log(`${author}: ${answers.get(author)!.parts[0]!["text"]}`);
+  console.log(`${author}: ${textOf(answers.get(author)!)}`);
 }
 while ((await pod.runs.get(runId))?.doing?.type !== "waiting_for_signal") {
   await new Promise((resolve) => setTimeout(resolve, 10));

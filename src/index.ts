@@ -130,6 +130,7 @@ export type {
   ToolResults,
   UIMessage,
 } from "./protocol/message.ts";
+export { textOf } from "./protocol/text-of.ts";
 export { type EntryNote, viewOf, type ViewOptions } from "./protocol/view.ts";
 export type { ChatEvent, EventsOptions } from "./session/events.ts";
 export type {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { agent, type Chunk, type UIMessage } from "flotilla";
+import { agent, type Chunk, textOf, type UIMessage } from "flotilla";
 import { transcribe } from "./tasks.ts";
 
 /** Says what it hears, word by word. */
@@ -48,6 +48,5 @@ function words(text: string): string[] {
 }
 
 function lastText(messages: readonly UIMessage[]): string {
-  const parts = messages.findLast(({ role }) => role === "user")?.parts ?? [];
-  return parts.map((part) => (part.type === "text" ? part["text"] : "")).join(" ");
+  return textOf(messages.findLast(({ role }) => role === "user") ?? { parts: [] });
 }
