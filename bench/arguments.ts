@@ -56,6 +56,7 @@ const works = [
   "keys",
 ];
 const flowWorks = ["one-run", "hundred-runs", "thousand-runs", "resume"];
+const sessionWorks = ["acked", "append", "fanout", "replay", "idle", "turns", "restart", "pods"];
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
 /** What only a comparison with others knows of. */
@@ -91,6 +92,12 @@ with flows, beside others that keep runs over a crash:
   --systems  some of the systems: ${flowKeys.join(", ")}
   --rounds   how often each system has its turn
   --tasks    how many runs are left open to be resumed
+  --save     keeps every round in bench/results, for render
+
+with sessions, over sockets from another process:
+  --only     some of the work: ${sessionWorks.join(", ")}
+  --rounds   how often each kind of work is done
+  --tasks    how many sessions the store has when its server is started again
   --save     keeps every round in bench/results, for render
 `;
 }
@@ -149,8 +156,9 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   const text = (key: keyof typeof options) => values[key] as string | undefined;
   const simulates = name === "throttle";
   const flows = name === "flows";
+  const compares = flows || name === "sessions";
   const store = text("store") ?? (flows ? "postgres" : "sqlite");
-  if (store === "sqlite" && !simulates && !flows) {
+  if (store === "sqlite" && !simulates && !compares) {
     const vain = ofComparison.find((key) => values[key]);
     if (vain) fail(`--${vain} is for --store postgres`);
   }
@@ -176,6 +184,9 @@ function kindsOf(name: string, store: string) {
   }
   if (name === "flows") {
     return { work: "work", works: flowWorks, system: "system", systems: flowKeys };
+  }
+  if (name === "sessions") {
+    return { work: "work", works: sessionWorks, system: "system", systems: [] };
   }
   return {
     work: "work",

@@ -1,8 +1,9 @@
-import { goalsOf } from "./flows/goals.ts";
+import { goals } from "./flows/goals.ts";
 import { flowReport, withBetterRestate } from "./flows/report.ts";
 import { measureResume } from "./flows/resume.ts";
 import { openFlowSide } from "./flows/side.ts";
 import { measureTransitions } from "./flows/transitions.ts";
+import { sayGoals } from "./goals.ts";
 import type { Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
 import type { Work } from "./side-by-side/figures.ts";
@@ -35,5 +36,8 @@ export async function bench(options: BenchOptions): Promise<Report> {
   if (options.save)
     saveResults(all, side.about, options.store === "sqlite" ? "flows-sqlite" : "flows-postgres");
   const report = flowReport(all, side.about);
-  return { ...report, notes: [...goalsOf(report.measures, options.store), ...report.notes] };
+  return {
+    ...report,
+    notes: [...sayGoals(goals, report.measures, options.store), ...report.notes],
+  };
 }

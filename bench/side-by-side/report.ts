@@ -3,7 +3,7 @@ import type { Work } from "./figures.ts";
 import type { About } from "./open.ts";
 
 // What each kind of work cost besides is in the results; a report has it where it is asked for most.
-const costs = /\.(cpu|server_cpu|rss)$/;
+const costs = /\.(cpu|server_cpu|client_cpu|rss)$/;
 const costsShown = [
   "tasks.enqueue.concurrent.cpu",
   "tasks.drain.cpu",

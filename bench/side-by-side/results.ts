@@ -12,7 +12,12 @@ export type Results = About & { readonly works: readonly SavedWork[] };
 export type SavedWork = Work & { readonly day: string; readonly commit: string };
 
 /** The file that results are kept in, by what was measured on what. */
-export type ResultsName = "tasks-postgres" | "flows-postgres" | "flows-sqlite";
+export type ResultsName =
+  | "tasks-postgres"
+  | "flows-postgres"
+  | "flows-sqlite"
+  | "sessions-postgres"
+  | "sessions-sqlite";
 
 function pathOf(name: ResultsName): string {
   return fileURLToPath(new URL(`../results/${name}.json`, import.meta.url));

@@ -1,0 +1,91 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { systemClock } from "../../src/base/clock.ts";
+import { uuidv7 } from "../../src/base/ids.ts";
+import { systemRandom } from "../../src/base/random.ts";
+import { logOf } from "../../src/session/group.ts";
+import type { Head } from "../../src/session/journal/journal.ts";
+import { createSqlJournal } from "../../src/session/journal/sql.ts";
+import { openStore } from "../../src/store/open.ts";
+import { startRole } from "../roles.ts";
+import { takeTurns } from "../side-by-side/bench.ts";
+import { collect, type Work } from "../side-by-side/figures.ts";
+import type { Loaded, LoadParams } from "./load.ts";
+import { makeSessions } from "./dial.ts";
+import { addressOf, during, type Running, type Site } from "./site.ts";
+
+export type PodsWork = {
+  readonly clients: number;
+  readonly perSecond: number;
+  readonly warmMs: number;
+  readonly runMs: number;
+};
+
+// A pod that has come is handed its part of the logs only after a while.
+const sharedLimitMs = 60_000;
+
+/** Acks for clients of one pod whose sessions are all in logs that another pod owns. */
+export async function measurePods(site: Site, work: PodsWork): Promise<Work[]> {
+  const { perSecond, warmMs, runMs } = work;
+  const p50 = collect("sessions.pods.p50", "ms", "lower");
+  const p95 = collect("sessions.pods.p95", "ms", "lower");
+  const p99 = collect("sessions.pods.p99", "ms", "lower");
+  await takeTurns(site, ["flotilla"], async (key, round) => {
+    const store = await site.place.fresh();
+    const pods = [await site.serve(store), await site.serve(store)];
+    const [near, far] = pods as [Running, Running];
+    await makeSessions(near.httpUrl!, ["the first one makes the logs"]);
+    const heads = await shared(store, far.podId);
+    const params: LoadParams = {
+      ...addressOf(near),
+      sessions: sessionsOf(heads, far.podId, work.clients),
+      joins: true,
+      work: { type: "open", perSecond, warmMs, runMs },
+    };
+    const role = startRole(new URL("./load.ts", import.meta.url), params);
+    await role.next("ready");
+    role.send("go");
+    const { result, serverMs, storeMs } = await during<Loaded>(role, pods, site.place);
+    for (const pod of pods) await pod.stop();
+    await site.place.drop(store);
+    const { acked, refused, lost, latency, late } = result;
+    const cut = refused + lost > 0;
+    p50.add(key, { value: latency.p50, ...(cut && { cut }) });
+    p95.add(key, { value: latency.p95, ...(cut && { cut }) });
+    p99.add(key, { value: latency.p99, ...(cut && { cut }) });
+    const us = (ms: number) => ((ms * 1_000) / Math.max(1, acked)).toFixed(0);
+    site.options.progress(
+      `sessions.pods, round ${round} of ${site.rounds}: ${perSecond}/s across pods: p50, p95, p99 ` +
+        `${[latency.p50, latency.p95, latency.p99].map((each) => each.toFixed(2)).join(", ")} ms of ${acked}` +
+        `${cut ? `, ${refused} refused, ${lost} unanswered` : ""}; sent late by p50 ${late.p50.toFixed(2)} ms; ` +
+        `CPU us per message: both servers ${us(serverMs)}, store ${storeMs === undefined ? "none" : us(storeMs)}`,
+    );
+  });
+  return [p50.work, p95.work, p99.work];
+}
+
+/** Waits until the pod has its part of the logs. */
+async function shared(store: string, podId: string): Promise<readonly Head[]> {
+  const database = await openStore(store);
+  const journal = createSqlJournal({ database, ids: uuidv7(systemClock, systemRandom) });
+  try {
+    const latestMs = performance.now() + sharedLimitMs;
+    for (;;) {
+      const heads = await journal.heads();
+      const owned = heads.filter(({ owner }) => owner === podId).length;
+      if (owned > 0 && owned >= Math.floor(heads.length / 2)) return heads;
+      if (performance.now() > latestMs) throw new Error("the second pod was given no logs");
+      await wait(100);
+    }
+  } finally {
+    await database.close();
+  }
+}
+
+function sessionsOf(heads: readonly Head[], podId: string, count: number): string[] {
+  const found: string[] = [];
+  for (let at = 0; found.length < count; at++) {
+    const session = `far-${at}`;
+    if (heads[logOf(session, heads.length)]!.owner === podId) found.push(session);
+  }
+  return found;
+}

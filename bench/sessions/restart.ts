@@ -1,0 +1,123 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { startRole } from "../roles.ts";
+import { takeTurns } from "../side-by-side/bench.ts";
+import { collect, type Work } from "../side-by-side/figures.ts";
+import { dial } from "./dial.ts";
+import type { FillerParams } from "./filler.ts";
+import { sendFrame } from "./frames.ts";
+import type { Site } from "./site.ts";
+
+export type RestartWork = { readonly sessions: number };
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+// Inside the project, so that what it imports is found.
+const built = `${root}node_modules/.cache/flotilla-bench/`;
+
+/**
+ * A server is killed and started again on a store with many sessions: from the start of its process to
+ * the first ack. What runs is `flotilla serve` as it is published, which is built for this.
+ */
+export async function measureRestart(site: Site, { sessions }: RestartWork): Promise<Work[]> {
+  const { progress } = site.options;
+  const toAck = collect("sessions.restart_s", "s", "lower");
+  const toListen = collect("sessions.restart.listening_s", "s", "lower");
+  const ofNode = collect("sessions.restart.node_s", "s", "lower");
+  progress("building the program");
+  await build();
+  await takeTurns(site, ["flotilla"], async (key, round) => {
+    const store = await site.place.filled(`sessions ${sessions}`, (empty) =>
+      fill(site, { store: empty, sessions }),
+    );
+    const session = `kept-${Math.floor(sessions / 2)}`;
+    // One that is killed leaves logs behind that are somebody's.
+    await firstAck(store, session, 1);
+    const found = await firstAck(store, session, 2);
+    const nodeMs = await emptyProcess();
+    await site.place.drop(store);
+    toAck.add(key, { value: found.ackedMs / 1_000 });
+    toListen.add(key, { value: found.listeningMs / 1_000 });
+    ofNode.add(key, { value: nodeMs / 1_000 });
+    progress(
+      `sessions.restart, round ${round} of ${site.rounds}: first ack after ${(found.ackedMs / 1_000).toFixed(2)} s, ` +
+        `listening after ${(found.listeningMs / 1_000).toFixed(2)} s, of which Node alone ${nodeMs.toFixed(0)} ms; ` +
+        `${sessions} sessions`,
+    );
+  });
+  return [toAck.work, toListen.work, ofNode.work];
+}
+
+async function fill(site: Site, params: FillerParams): Promise<void> {
+  site.options.progress(`storing ${params.sessions} sessions`);
+  await startRole(new URL("./filler.ts", import.meta.url), params).result;
+}
+
+/** Starts a server, sends one message as soon as it listens, and kills it. */
+async function firstAck(store: string, session: string, ref: number) {
+  const startedMs = performance.now();
+  const server = start([`${built}cli/main.js`, "serve", "--port", "0", "--store", store]);
+  const gone = new Promise<never>((_, reject) => {
+    server.once("exit", (code) => reject(new Error(`the server ended with ${code}`)));
+  });
+  gone.catch(() => {});
+  const url = await Promise.race([listening(server), gone]);
+  const listeningMs = performance.now() - startedMs;
+  const answer = Promise.withResolvers<void>();
+  const socket = await dial(`${url.replace(/^http/, "ws")}/v1/socket?user=ada`, (frame) => {
+    if (frame.type === "ack") answer.resolve();
+    if (frame.type === "error") answer.reject(new Error(JSON.stringify(frame)));
+  });
+  socket.send(sendFrame(session, ref));
+  await Promise.race([answer.promise, gone]);
+  const ackedMs = performance.now() - startedMs;
+  socket.removeAllListeners("close");
+  const ended = new Promise((resolve) => server.once("exit", resolve));
+  server.kill("SIGKILL");
+  await ended;
+  return { listeningMs, ackedMs };
+}
+
+function listening(server: ChildProcess): Promise<string> {
+  let said = "";
+  return new Promise((resolve) => {
+    server.stdout!.setEncoding("utf8").on("data", (text: string) => {
+      said += text;
+      const url = /http:\/\/[\d.:]+/.exec(said)?.[0];
+      if (url !== undefined) resolve(url);
+    });
+  });
+}
+
+/** How long a Node that does nothing takes to start and end. */
+async function emptyProcess(): Promise<number> {
+  const startedMs = performance.now();
+  const child = start(["--eval", "0"]);
+  await new Promise((resolve) => child.once("exit", resolve));
+  return performance.now() - startedMs;
+}
+
+const started = new Set<ChildProcess>();
+process.on("exit", () => {
+  for (const child of started) child.kill("SIGKILL");
+});
+
+function start(args: readonly string[]): ChildProcess {
+  const child = spawn(process.execPath, args, {
+    cwd: built,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  started.add(child);
+  child.once("exit", () => started.delete(child));
+  return child;
+}
+
+async function build(): Promise<void> {
+  mkdirSync(built, { recursive: true });
+  const compiler = `${root}node_modules/typescript/bin/tsc`;
+  const args = [compiler, "-p", `${root}tsconfig.build.json`, "--outDir", built, "--noCheck"];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", 2, 2] });
+  const code = await new Promise((resolve) => child.once("exit", resolve));
+  if (code !== 0) throw new Error("the program couldn't be built");
+}

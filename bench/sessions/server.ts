@@ -1,0 +1,59 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { systemClock } from "../../src/base/clock.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { agent } from "../../src/session/agents/agent.ts";
+import { connect } from "../../src/runtime/connect.ts";
+import { startPod } from "../../src/runtime/pod.ts";
+import { createMetrics } from "../../src/server/metrics.ts";
+import { serve } from "../../src/server/serve.ts";
+import { playRole, sharedMs } from "../roles.ts";
+import { answerLooks, answerTidying } from "./looking.ts";
+
+/** A pod with its server, as `flotilla serve` runs them, in a process of their own. */
+export type ServerParams = {
+  readonly store: string;
+  /** How long the scripted agent talks, and how often a second. */
+  readonly talk?: { readonly chunks: number; readonly perSecond: number };
+};
+
+export type Serving = { readonly url: string; readonly podId: string };
+
+playRole(
+  async ({ store, talk = { chunks: 1, perSecond: 1 } }: ServerParams, bench) => {
+    const log = silentLogger;
+    const { chunks, perSecond } = talk;
+    // Every chunk says when it was made, on the clock that all processes of the machine share.
+    const scripted = agent("scripted", async function* () {
+      const startedMs = sharedMs();
+      for (let at = 1; at <= chunks; at++) {
+        yield `${sharedMs().toFixed(3)} `;
+        await wait(Math.max(0, startedMs + (at * 1_000) / perSecond - sharedMs()));
+      }
+    });
+    const pod = await startPod({ store, use: [scripted], log, dataDir: false });
+    const flotilla = connect(store);
+    const server = await serve({
+      flotilla,
+      sessions: pod.sessionService!,
+      metrics: createMetrics(),
+      isStopping: () => false,
+      clock: systemClock,
+      log,
+      // So many as a machine could have, and so much as no single client would send.
+      server: {
+        host: "127.0.0.1",
+        port: 0,
+        maxConnections: 20_000,
+        framesPerSecond: 1_000_000,
+      },
+    });
+    void answerLooks(bench);
+    void answerTidying(bench);
+    bench.tell("ready", { url: server.url, podId: pod.podId } satisfies Serving);
+    await bench.heard("stop");
+    await server.close();
+    await flotilla.close();
+    await pod.stop();
+  },
+  { ends: "at once" },
+);
