@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync } from "node:fs";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { startRole } from "../roles.ts";
@@ -15,6 +15,7 @@ export type RestartWork = { readonly sessions: number };
 const root = fileURLToPath(new URL("../../", import.meta.url));
 // Inside the project, so that what it imports is found.
 const built = `${root}node_modules/.cache/flotilla-bench/`;
+const program = `${built}dist/cli/main.js`;
 
 /**
  * A server is killed and started again on a store with many sessions: from the start of its process to
@@ -57,7 +58,7 @@ async function fill(site: Site, params: FillerParams): Promise<void> {
 /** Starts a server, sends one message as soon as it listens, and kills it. */
 async function firstAck(store: string, session: string, ref: number) {
   const startedMs = performance.now();
-  const server = start([`${built}cli/main.js`, "serve", "--port", "0", "--store", store]);
+  const server = start([program, "serve", "--port", "0", "--store", store, "--log-level", "warn"]);
   const gone = new Promise<never>((_, reject) => {
     server.once("exit", (code) => reject(new Error(`the server ended with ${code}`)));
   });
@@ -106,7 +107,7 @@ process.on("exit", () => {
 function start(args: readonly string[]): ChildProcess {
   const child = spawn(process.execPath, args, {
     cwd: built,
-    stdio: ["ignore", "pipe", "ignore"],
+    stdio: ["ignore", "pipe", process.stderr],
   });
   started.add(child);
   child.once("exit", () => started.delete(child));
@@ -115,8 +116,16 @@ function start(args: readonly string[]): ChildProcess {
 
 async function build(): Promise<void> {
   mkdirSync(built, { recursive: true });
+  copyFileSync(`${root}package.json`, `${built}package.json`);
   const compiler = `${root}node_modules/typescript/bin/tsc`;
-  const args = [compiler, "-p", `${root}tsconfig.build.json`, "--outDir", built, "--noCheck"];
+  const args = [
+    compiler,
+    "-p",
+    `${root}tsconfig.build.json`,
+    "--outDir",
+    `${built}dist`,
+    "--noCheck",
+  ];
   const child = spawn(process.execPath, args, { stdio: ["ignore", 2, 2] });
   const code = await new Promise((resolve) => child.once("exit", resolve));
   if (code !== 0) throw new Error("the program couldn't be built");
