@@ -218,9 +218,11 @@ const topics = {
   ready: "session.ready",
 } as const;
 
+const none: readonly string[] = [];
+
 /** What a record brings to those who follow its sessions. */
 function deliveries(
-  { head, record }: CommittedRecord,
+  { head, record, formerUsers }: CommittedRecord,
   look: (sessionId: string) => Header | undefined,
 ): Parameters<Hub["committed"]>[0] {
   const { logId, offset, incarnation } = head;
@@ -238,5 +240,6 @@ function deliveries(
     incarnation,
     logId,
     offset,
+    formerUsers: formerUsers.get(header.sessionId) ?? none,
   }));
 }

@@ -83,13 +83,23 @@ export function createConnection(
     const who = caller;
     const { ref, session } = frame;
     demand(who, "sessions:write");
-    inOrder.add(session, async () => {
-      try {
-        await members.check(who, session);
-        push({ type: "ack", ref, ...(await write(sessions, who, frame)) });
-      } catch (error) {
-        fail(ref, error);
-      }
+    inOrder.add(session, {
+      check() {
+        const checking = members.check(who, session);
+        return checking?.then(
+          () => true,
+          (error: unknown) => (fail(ref, error), false),
+        );
+      },
+      async act() {
+        try {
+          push({ type: "ack", ref, ...(await write(sessions, who, frame)) });
+        } catch (error) {
+          fail(ref, error);
+        }
+      },
+      // These look something up before they are asked for.
+      alone: frame.type === "tool_result" || frame.type === "regenerate",
     });
   };
 

@@ -4,54 +4,89 @@ import { createBucket } from "./bucket.ts";
 import { createInOrder } from "./in-order.ts";
 
 /** Something that ends when it is told to. */
-function work(log: string[], name: string) {
-  let end = () => {};
-  const act = () =>
-    new Promise<void>((resolve) => {
-      log.push(name);
-      end = resolve;
-    });
-  return { act, end: () => end() };
+function work(log: string[], name: string, options: { alone?: boolean; checks?: boolean } = {}) {
+  const { alone = false, checks = false } = options;
+  const checked = Promise.withResolvers<boolean>();
+  const ended = Promise.withResolvers<void>();
+  const act = () => {
+    log.push(name);
+    return ended.promise;
+  };
+  const check = () => (checks ? checked.promise : undefined);
+  return { asked: { check, act, alone }, checked: checked.resolve, end: ended.resolve };
 }
 
 describe("what is asked in order", () => {
-  test("begins once what was asked of the same key before has ended, others meanwhile", async () => {
+  test("begins at once, in order, also while what was asked before goes on", () => {
     const log: string[] = [];
     const { add } = createInOrder({ most: 10 });
-    const [a1, a2, b1] = [work(log, "a1"), work(log, "a2"), work(log, "b1")];
-    add("a", a1.act);
-    add("a", a2.act);
-    add("b", b1.act);
+    add("a", work(log, "a1").asked);
+    add("a", work(log, "a2").asked);
+    add("b", work(log, "b1").asked);
+    expect(log).toEqual(["a1", "a2", "b1"]);
+  });
+
+  test("waits for checks of the same key that were asked before, others don't", async () => {
+    const log: string[] = [];
+    const { add } = createInOrder({ most: 10 });
+    const first = work(log, "a1", { checks: true });
+    add("a", first.asked);
+    add("a", work(log, "a2").asked);
+    add("b", work(log, "b1").asked);
     await turns();
-    expect(log).toEqual(["a1", "b1"]);
-    a1.end();
+    expect(log).toEqual(["b1"]);
+    first.checked(true);
     await turns();
-    expect(log).toEqual(["a1", "b1", "a2"]);
+    expect(log).toEqual(["b1", "a1", "a2"]);
+  });
+
+  test("is left out where its check fails, and the next goes on", async () => {
+    const log: string[] = [];
+    const { add } = createInOrder({ most: 2 });
+    const first = work(log, "a1", { checks: true });
+    add("a", first.asked);
+    add("a", work(log, "a2").asked);
+    first.checked(false);
+    await turns();
+    expect(log).toEqual(["a2"]);
+    add("a", work(log, "a3").asked);
+    expect(log).toEqual(["a2", "a3"]);
+  });
+
+  test("waits for the end of what has to be alone", async () => {
+    const log: string[] = [];
+    const { add } = createInOrder({ most: 10 });
+    const first = work(log, "a1", { alone: true });
+    add("a", first.asked);
+    add("a", work(log, "a2").asked);
+    await turns();
+    expect(log).toEqual(["a1"]);
+    first.end();
+    await turns();
+    expect(log).toEqual(["a1", "a2"]);
   });
 
   test("is refused where too much is under way, until something has ended", async () => {
     const log: string[] = [];
     const { add } = createInOrder({ most: 2 });
     const first = work(log, "first");
-    add("a", first.act);
-    add("a", work(log, "second").act);
-    expect(() => add("b", work(log, "third").act)).toThrow(
+    add("a", first.asked);
+    add("a", work(log, "second").asked);
+    expect(() => add("b", work(log, "third").asked)).toThrow(
       expect.objectContaining({ code: "overloaded" }),
     );
-    await turns();
     first.end();
     await turns();
-    add("b", work(log, "fourth").act);
-    await turns();
+    add("b", work(log, "fourth").asked);
     expect(log).toEqual(["first", "second", "fourth"]);
   });
 
   test("isn't begun any more once nobody waits for it", async () => {
     const log: string[] = [];
     const { add, close } = createInOrder({ most: 10 });
-    const first = work(log, "first");
-    add("a", first.act);
-    add("a", work(log, "second").act);
+    const first = work(log, "first", { alone: true });
+    add("a", first.asked);
+    add("a", work(log, "second").asked);
     await turns();
     close();
     first.end();

@@ -37,7 +37,7 @@ export type CommittedSession = {
   readonly incarnation: string;
   readonly logId: number;
   readonly offset: number;
-  /** Users that it took part from. */
+  /** Those who take part no more. */
   readonly formerUsers?: readonly string[];
 };
 

@@ -1,79 +1,121 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { uuidv7 } from "../../base/ids.ts";
+import type { Json } from "../../base/jsonify.ts";
 import { type MovableClock, movableClock, turns } from "../../base/movable-clock.contract.ts";
 import { seededRandom } from "../../base/random.ts";
-import type { Bus } from "../../bus/bus.ts";
 import { createLocalExchange } from "../../bus/local.ts";
-import type { Journal } from "../journal/journal.ts";
-import { createMemoryJournal } from "../journal/memory.ts";
+import type { Bus } from "../../bus/bus.ts";
+import type { Answer, Command } from "../command.ts";
+import type { Head } from "../journal/journal.ts";
 import { type Courier, createCourier } from "./courier.ts";
-import { createHeads } from "./heads.ts";
+import type { Heads } from "./heads.ts";
+import type { Owner } from "./owner.ts";
 
-describe("a courier that asks another pod", () => {
+const command = (clientId: string) => ({ type: "stop", clientId }) as unknown as Command;
+const nameOf = (given: Command) => (given as unknown as { clientId: string }).clientId;
+
+describe("a courier", () => {
   let clock: MovableClock;
-  let journal: Journal;
+  let stored: string[];
+  /** What the owner of this process does with the next commands; undefined: there is none. */
+  let submit: ((given: Command) => Promise<Answer>) | undefined;
+  let owner: string | null;
   let bus: Bus;
   let courier: Courier;
-  /** What the owner does when it is asked. */
-  let answer: () => Promise<never> | { lastSeq: number };
 
-  beforeEach(async () => {
+  beforeEach(() => {
     clock = movableClock();
-    const ids = uuidv7(clock, seededRandom(3));
-    journal = createMemoryJournal({ ids });
-    await journal.create(1);
-    const [seen] = await journal.heads();
-    await journal.take(seen!, { podId: "owner", host: null, recordId: "r" });
+    stored = [];
+    submit = undefined;
+    owner = null;
     const exchange = createLocalExchange();
-    exchange.connect("owner", { clock }).serve("session.ask", () => answer());
-    bus = exchange.connect("asking", { clock });
+    bus = exchange.connect("here", { clock });
+    const there = exchange.connect("there", { clock });
+    there.serve("session.ask", (body) => {
+      const asked = body as unknown as { command: Command };
+      return store(asked.command) as Promise<Json>;
+    });
+    const head = () => ({ owner }) as Head;
     courier = createCourier({
       bus,
-      heads: createHeads({ journal, clock }),
-      owners: undefined,
-      create: () => journal.create(1),
+      heads: {
+        last: [head()],
+        all: async () => [head()],
+        of: async () => head(),
+        put: () => {},
+      } satisfies Heads,
+      owners: {
+        of: () => submit && ({ submit: (_, __, given) => submit!(given) } as Owner),
+        awaken: async () => {},
+      },
+      create: async () => {},
       clock,
-      random: seededRandom(4),
+      random: seededRandom(1),
     });
   });
+  const store = async (given: Command): Promise<Answer> => {
+    stored.push(nameOf(given));
+    return { lastSeq: stored.length, seq: stored.length };
+  };
+  const ask = (clientId: string) => courier.ask("default", "s", command(clientId));
 
-  const ask = () =>
-    courier
-      .ask("default", "s", { type: "stop" })
-      .catch((error: unknown) => (error as FlotillaError).code);
-  const never = () => new Promise<never>(() => {});
-
-  test("O2: doesn't know what became of what was under way when its process began to leave", async () => {
-    answer = never;
-    const asked = ask();
-    await turns();
-    courier.close();
-    await bus.close();
-    expect(await asked).toBe("unknown_outcome");
-    expect(await ask()).toBe("closed");
+  test("asks an owner of its own process at once, one after the other without waiting", () => {
+    submit = store;
+    void ask("a");
+    void ask("b");
+    expect(stored).toEqual(["a", "b"]);
   });
 
-  test("O2: doesn't know it either where nobody answered and the store went away then", async () => {
-    answer = never;
-    const asked = ask();
-    await turns();
-    journal.heads = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
+  test("S4: keeps the order of what was under way when the log moved", async () => {
+    const lost: ((error: unknown) => void)[] = [];
+    submit = () => new Promise((_, reject) => lost.push(reject));
+    const answers = ["a", "b", "c"].map(ask);
+    submit = undefined;
+    owner = "there";
+    for (const reject of lost) reject(new FlotillaError("not_owner", "moved"));
+    await turns(1);
+    const late = ask("d");
+    await clock.advance(5_000);
+    await Promise.all([...answers, late]);
+    expect(stored).toEqual(["a", "b", "c", "d"]);
+  });
+
+  test("waits for an owner, and finds it once there is one", async () => {
+    const answer = ask("a");
+    await clock.advance(3_000);
+    expect(stored).toEqual([]);
+    owner = "there";
+    await clock.advance(1_000);
+    expect(await answer).toMatchObject({ seq: 1 });
+  });
+
+  test("says `unavailable` where nothing can be stored, and `unknown_outcome` where it may be", async () => {
+    const never = ask("a").catch((error: FlotillaError) => error.code);
     await clock.advance(20_000);
-    expect(await asked).toBe("unknown_outcome");
+    expect(await never).toBe("unavailable");
+    owner = "nobody";
+    const maybe = ask("b").catch((error: FlotillaError) => error.code);
+    await clock.advance(30_000);
+    expect(await maybe).toBe("unknown_outcome");
   });
 
-  test("says what went wrong where nothing can have been stored", async () => {
-    journal.heads = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
-    expect(await ask()).toBe("store_unavailable");
-  });
-
-  test("passes on what the owner has decided, also where it didn't answer before", async () => {
-    answer = never;
-    const asked = ask();
+  test("one that nobody answers holds up its own session, not for longer than its time", async () => {
+    owner = "nobody";
+    const asked = ["a", "b", "c"].map((each) => ask(each).catch(() => clock.monotonic()));
+    const startedMs = clock.monotonic();
+    await clock.advance(60_000);
+    for (const atMs of (await Promise.all(asked)) as number[]) {
+      expect(atMs - startedMs).toBeLessThan(25_000);
+    }
+    owner = "there";
+    const next = ask("d");
+    await clock.advance(1_000);
     await turns();
-    answer = () => Promise.reject(new FlotillaError("conflict", "it is archived"));
-    await clock.advance(20_000);
-    expect(await asked).toBe("conflict");
+    expect(await next).toMatchObject({ seq: 1 });
+  });
+
+  test("passes on what an owner refuses, without asking again", async () => {
+    submit = () => Promise.reject(new FlotillaError("conflict", "the session is archived"));
+    await expect(ask("a")).rejects.toMatchObject({ code: "conflict" });
   });
 });

@@ -38,6 +38,7 @@ export type CourierParts = {
 const topic = "session.ask";
 const defaultTimeoutMs = 15_000;
 const requestMs = 2_000;
+const retryMostMs = 250;
 /** A head that was seen within this time is believed. */
 const believedMs = 1_000;
 
@@ -70,37 +71,75 @@ export function createCourier(parts: CourierParts): Courier {
     return (await bus.request(to, topic, body, { timeoutMs })) as unknown as Answer;
   };
 
+  /** Asks whoever has the log, until somebody answers or time is up. */
+  const persist = async (asked: Asked, { startedMs, timeoutMs, signal, ...begun }: Asking) => {
+    const { tenant, sessionId, command } = asked;
+    let { mayBeStored } = begun;
+    for (let tries = 1; ; tries++) {
+      const leftMs = timeoutMs - (clock.monotonic() - startedMs);
+      const wasOpen = !closed;
+      try {
+        const owner = owners?.of(sessionId);
+        if (owner) return await owner.submit(tenant, sessionId, command);
+        const maxAgeMs = tries === 1 ? believedMs : 0;
+        return await askRemote(asked, maxAgeMs, leftMs);
+      } catch (error) {
+        // One who has lost the log may have stored it before, without hearing of that. And what was
+        // under way when this process began to leave may have got there.
+        mayBeStored ||= hasCode(error, "timeout", "unknown_outcome", "not_owner");
+        mayBeStored ||= wasOpen && hasCode(error, "closed");
+        if (!hasCode(error, ...passing)) {
+          throw mayBeStored && !hasCode(error, ...decided) ? unknown(error) : error;
+        }
+        if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? unknown(error) : error;
+      }
+      await sleep(clock, Math.min(contentionMs(tries, random), retryMostMs));
+    }
+  };
+
+  /**
+   * The last that was asked of sessions elsewhere or in trouble. An owner of this process keeps the order
+   * in which it is asked; a letter may be lost and sent again, so what follows waits until it is answered.
+   */
+  const lines = new Map<string, Promise<unknown>>();
+
+  const inLine = (asked: Asked, asking: Asking): Promise<Answer> => {
+    const { sessionId } = asked;
+    const before = lines.get(sessionId) ?? Promise.resolve();
+    const answer = before.then(() => persist(asked, asking));
+    const settled = answer
+      .catch(() => {})
+      .then(() => {
+        if (lines.get(sessionId) === settled) lines.delete(sessionId);
+      });
+    lines.set(sessionId, settled);
+    return answer;
+  };
+
   return {
     close() {
       closed = true;
       unserve();
     },
-    async ask(tenant, sessionId, command, { timeoutMs = defaultTimeoutMs, signal } = {}) {
-      const startedMs = clock.monotonic();
-      let mayBeStored = false;
-      for (let tries = 1; ; tries++) {
-        const leftMs = timeoutMs - (clock.monotonic() - startedMs);
-        const wasOpen = !closed;
-        try {
-          const owner = owners?.of(sessionId);
-          if (owner) return await owner.submit(tenant, sessionId, command);
-          const maxAgeMs = tries === 1 ? believedMs : 0;
-          return await askRemote({ tenant, sessionId, command }, maxAgeMs, leftMs);
-        } catch (error) {
-          // One who has lost the log may have stored it before, without hearing of that. And what was
-          // under way when this process began to leave may have got there.
-          mayBeStored ||= hasCode(error, "timeout", "unknown_outcome", "not_owner");
-          mayBeStored ||= wasOpen && hasCode(error, "closed");
-          if (!hasCode(error, ...passing)) {
-            throw mayBeStored && !hasCode(error, ...decided) ? unknown(error) : error;
-          }
-          if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? unknown(error) : error;
-        }
-        await sleep(clock, Math.min(contentionMs(tries, random), 250));
-      }
+    ask(tenant, sessionId, command, { timeoutMs = defaultTimeoutMs, signal } = {}) {
+      const asked = { tenant, sessionId, command };
+      const asking = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
+      const owner = lines.has(sessionId) ? undefined : owners?.of(sessionId);
+      if (!owner) return inLine(asked, asking);
+      return owner.submit(tenant, sessionId, command).catch((error: unknown) => {
+        if (!hasCode(error, "not_owner")) throw error;
+        return inLine(asked, { ...asking, mayBeStored: true });
+      });
     },
   };
 }
+
+type Asking = {
+  readonly startedMs: number;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly mayBeStored: boolean;
+};
 
 type Asked = {
   readonly tenant: string;

@@ -21,6 +21,8 @@ export type Draft = {
   readonly record: LogRecord;
   readonly headers: ReadonlyMap<string, Header>;
   readonly effects: readonly (readonly [sessionId: string, Effect])[];
+  /** Those who take part in a session no more. */
+  readonly formerUsers: ReadonlyMap<string, readonly string[]>;
   readonly outcomes: readonly (readonly [Item, Answer | FlotillaError])[];
 };
 
@@ -40,6 +42,7 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
   const entries: LogRecord["entries"][number][] = [];
   const metadata = new Map<string, string>();
   const members = new Set<string>();
+  const formerUsers = new Map<string, readonly string[]>();
   const reads: LogRecord["reads"][number][] = [];
   const checkpoints = new Map<string, Checkpoint>();
   const effects: (readonly [string, Effect])[] = [];
@@ -69,7 +72,11 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
     }
     outcomes.push([item, decision.answer]);
     if (decision.header !== before) headers.set(sessionId, decision.header);
-    if (decision.header.users !== before?.users) members.add(sessionId);
+    if (decision.header.users !== before?.users) {
+      members.add(sessionId);
+      const left = (before?.users ?? []).filter((user) => !decision.header.users.includes(user));
+      if (left.length > 0) formerUsers.set(sessionId, left);
+    }
     for (const entry of decision.entries) {
       entries.push({ ...entry, sessionId });
       if (entry.clientId !== null) ownIds.set(`${sessionId} ${entry.clientId}`, entry.seq);
@@ -91,7 +98,7 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
   };
   const isEmpty =
     headers.size === 0 && entries.length === 0 && reads.length === 0 && checkpoints.size === 0;
-  return { isEmpty, record, headers, effects, outcomes };
+  return { isEmpty, record, headers, effects, formerUsers, outcomes };
 }
 
 /** Another tenant's session is none at all. */
