@@ -50,6 +50,9 @@ describe.each(stores)("inboxes on $name", (store) => {
 
       await elsewhere.remove("default", first.sessionId);
       await inbox.until((items) => items.length === 1);
+
+      await elsewhere.changeMembers("default", second.sessionId, { removeUsers: users });
+      await inbox.until((items) => items.length === 0);
       inbox.joined.leave();
     },
   );

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { task } from "../../src/queue/task.ts";
 import { agent } from "../../src/session/agents/agent.ts";
 import type { ChatEvent } from "../../src/session/events.ts";
+import type { Sessions } from "../../src/session/sessions.ts";
 import { entriesOnce, said, type SessionFleet, startFleet, stores, textOf } from "./fleet.ts";
 
 /** Holds an agent in the middle of its answer until the test lets it go on. */
@@ -36,13 +37,20 @@ const broken = agent("broken", { retries: 1 }, () => {
   throw new Error("no model today");
 });
 const notes: string[] = [];
-const note = task("note", {}, ({ input }: { input: { text: string } }) => {
-  notes.push(input.text);
+/** Set once the pods are there. */
+let sessions: Sessions | undefined;
+const note = task("note", {}, async ({ input, taskId }) => {
+  const { text, sessionId } = input as { text: string; sessionId: string };
+  notes.push(text);
+  // Its own id makes this safe to run again.
+  const said = { role: "assistant", author: "clerk", id: taskId } as const;
+  await sessions!.open(sessionId).send(`noted ${text}`, said);
   return null;
 });
-const clerk = agent("clerk", async function* ({ messages, enqueue, attempt }) {
-  const { taskId } = await enqueue("note", { text: lastText(messages) });
-  const again = await enqueue("note", { text: lastText(messages) });
+const clerk = agent("clerk", async function* ({ messages, sessionId, enqueue, attempt }) {
+  const input = { text: lastText(messages), sessionId };
+  const { taskId } = await enqueue("note", input);
+  const again = await enqueue("note", input);
   yield `${taskId === again.taskId} ${attempt}`;
 });
 
@@ -240,10 +248,17 @@ describe.each(stores)("sessions on $name", (store) => {
     await expect(chat.send("x", { to: "clerk" })).rejects.toMatchObject({ code: "invalid_input" });
   });
 
-  test("a turn enqueues a task once, and a task can talk to a session", async () => {
+  test("a turn enqueues a task once, and the task says in the session what came of it", async () => {
+    sessions = fleet.able.sessions;
     const chat = await fleet.web.sessions.create("clerk", { user: "ada" });
     const text = `note of ${chat.sessionId}`;
-    expect(textOf(await chat.ask(text))).toBe("true 1");
+    await chat.send(text);
+    const entries = await entriesOnce(chat, (all) => all.length === 3);
+    expect(said(entries).toSorted()).toEqual(
+      [`ada: ${text}`, "clerk: true 1", `clerk: noted ${text}`].toSorted(),
+    );
+    // What an agent's colleague says starts no turn.
+    expect((await chat.view()).state).toEqual({ state: "idle" });
     await expect
       .poll(() => notes.filter((each) => each === text).length, { timeout: 20_000 })
       .toBe(1);

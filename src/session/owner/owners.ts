@@ -59,8 +59,8 @@ const passMs = 500;
 const dormantMs = 1_000;
 /** A log whose head hasn't moved for so long is free. Reads from memory need a beat no older. */
 const silentMs = 2_000;
-/** Two looks further apart than this: nobody's silence counts. */
-const gapMs = 1_500;
+/** Two looks further apart than this: nobody's silence counts. A busy machine may well be so slow. */
+const gapMs = 5_000;
 /** Each pod that comes later in the order of a free log waits so much longer. */
 const rankMs = 1_000;
 /** A pod is handed logs only once it has been up for so long. */
