@@ -20,6 +20,8 @@ describe("a courier", () => {
   /** What the owner of this process does with the next commands; undefined: there is none. */
   let submit: ((given: Command) => Promise<Answer>) | undefined;
   let owner: string | null;
+  /** How many of the next letters are lost. */
+  let losing: number;
   let bus: Bus;
   let courier: Courier;
 
@@ -28,7 +30,14 @@ describe("a courier", () => {
     stored = [];
     submit = undefined;
     owner = null;
-    const exchange = createLocalExchange();
+    losing = 0;
+    const exchange = createLocalExchange({
+      carry(_, arrive) {
+        if (losing-- > 0) return "lost";
+        arrive();
+        return undefined;
+      },
+    });
     bus = exchange.connect("here", { clock });
     const there = exchange.connect("there", { clock });
     there.serve("session.ask", (body) => {
@@ -78,6 +87,25 @@ describe("a courier", () => {
     await clock.advance(5_000);
     await Promise.all([...answers, late]);
     expect(stored).toEqual(["a", "b", "c", "d"]);
+  });
+
+  test("S4: what follows a letter that was lost waits until that was answered", async () => {
+    owner = "there";
+    losing = 1;
+    const answers = ["a", "b", "c"].map(ask);
+    await clock.advance(10_000);
+    await Promise.all(answers);
+    expect(stored).toEqual(["a", "b", "c"]);
+  });
+
+  test("S4: an owner that comes back meanwhile is asked in the same order", async () => {
+    const first = ask("a");
+    await turns();
+    submit = store;
+    const second = ask("b");
+    await clock.advance(1_000);
+    await Promise.all([first, second]);
+    expect(stored).toEqual(["a", "b"]);
   });
 
   test("waits for an owner, and finds it once there is one", async () => {
