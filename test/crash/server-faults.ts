@@ -70,7 +70,7 @@ export function serverFaults(fleet: Fleet, server: PostgresServer): CommonFaults
 }
 
 /** Ends sessions of pods and producers, never the witness's. */
-function endSomeSessions(count: number): string {
+export function endSomeSessions(count: number): string {
   return `select pg_terminate_backend(pid) from (
     select pid from pg_stat_activity
     where datname = current_database() and application_name like 'flotilla%'

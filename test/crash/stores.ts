@@ -105,11 +105,12 @@ const numbersAsNumbers = {
   getTypeParser: (oid: number) => (oid === bigintOid ? Number : pg.types.getTypeParser(oid)),
 } as pg.CustomTypesConfig;
 
+const ourTables =
+  /\bflotilla_(step_tracker|step_event|pod_health|schedule|log_head|session|message)\b/g;
+
 function inPostgres(text: string): string {
   let position = 0;
-  return text
-    .replaceAll(/\bflotilla_(step_tracker|step_event|pod_health|schedule)\b/g, "flotilla.$1")
-    .replaceAll("?", () => `$${++position}`);
+  return text.replaceAll(ourTables, "flotilla.$1").replaceAll("?", () => `$${++position}`);
 }
 
 const patienceMs = 30_000;

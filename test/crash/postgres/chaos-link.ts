@@ -15,6 +15,8 @@ export type Link = {
   flow(flows: Readonly<Record<Direction, Flow>>, how?: { forGood: boolean }): void;
   cut(midFrame?: Direction): void;
   loseAnswer(done: () => void): void;
+  /** Keeps what goes this way from now on, until it is let go. */
+  hold(way: Direction): () => void;
 };
 
 /** One client's connection and the one that was made for it. */
@@ -28,6 +30,7 @@ export function linkOf(
   let forGood = false;
   let cutIn: Direction | undefined;
   let onAnswerLost: (() => void) | undefined;
+  const held: Partial<Record<Direction, Buffer[]>> = {};
   const ends = { toServer: { from: client, to: server }, toClient: { from: server, to: client } };
 
   const cut = () => {
@@ -57,15 +60,17 @@ export function linkOf(
         from.end();
         return onGone();
       }
-      if (flows[way] === "pass" && !to.destroyed) to.write(chunk);
+      if (held[way]) held[way].push(chunk);
+      else if (flows[way] === "pass" && !to.destroyed) to.write(chunk);
     });
     from.on("error", () => {});
     // Where bytes are dropped the ends are too, and the other side waits for ever.
     from.on("end", () => {
-      if (flows[way] === "pass") to.end();
+      if (flows[way] === "pass" && !held[way]) to.end();
     });
     from.on("close", () => {
-      if (flows[way] !== "drop") to.destroySoon();
+      // What is held back isn't there for the other side yet, not even the end.
+      if (flows[way] !== "drop" && !held[way]) to.destroySoon();
       if (client.destroyed && server.destroyed) onGone();
     });
   }
@@ -83,6 +88,14 @@ export function linkOf(
     },
     loseAnswer(done) {
       onAnswerLost = done;
+    },
+    hold(way) {
+      held[way] = [];
+      return () => {
+        const chunks = held[way] ?? [];
+        delete held[way];
+        if (!ends[way].to.destroyed) for (const chunk of chunks) ends[way].to.write(chunk);
+      };
     },
   };
 }

@@ -112,6 +112,25 @@ describe("the chaos proxy", () => {
     expect(said.text).toBe("begin");
   });
 
+  test("holds up what is sent, or what is answered, from a certain word on", async () => {
+    for (const way of ["toServer", "toClient"] as const) {
+      const { socket, said } = await call();
+      const held = proxy.hold(way, (sent) => sent.includes("stop"));
+      socket.write("go");
+      await hears(said, "go");
+      socket.write("stop");
+      const letGo = await held;
+      const other = await call();
+      other.socket.write("other");
+      await hears(other.said, "other");
+      const heard = echo.heard.join("");
+      expect([said.text, heard.includes("stop")]).toEqual(["go", way === "toClient"]);
+      letGo();
+      await hears(said, "gostop");
+      echo.heard.length = 0;
+    }
+  });
+
   test("refuses, and accepts again on the same port", async () => {
     const { said } = await call();
     await proxy.refuse();

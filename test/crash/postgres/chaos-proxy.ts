@@ -18,6 +18,12 @@ export type ChaosProxy = {
    * the answer is dropped and the connection closed. Resolves when that has happened.
    */
   loseAnswer(matches: (sent: string) => boolean): Promise<void>;
+  /**
+   * The next time that somebody sends what this matches, that connection is held up: what is sent from
+   * there on isn't passed to the server, or what is answered isn't passed back. Resolves when it has
+   * happened, with what lets it go.
+   */
+  hold(way: Direction, matches: (sent: string) => boolean): Promise<() => void>;
   /** Closes all connections, and takes no new ones until `accept`. */
   refuse(): Promise<void>;
   accept(): Promise<void>;
@@ -33,7 +39,7 @@ export type Counts = {
   readonly statements: number;
 };
 
-type Losing = { matches: (sent: string) => boolean; done: () => void };
+type Waiting = { matches: (sent: string) => boolean; catch: (link: Link) => void };
 
 /** Stands between pods and a server, and does to their connections what networks do. */
 export async function startChaosProxy(target: string): Promise<ChaosProxy> {
@@ -43,7 +49,7 @@ export async function startChaosProxy(target: string): Promise<ChaosProxy> {
   const bytes = { toServer: 0, toClient: 0 };
   let made = 0;
   let statements = 0;
-  let losing: Losing | undefined;
+  let waiting: Waiting | undefined;
 
   const accepted = (client: Socket) => {
     made++;
@@ -56,9 +62,10 @@ export async function startChaosProxy(target: string): Promise<ChaosProxy> {
         const before = counter.statements;
         counter.read(chunk);
         statements += counter.statements - before;
-        if (!losing?.matches(chunk.toString("latin1"))) return;
-        link.loseAnswer(losing.done);
-        losing = undefined;
+        const caught = waiting;
+        if (!caught?.matches(chunk.toString("latin1"))) return;
+        waiting = undefined;
+        caught.catch(link);
       },
       onGone: () => links.delete(link),
     });
@@ -102,7 +109,11 @@ export async function startChaosProxy(target: string): Promise<ChaosProxy> {
     },
     loseAnswer: (matches) =>
       new Promise((done) => {
-        losing = { matches, done };
+        waiting = { matches, catch: (link) => link.loseAnswer(done) };
+      }),
+    hold: (way, matches) =>
+      new Promise((done) => {
+        waiting = { matches, catch: (link) => done(link.hold(way)) };
       }),
     refuse: deafen,
     async accept() {
