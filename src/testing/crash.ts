@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Flow } from "../flow/builder.ts";
 import type { Finalizer, Part } from "../flow/machine.ts";
+import { moveHead } from "../session/journal/heads.ts";
 import { claimReserved } from "../queue/statements/claim.ts";
 import { finishTasks } from "../queue/statements/finish.ts";
 import { keepRuns, leaveRuns } from "../queue/statements/run-rows.ts";
@@ -16,9 +17,14 @@ import type { Statement } from "../store/sql.ts";
  * - `ran`: the handler has returned or thrown, and nothing of that is stored.
  * - `finished`: how the attempt ended is stored, and the pod never learns that it is.
  *
- * Of a run, all but the first are about one of its transitions or finalizers.
+ * Of a run, all but the first are about one of its transitions or finalizers. Of sessions:
+ *
+ * - `started`: an agent, or what sums up for it, was about to be called.
+ * - `chunk`: it has said one more piece, which is on its way to whoever watches.
+ * - `ran`: it has said all, and nothing of that is stored.
+ * - `stored`: the pod that owns a log has stored what was asked of it, and never learns that it is.
  */
-export const crashPoints = ["claimed", "started", "ran", "finished"] as const;
+export const crashPoints = ["claimed", "started", "chunk", "ran", "finished", "stored"] as const;
 
 export type CrashPoint = (typeof crashPoints)[number];
 
@@ -53,12 +59,14 @@ export function mortalDatabase(database: Database, life: Life): Database {
   return {
     read: (statement) => whileAlive(() => database.read(statement)),
     write(statements, options) {
+      const storing = statements.some((each) => each.strings === recordText);
       const finishing = statements.some((each) => finishTexts.has(each.strings));
       const claimAt = statements.findIndex((each) => each.strings === claimText);
       if (finishing && life.alive) life.reach("ran");
       return whileAlive(async () => {
         const tables = await database.write(statements, options);
         if (life.alive && finishing) life.reach("finished");
+        if (life.alive && storing) life.reach("stored");
         if (life.alive && tables[claimAt]?.length) life.reach("claimed");
         return tables;
       });
@@ -104,6 +112,10 @@ const finishTexts: ReadonlySet<Statement["strings"]> = new Set([
   keepRuns([]).strings,
   leaveRuns([], true).strings,
 ]);
+const recordText: Statement["strings"] = moveHead(
+  { logId: 0, incarnation: "", term: 0, owner: null, host: null, offset: 0, recordId: "", beat: 0 },
+  "",
+).strings;
 const claimText: Statement["strings"] = claimReserved(
   { podId: "", call: 0, names: [], limit: 0 },
   "",

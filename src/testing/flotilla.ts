@@ -15,14 +15,14 @@ import type { Usable } from "../runtime/handlers.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createRuns, type Runs } from "../flow/client.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
-import { lazyService } from "../session/lazy-service.ts";
-import { createSessions, type Sessions } from "../session/sessions.ts";
+import type { Sessions } from "../session/sessions.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
 import { movableClock, watchedClock } from "./clock.ts";
 import { type CrashPoint, crashPoints } from "./crash.ts";
 import { createMoving } from "./moving.ts";
 import { startTestPod, type TestPod } from "./pod.ts";
 import { hasReached, type ReachedState } from "./reached.ts";
+import { createTestSessions, type TestSessionsParts } from "./sessions.ts";
 import { testStore } from "./store.ts";
 import { pause, realLimit, turn } from "./turns.ts";
 
@@ -50,6 +50,10 @@ export type TestFlotilla = Omit<Tasks, "settled"> & {
   readonly schedules: Schedules;
   readonly deadLetters: DeadLetters;
   readonly throttles: ThrottlesClient;
+  /**
+   * What is waited for moves the clock. What was asked of a pod that crashes is asked of another with the
+   * same id, and loops over events go on there.
+   */
   readonly sessions: Sessions;
   /** Enqueues, lets a pod run it, and gives the result. The clock is moved over waits and retries. */
   run<T extends TaskContract>(
@@ -79,8 +83,8 @@ export type TestFlotilla = Omit<Tasks, "settled"> & {
   /** Ends a pod as a power cut would: it does nothing any more. */
   crash(pod: TestPod): void;
   /**
-   * Makes a pod crash right after a task was claimed, started, ran or finished there: the next one that
-   * comes to this point, or the one that does so after as many `times`.
+   * Makes a pod crash at a point of a task, a run or an answer: the next one that comes to it, or the one
+   * that does so after as many `times`.
    */
   crashAfter(point: CrashPoint, options?: { times?: number }): PlannedCrash;
   /** Stops everything; `await using` does it by itself. */
@@ -163,6 +167,27 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     }
   };
 
+  const moveFor: TestSessionsParts["moveFor"] = async (promise, { isHeld, mostMs, late }) => {
+    const isLate = realLimit(realLimitMs);
+    const untilMs = clock.monotonic() + mostMs;
+    let isSettled = false;
+    const settle = () => void (isSettled = true);
+    promise.then(settle, settle);
+    moving.stir();
+    for (;;) {
+      await turn();
+      if (isSettled) return promise;
+      if (!pods.some((pod) => pod.alive)) {
+        throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
+      }
+      if (isLate()) throw late();
+      // What is due at once doesn't move the clock, and shows others what was said.
+      if (isHeld() || clock.monotonic() >= untilMs) {
+        if (!clock.fireNext(clock.monotonic())) await pause();
+      } else await moving.step(untilMs);
+    }
+  };
+
   const getTask = async (taskId: string): Promise<Task> => {
     const task = await tasks.get(taskId);
     if (task) return task;
@@ -238,13 +263,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     deadLetters,
     runs: createRuns({ ...tasks, waitFor: result }, parts),
     throttles: createThrottlesClient(parts),
-    sessions: createSessions(
-      lazyService(() => {
-        const pod = pods.find(({ alive }) => alive);
-        if (pod) return pod.sessionService;
-        throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
-      }),
-    ),
+    sessions: createTestSessions({ pods, ids, moveFor }),
     run: async (task, input, enqueueOptions) =>
       result(await tasks.enqueue(task, input, enqueueOptions)),
     result,

@@ -12,6 +12,7 @@ import { lazyService } from "../session/lazy-service.ts";
 import type { SessionService } from "../session/service.ts";
 import type { Database } from "../store/database.ts";
 import { enlist } from "../throttle/throttles-here.ts";
+import { createAnswering, mortalAgent } from "./agent.ts";
 import {
   type CrashPoint,
   type Life,
@@ -31,6 +32,10 @@ export type TestPod = {
   readonly leader: string | undefined;
   /** What is asked about sessions through it. */
   readonly sessionService: SessionService;
+  /** Whether an agent answers in this session here. */
+  answering(sessionId: string): boolean;
+  /** Resolves when it has crashed or stopped. */
+  readonly gone: Promise<void>;
   crash(): void;
   /** Stops it as a deploy would. Waits by the test's clock, so `advance` while it does. */
   stop(): Promise<void>;
@@ -52,6 +57,8 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
   let delist: (() => void) | undefined;
   let breath = 0;
   let floor = 0;
+  const answering = createAnswering();
+  const gone = Promise.withResolvers<void>();
   const life: Life = {
     get alive() {
       return alive;
@@ -68,6 +75,8 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
       if (service) return service;
       throw new FlotillaError("closed", "this pod isn't alive, or serves no sessions");
     }),
+    answering: (sessionId) => alive && answering.has(sessionId),
+    gone: gone.promise,
     get alive() {
       return alive;
     },
@@ -80,15 +89,21 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
     crash() {
       alive = false;
       delist?.();
+      gone.resolve();
     },
     async stop() {
       if (!alive) return;
       await pod?.stop();
       alive = false;
+      gone.resolve();
     },
   };
   const use = settings.use.map((each) =>
-    isAgent(each) ? each : isFlow(each) ? mortalFlow(each, life) : mortalHandler(each, life),
+    isAgent(each)
+      ? mortalAgent(each, life, answering)
+      : isFlow(each)
+        ? mortalFlow(each, life)
+        : mortalHandler(each, life),
   );
   pod = await assemblePod(
     { ...settings, use },

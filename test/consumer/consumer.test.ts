@@ -16,7 +16,7 @@ beforeAll(() => {
   project = join(folder, "project");
   mkdirSync(project);
   installTarball(packTarball(folder), project, ["@types/node", "undici-types", "zod"]);
-  for (const file of ["program.ts", "flows.ts"]) {
+  for (const file of ["program.ts", "flows.ts", "sessions.ts"]) {
     copyFileSync(fileURLToPath(new URL(file, import.meta.url)), join(project, file));
   }
   writeFileSync(join(project, "package.json"), `{ "type": "module" }`);

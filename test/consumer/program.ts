@@ -1,8 +1,9 @@
 import { deepStrictEqual, strictEqual } from "node:assert";
 import process from "node:process";
-import { connect, FlotillaError, startPod, task } from "flotilla";
-import { testFlotilla } from "flotilla/testing";
+import { agent, connect, FlotillaError, startPod, task, textOf } from "flotilla";
+import { scriptedAgent, testFlotilla } from "flotilla/testing";
 import { z } from "zod";
+import { authorsOf, helper } from "./sessions.ts";
 import { half, order, orders, parcel } from "./flows.ts";
 
 /** What somebody writes who has installed the package: without annotations, and strictly typed. */
@@ -60,4 +61,17 @@ const { weights } = await flows.runs.wait(run);
 strictEqual(weights.map((each) => each.toFixed(0)).join(), "1,2");
 strictEqual(half.end().name, "half");
 await flows.close();
+
+const echo = agent("echo", { during: "interrupt", history: { tail: 5 } }, ({ messages }) =>
+  textOf(messages.at(-1)!),
+);
+const scripted = scriptedAgent("scripted", ["one", [{ type: "data-x", data: 1 }, "two"]]);
+const talks = await testFlotilla({ use: [echo, helper, scripted] });
+const chat = await talks.sessions.create([echo, helper, scripted], { user: "ada" });
+strictEqual(textOf(await chat.ask("hello")), "hello");
+strictEqual((await chat.ask("hello", { to: "helper" })).outcome, "completed");
+strictEqual(textOf(await chat.ask("hello", { to: scripted.name })), "one");
+deepStrictEqual(await authorsOf(chat, 4), ["ada", "echo", "ada", "helper"]);
+strictEqual(scripted.asked.length, 1);
+await talks.close();
 console.log(`done on Node ${process.versions.node.split(".")[0]}`);

@@ -1,0 +1,94 @@
+import type { AgentAnswer, AgentContext } from "../session/agents/function.ts";
+import type { AgentSpec } from "../session/agents/spec.ts";
+import type { Life } from "./crash.ts";
+
+/** Which sessions somebody answers in right now, so that no clock is moved under an agent's feet. */
+export type Answering = {
+  has(sessionId: string): boolean;
+  begin(sessionId: string, signal: AbortSignal): () => void;
+};
+
+export function createAnswering(): Answering {
+  const all = new Set<{ readonly sessionId: string; readonly signal: AbortSignal }>();
+  return {
+    has: (sessionId) =>
+      // One that was told to end is waited for by nobody.
+      [...all].some((each) => each.sessionId === sessionId && !each.signal.aborted),
+    begin(sessionId, signal) {
+      const one = { sessionId, signal };
+      all.add(one);
+      return () => void all.delete(one);
+    },
+  };
+}
+
+/** The same agent on a pod that may crash while it answers. */
+export function mortalAgent(spec: AgentSpec, life: Life, answering: Answering): AgentSpec {
+  const { source, compaction } = spec;
+  const mortal = <Context extends Pick<AgentContext, "sessionId" | "signal">>(
+    run: (context: Context) => AgentAnswer | PromiseLike<AgentAnswer>,
+  ) => {
+    return async (context: Context): Promise<AgentAnswer> => {
+      life.reach("started");
+      if (!life.alive) return never();
+      const done = answering.begin(context.sessionId, context.signal);
+      try {
+        const given = await run(context);
+        const pieces = piecesIn(given);
+        if (pieces) return watched(pieces, life, done);
+        done();
+        return await ended(life, given);
+      } catch (error) {
+        done();
+        return ended(life, Promise.reject(error as Error));
+      }
+    };
+  };
+  return {
+    ...spec,
+    source: source.type === "function" ? { ...source, run: mortal(source.run) } : source,
+    compaction:
+      compaction?.source.type === "function"
+        ? { ...compaction, source: { ...compaction.source, run: mortal(compaction.source.run) } }
+        : compaction,
+  };
+}
+
+/** What can be looked at piece by piece. A text, a message and a `Response` come whole. */
+function piecesIn(given: AgentAnswer): AsyncIterable<unknown> | Iterable<unknown> | undefined {
+  if (typeof given !== "object" || given === null || given instanceof Response) return undefined;
+  if ("toUIMessageStream" in given) return undefined;
+  if (Symbol.asyncIterator in given || Symbol.iterator in given) {
+    return given as AsyncIterable<unknown>;
+  }
+  return undefined;
+}
+
+async function* watched(
+  pieces: AsyncIterable<unknown> | Iterable<unknown>,
+  life: Life,
+  done: () => void,
+): AsyncGenerator<never> {
+  try {
+    for await (const piece of pieces) {
+      if (!life.alive) await never();
+      yield piece as never;
+      // By now the one before is on its way to whoever watches.
+      life.reach("chunk");
+      if (!life.alive) await never();
+    }
+    life.reach("ran");
+    if (!life.alive) await never();
+  } finally {
+    done();
+  }
+}
+
+function ended(life: Life, answer: AgentAnswer | Promise<never>): Promise<AgentAnswer> {
+  life.reach("ran");
+  return life.alive ? Promise.resolve(answer) : never();
+}
+
+function never(): Promise<never> {
+  return new Promise(() => {});
+}

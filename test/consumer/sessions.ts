@@ -1,0 +1,28 @@
+import { agent, type Chat, type Chunk, type Entry, type InboxItem, type Sessions } from "flotilla";
+
+/** What somebody exports of agents, and functions that take conversations. */
+export const helper = agent("helper", async function* ({ messages, user, epoch }): AsyncGenerator<
+  Chunk | string
+> {
+  yield { type: "data-turn", data: { user, epoch } };
+  yield `${messages.length} messages`;
+});
+
+export async function authorsOf(chat: Chat, count: number): Promise<string[]> {
+  const seen: Entry[] = [];
+  for await (const event of chat.events({ after: 0 })) {
+    if (event.type === "entry") seen.push(event.entry);
+    if (seen.length === count) break;
+  }
+  return seen.map(({ author }) => author);
+}
+
+export async function firstUnread(
+  sessions: Sessions,
+  user: string,
+): Promise<InboxItem | undefined> {
+  for await (const event of sessions.inbox(user)) {
+    if (event.type === "snapshot") return event.sessions.find(({ unread }) => unread > 0);
+  }
+  return undefined;
+}
