@@ -76,12 +76,19 @@ export function decide(header: Header | undefined, command: Command, facts: Fact
     case "compaction_finished":
     case "compaction_failed":
       return decideWork(header, command, facts) ?? unchanged(header, { done: false });
+    default:
+      return unknown(command);
   }
 }
 
+/** Pods of several releases ask each other, and a later one may ask for what this one doesn't know. */
+function unknown({ type }: { readonly type?: unknown }): Decision {
+  return refused("unsupported", `this pod's release knows no command ${String(type).slice(0, 80)}`);
+}
+
 /** Who asks for a deleted session is told that there is none; runners and timers are only too late. */
-function decideDeleted(header: Header, { type }: Command): Decision {
-  switch (type) {
+function decideDeleted(header: Header, command: Command): Decision {
+  switch (command.type) {
     case "append":
     case "tool_result":
     case "regenerate":
@@ -104,6 +111,8 @@ function decideDeleted(header: Header, { type }: Command): Decision {
     case "compaction_finished":
     case "compaction_failed":
       return unchanged(header, { done: false });
+    default:
+      return unknown(command);
   }
 }
 

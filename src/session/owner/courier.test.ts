@@ -117,6 +117,32 @@ describe("a courier", () => {
     expect(await answer).toMatchObject({ seq: 1 });
   });
 
+  test("never calls a change of metadata a conflict that may be one with itself", async () => {
+    const change: Command = { type: "metadata", metadata: "{}", ifVersion: 1 };
+    const conflict = async () => Promise.reject(new FlotillaError("conflict", "version 2"));
+    submit = conflict;
+    await expect(courier.ask("default", "s", change)).rejects.toMatchObject({ code: "conflict" });
+    // It may have been stored by the one who lost the log.
+    const moved = Promise.withResolvers<Answer>();
+    submit = () => moved.promise;
+    const answer = courier.ask("default", "s", change).catch((error: FlotillaError) => error.code);
+    submit = conflict;
+    moved.reject(new FlotillaError("not_owner", "moved"));
+    await clock.advance(1_000);
+    expect(await answer).toBe("unknown_outcome");
+  });
+
+  test.each([null, 7, {}, { tenant: "default", sessionId: "s" }])(
+    "refuses what is no command: %j",
+    async (body) => {
+      submit = store;
+      await expect(
+        bus.request("here", "session.ask", body, { timeoutMs: 1_000 }),
+      ).rejects.toMatchObject({ code: "invalid_input" });
+      expect(stored).toEqual([]);
+    },
+  );
+
   test("says `unavailable` where nothing can be stored, and `unknown_outcome` where it may be", async () => {
     const never = ask("a").catch((error: FlotillaError) => error.code);
     await clock.advance(20_000);

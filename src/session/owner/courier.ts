@@ -48,7 +48,7 @@ export function createCourier(parts: CourierParts): Courier {
 
   const unserve = owners
     ? bus.serve(topic, async (body) => {
-        const { tenant, sessionId, command } = body as unknown as Asked;
+        const { tenant, sessionId, command } = readAsked(body);
         const owner = owners.of(sessionId);
         if (!owner) throw new FlotillaError("not_owner", "another pod has this log");
         return (await owner.submit(tenant, sessionId, command)) as unknown as Json;
@@ -89,7 +89,7 @@ export function createCourier(parts: CourierParts): Courier {
         mayBeStored ||= hasCode(error, "timeout", "unknown_outcome", "not_owner");
         mayBeStored ||= wasOpen && hasCode(error, "closed");
         if (!hasCode(error, ...passing)) {
-          throw mayBeStored && !hasCode(error, ...decided) ? unknown(error) : error;
+          throw mayBeStored && !isDecided(command, error) ? unknown(error) : error;
         }
         if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? unknown(error) : error;
       }
@@ -147,6 +147,16 @@ type Asked = {
   readonly command: Command;
 };
 
+/** What a command says is for the owner to judge, but it has to be one. */
+function readAsked(body: Json): Asked {
+  const { tenant, sessionId, command } = (body ?? {}) as Partial<Asked>;
+  const isCommand = typeof command === "object" && command !== null;
+  if (typeof tenant === "string" && typeof sessionId === "string" && isCommand) {
+    return { tenant, sessionId, command };
+  }
+  throw new FlotillaError("invalid_input", "what was asked of a session can't be read");
+}
+
 /** What is asked again: the log has no owner, or another one, or its owner didn't answer. */
 const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome"] as const;
 
@@ -160,6 +170,11 @@ const decided = [
   "payload_too_deep",
   "payload_too_large",
 ] as const;
+
+/** Metadata has no id: of a change to one version, the first try may be what the second conflicts with. */
+function isDecided({ type }: Command, error: unknown): boolean {
+  return hasCode(error, ...decided) && !(type === "metadata" && hasCode(error, "conflict"));
+}
 
 function free(): FlotillaError {
   return new FlotillaError(

@@ -1,4 +1,4 @@
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Answer, Command, Decision, Effect, Facts } from "../command.ts";
 import { decide } from "../conversation.ts";
 import type { Header } from "../header.ts";
@@ -65,7 +65,7 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
       outcomes.push([item, { seq, lastSeq: before?.lastSeq ?? seq, duplicate: true }]);
       continue;
     }
-    const decision: Decision = decide(before, command, parts.facts(tenant));
+    const decision = decideSafely(before, command, parts.facts(tenant));
     if (decision.type === "refused") {
       outcomes.push([item, new FlotillaError(decision.code, decision.message)]);
       continue;
@@ -99,6 +99,16 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
   const isEmpty =
     headers.size === 0 && entries.length === 0 && reads.length === 0 && checkpoints.size === 0;
   return { isEmpty, record, headers, effects, formerUsers, outcomes };
+}
+
+/** A pod of another release may ask for something that can't be decided here, which concerns it alone. */
+function decideSafely(header: Header | undefined, command: Command, facts: Facts): Decision {
+  try {
+    return decide(header, command, facts);
+  } catch (error) {
+    const message = `${command.type} can't be decided: ${messageOf(error)}`;
+    return { type: "refused", code: "internal", message };
+  }
 }
 
 /** Another tenant's session is none at all. */

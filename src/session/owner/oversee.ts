@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Command, Effect, Reply } from "../command.ts";
-import type { Header } from "../header.ts";
+import type { Header, Work } from "../header.ts";
 import type { WorkName } from "../running.ts";
 
 /**
@@ -44,6 +44,8 @@ type Watched = {
 };
 
 const lookMs = 250;
+/** A look that comes later than this: the process stood still, and nobody's silence counts. */
+const gapMs = 1_500;
 const repeatMs = 1_000;
 /** How long a runner may say nothing before another one starts over. */
 const lostMs = 5_000;
@@ -56,15 +58,21 @@ export function createOverseer(parts: OverseerParts): Overseer {
   const { clock, log } = parts;
   const watched = new Map<string, Watched>();
   let cancel: (() => void) | undefined;
+  let armedMs = 0;
   let closed = false;
 
   const look = (): void => {
     cancel = undefined;
+    const nowMs = clock.monotonic();
+    // What runners have said meanwhile hasn't been read yet.
+    if (nowMs - armedMs >= gapMs) for (const each of watched.values()) each.heardMs = nowMs;
     for (const each of watched.values()) consider(each);
     arm();
   };
   const arm = (): void => {
-    if (!closed && !cancel && watched.size > 0) cancel = clock.after(lookMs, look);
+    if (closed || cancel || watched.size === 0) return;
+    armedMs = clock.monotonic();
+    cancel = clock.after(lookMs, look);
   };
 
   const consider = (each: Watched): void => {
@@ -86,7 +94,12 @@ export function createOverseer(parts: OverseerParts): Overseer {
       each.heardMs = nowMs;
       each.unmannedMs ??= nowMs;
       const late = nowMs - each.unmannedMs >= unmannedMs;
-      ask(each, async () => (late ? nobody(header) : { type: "work_lost", epoch, attempt }));
+      ask(each, async () => {
+        if (late) return nobody(header);
+        // One that is being stopped ends with what its last runner has left.
+        const left = isStopping(work) ? await parts.checkpoint(which) : undefined;
+        return { type: "work_lost", epoch, attempt, ...withCheckpoint(left) };
+      });
     } else if (nowMs - each.heardMs >= lostMs) {
       each.heardMs = nowMs;
       log.warn({ session: header.sessionId, runner: work.runner }, "a runner was lost");
@@ -143,7 +156,7 @@ export function createOverseer(parts: OverseerParts): Overseer {
         return;
       }
       const nowMs = clock.monotonic();
-      const stoppingMs = work.type === "turn" && work.stopping ? nowMs : undefined;
+      const stoppingMs = isStopping(work) ? nowMs : undefined;
       const had = before?.header.work;
       if (before && had && had.epoch === work.epoch && had.attempt === work.attempt) {
         const other = had.runner !== work.runner;
@@ -159,7 +172,7 @@ export function createOverseer(parts: OverseerParts): Overseer {
         sentMs: -Infinity,
         named: false,
         stoppingMs,
-        unmannedMs: before?.unmannedMs,
+        unmannedMs: had?.epoch === work.epoch ? before?.unmannedMs : undefined,
         asking: false,
         cancelDebounce: () => {},
       });
@@ -205,6 +218,10 @@ export function createOverseer(parts: OverseerParts): Overseer {
       watched.clear();
     },
   };
+}
+
+function isStopping(work: Work): boolean {
+  return work.type === "turn" && work.stopping;
 }
 
 function withCheckpoint(checkpoint: Reply | undefined): { checkpoint?: Reply } {

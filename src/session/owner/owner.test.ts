@@ -17,6 +17,7 @@ describe("an owner", () => {
   let journal: Journal;
   let records: LogRecord[];
   let delivered: CommittedRecord[];
+  let onDelivered: () => void;
   let fenced: number;
   /** What becomes of the next commits, in order; those after it are as they should be. */
   let commits: ((store: () => Promise<Committed>, record: LogRecord) => Promise<Committed>)[];
@@ -24,8 +25,9 @@ describe("an owner", () => {
   let owner: Owner;
   const ids = uuidv7({ now: () => 1_800_000_000_000 }, seededRandom(7));
 
-  const own = (taken: Head): Owner =>
+  const own = (taken: Head, more: { slotsMost?: number } = {}): Owner =>
     createOwner(taken, [], {
+      ...more,
       journal: {
         ...journal,
         commit(at, record) {
@@ -45,7 +47,10 @@ describe("an owner", () => {
         runnerFor: () => null,
       }),
       prime: () => undefined,
-      onCommitted: (committed) => delivered.push(committed),
+      onCommitted(committed) {
+        delivered.push(committed);
+        onDelivered();
+      },
       onFenced: () => fenced++,
     });
   const take = async (podId: string): Promise<Head> => {
@@ -69,6 +74,7 @@ describe("an owner", () => {
     journal = createMemoryJournal({ ids });
     records = [];
     delivered = [];
+    onDelivered = () => {};
     commits = [];
     fenced = 0;
     await journal.create(1);
@@ -236,6 +242,57 @@ describe("an owner", () => {
     owner = own(await take("pod-2"));
     const seqs = await Promise.all(["a", "b", "c"].map((clientId) => say("s", clientId)));
     expect(seqs.map(({ seq }) => seq)).toEqual([1, 2, 3]);
+  });
+
+  test("S12: a session of which something is asked isn't forgotten, however many others come", async () => {
+    await say("s", "a");
+    owner = own(await take("pod-2"), { slotsMost: 2 });
+    await say("s", "b");
+    const gate = Promise.withResolvers<void>();
+    commits.push(async (store) => (await gate.promise, store()));
+    const others = [create("t"), create("u")];
+    await turns();
+    const asked = [create("s"), say("s", "c"), ...["v", "w", "x"].map(create)];
+    await turns();
+    gate.resolve();
+    await Promise.all(others);
+    expect((await Promise.all(asked)).slice(0, 2)).toMatchObject([{ duplicate: true }, { seq: 3 }]);
+    expect((await journal.header("s"))?.lastSeq).toBe(3);
+  });
+
+  test("keeps no more of sessions that there aren't than of those that there are", async () => {
+    let reads = 0;
+    const header = journal.header;
+    journal.header = (sessionId) => (reads++, header(sessionId));
+    owner = own(await take("pod-2"), { slotsMost: 10 });
+    for (let at = 0; at < 30; at++) await say(`none-${at}`, "a").catch(() => {});
+    await say("none-0", "b").catch(() => {});
+    expect(reads).toBe(31);
+  });
+
+  test("what can't be decided here is refused alone, and the log goes on", async () => {
+    const ask = (command: object) => owner.submit(tenant, "s", command as Command);
+    const answers = await Promise.allSettled([
+      say("s", "a"),
+      ask({ type: "of_a_later_release" }),
+      ask({ ...message("broken"), parts: 7 }),
+      say("s", "b"),
+    ]);
+    expect(
+      answers.map((each) => (each.status === "fulfilled" ? each.value.seq : each.reason.code)),
+    ).toEqual([1, "unsupported", "internal", 2]);
+    await owner.submit(tenant, "s", { type: "delete" });
+    await expect(ask({ type: "of_a_later_release" })).rejects.toMatchObject({
+      code: "unsupported",
+    });
+  });
+
+  test("what is stored is answered, whatever becomes of telling others", async () => {
+    onDelivered = () => {
+      throw new Error("somebody who follows has failed");
+    };
+    expect(await say("s", "a")).toMatchObject({ seq: 1 });
+    expect(await say("s", "b")).toMatchObject({ seq: 2 });
   });
 
   test("stops after what is under way, and takes no more", async () => {

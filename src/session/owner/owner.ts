@@ -42,6 +42,8 @@ export type OwnerParts = {
   onCommitted: (committed: CommittedRecord) => void;
   /** Told once: somebody else has the log. */
   onFenced: () => void;
+  /** How many sessions are kept in memory, besides those in which something goes on. Default 50,000. */
+  slotsMost?: number;
 };
 
 export type CommittedRecord = {
@@ -62,19 +64,19 @@ type Slot = {
 
 const batchMost = 1_000;
 const waitingMost = 20_000;
-const slotsMost = 50_000;
 /** How long a store that refuses everything is asked again before callers are told. */
 const patienceMs = 5_000;
 /** Everybody in the log waits for a record whose outcome is unknown, so it is asked about often. */
 const retryMostMs = 250;
 
 export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerParts): Owner {
-  const { journal, clock, random, log } = parts;
+  const { journal, clock, random, log, slotsMost = 50_000 } = parts;
   const slots = new Map<string, Slot>();
   const known = knownIds();
   const storedBefore = createStoredBefore({ journal, known });
   let head = taken;
   let queue: Item[] = [];
+  let underWay: readonly Item[] = [];
   let waiting = 0;
   let committing: Promise<void> | undefined;
   let scheduled = false;
@@ -86,8 +88,10 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     if (committing || queue.length === 0) return;
     const batch = queue.length <= batchMost ? queue : queue.slice(0, batchMost);
     queue = queue.length <= batchMost ? [] : queue.slice(batchMost);
+    underWay = batch;
     committing = store(batch).finally(() => {
       committing = undefined;
+      underWay = [];
       flush();
     });
   };
@@ -127,7 +131,12 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     apply(draft);
     const durationMs = clock.monotonic() - startedMs;
     const { record, effects, formerUsers } = draft;
-    parts.onCommitted({ head, record, effects, formerUsers, durationMs });
+    try {
+      parts.onCommitted({ head, record, effects, formerUsers, durationMs });
+    } catch (error) {
+      // It is stored, so whoever asked is told so.
+      log.error({ log: head.logId, error: messageOf(error) }, "a record wasn't made known");
+    }
     settle(draft);
   };
 
@@ -176,10 +185,12 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     if (slots.size > slotsMost) forget();
   };
 
+  /** Those of whom something is asked stay: without its header a session would be taken for none. */
   const forget = (): void => {
-    for (const [sessionId, { header, waiting: asked }] of slots) {
+    const asked = new Set([...underWay, ...queue].map(({ sessionId }) => sessionId));
+    for (const [sessionId, slot] of slots) {
       if (slots.size <= slotsMost * 0.9) return;
-      if (!asked && !header?.work) slots.delete(sessionId);
+      if (!slot.waiting && !slot.header?.work && !asked.has(sessionId)) slots.delete(sessionId);
     }
   };
 
@@ -252,6 +263,8 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     } else {
       const made: Slot = { header: undefined, waiting: [item] };
       slots.set(item.sessionId, made);
+      // Also where nothing is ever stored: anybody can ask for sessions that there aren't.
+      if (slots.size > slotsMost) forget();
       void load(item.sessionId, made, item);
     }
   };

@@ -183,6 +183,22 @@ describe("the owners of logs", () => {
     expect(await owned()).toEqual(["b", "b", "b", "b"]);
   });
 
+  test("a log that is taken while its pod begins to leave is given up as well", async () => {
+    const gate = Promise.withResolvers<void>();
+    const take: Journal["take"] = async (...asked) => {
+      const head = await journal.take(...asked);
+      await gate.promise;
+      return head;
+    };
+    const a = start("a", { journal: { ...journal, take } });
+    await turns();
+    expect((await owned()).filter((each) => each === "a")).toHaveLength(1);
+    const stopped = a.stop();
+    gate.resolve();
+    await stopped;
+    expect(await owned()).toEqual([null, null, null, null]);
+  });
+
   test("O2: a take whose answer was lost is found, and made again", async () => {
     let lost = 1;
     const take: Journal["take"] = async (...asked) => {

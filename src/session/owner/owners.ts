@@ -141,7 +141,10 @@ export function createOwners(parts: OwnersParts): Owners {
     if (!head) return;
     const busy = await journal.busy(logId);
     const owned = await parts.own(head, busy, () => lose(logId));
-    if (stopped) return void owned.end();
+    if (stopped) {
+      owned.end();
+      return journal.release(podId, [{ logId, term: head.term }]);
+    }
     held.set(logId, { ...owned, provenMs: sentMs });
     parts.onEvent({ type: "log_owned", owned: held.size });
     heads.put(

@@ -1,0 +1,115 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { silentLogger } from "../../base/log.ts";
+import { type MovableClock, movableClock, turns } from "../../base/movable-clock.contract.ts";
+import type { Command, Reply } from "../command.ts";
+import type { Header, Turn } from "../header.ts";
+import { createOverseer, type Overseer } from "./oversee.ts";
+
+const turn: Turn = {
+  type: "turn",
+  epoch: 1,
+  attempt: 1,
+  lost: 0,
+  agent: "echo",
+  runner: "pod-2",
+  upToSeq: 1,
+  trigger: "submit",
+  messageId: "m",
+  replaces: null,
+  stopping: false,
+};
+const headerOf = (work: Turn | null) =>
+  ({ sessionId: "s", tenant: "default", work }) as unknown as Header;
+const soFar: Reply = { outcome: "cut", parts: [{ type: "text", text: "so far" }], tokens: 2 };
+
+describe("an overseer", () => {
+  let clock: MovableClock;
+  let overseer: Overseer;
+  let asked: Command[];
+  let started: string[];
+
+  beforeEach(() => {
+    clock = movableClock();
+    asked = [];
+    started = [];
+    overseer = createOverseer({
+      clock,
+      log: silentLogger,
+      start: (runner) => started.push(runner),
+      abort: () => {},
+      submit: async (_, command) => asked.push(command),
+      checkpoint: async () => soFar,
+      debounceMs: () => 500,
+    });
+  });
+  afterEach(() => {
+    overseer.close();
+    expect(clock.timers).toBe(0);
+  });
+  const name = { sessionId: "s", epoch: 1, attempt: 1 };
+
+  test("W1: tells a runner to start until it names the turn, and gives up on one that falls silent", async () => {
+    overseer.see(headerOf(turn));
+    await clock.advance(2_600);
+    expect(started).toEqual(["pod-2", "pod-2", "pod-2"]);
+    overseer.named([name]);
+    await clock.advance(4_500);
+    expect([started.length, asked]).toEqual([3, []]);
+    await clock.advance(1_000);
+    expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
+  });
+
+  test("calls no runner lost because the process itself has stood still", async () => {
+    overseer.see(headerOf(turn));
+    overseer.named([name]);
+    clock.jump(60_000);
+    await clock.advance(4_000);
+    expect(asked).toEqual([]);
+    await clock.advance(2_000);
+    expect(asked).toMatchObject([{ type: "work_lost" }]);
+  });
+
+  test("a turn that was being stopped when its runner left ends with what is kept of it", async () => {
+    overseer.see(headerOf({ ...turn, stopping: true }));
+    overseer.see(headerOf({ ...turn, stopping: true, attempt: 2, runner: null }));
+    await clock.advance(1_500);
+    expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 2, checkpoint: soFar }]);
+  });
+
+  test("each turn may wait for a pod that can make it, however long the one before it has waited", async () => {
+    overseer.see(headerOf({ ...turn, runner: null }));
+    await clock.advance(59_000);
+    expect(asked.every(({ type }) => type === "work_lost")).toBe(true);
+    overseer.see(headerOf({ ...turn, epoch: 2, runner: null }));
+    asked = [];
+    await clock.advance(30_000);
+    expect(asked.every(({ type }) => type === "work_lost")).toBe(true);
+    await clock.advance(40_000);
+    expect(asked).toContainEqual(expect.objectContaining({ type: "turn_finished", epoch: 2 }));
+  });
+
+  test("a debounce that couldn't be stored is asked for again", async () => {
+    let failing = true;
+    const patient = createOverseer({
+      clock,
+      log: silentLogger,
+      start: () => {},
+      abort: () => {},
+      async submit(_, command) {
+        asked.push(command);
+        if (failing) throw new Error("the store is away");
+      },
+      checkpoint: async () => undefined,
+      debounceMs: () => 500,
+    });
+    patient.see(headerOf({ ...turn, attempt: 0, runner: null }));
+    await clock.advance(600);
+    failing = false;
+    await turns();
+    await clock.advance(2_000);
+    expect(asked).toEqual(
+      Array.from({ length: 2 }, () => ({ type: "debounced", epoch: 1, upToSeq: 1 })),
+    );
+    patient.close();
+  });
+});
