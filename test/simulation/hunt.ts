@@ -2,6 +2,7 @@
 import process from "node:process";
 import { runFlowSeed } from "./flows/run.ts";
 import { runSeed } from "./run.ts";
+import { runSessionSeed } from "./sessions/run.ts";
 import { runThrottleSeed } from "./throttles/run.ts";
 import type { Violation } from "./world.ts";
 
@@ -12,7 +13,12 @@ export type Hunted = {
 };
 
 const [from, to, times, by, scenario] = process.argv.slice(2);
-const runs = { tasks: runSeed, throttles: runThrottleSeed, flows: runFlowSeed };
+const runs = {
+  tasks: runSeed,
+  throttles: runThrottleSeed,
+  flows: runFlowSeed,
+  sessions: runSessionSeed,
+};
 const run = runs[scenario as keyof typeof runs];
 let found: Hunted["found"];
 let differing: Hunted["differing"];

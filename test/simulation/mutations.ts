@@ -15,20 +15,23 @@ import { fileURLToPath } from "node:url";
 import type { Hunted } from "./hunt.ts";
 import { flowMutations } from "./flows/mutations.ts";
 import { type Edit, mutations } from "./mutation-list.ts";
+import { sessionMutations } from "./sessions/mutations.ts";
 import { throttleMutations } from "./throttles/mutations.ts";
 
 const seedLimit = 2_000;
 /** How many seeds are run twice. Those of throttles have up to 32 pods, and take longer. */
-const sameTwice = { tasks: 500, throttles: 100, flows: 200 };
+const sameTwice = { tasks: 500, throttles: 100, flows: 200, sessions: 100 };
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 const wanted = process.argv.slice(2);
-const chosen = [...mutations, ...throttleMutations, ...flowMutations].filter(
+const all = [...mutations, ...throttleMutations, ...flowMutations, ...sessionMutations];
+const chosen = all.filter(
   ({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)),
 );
 let missed = 0;
 
-for (const scenario of wanted.length === 0 ? (["tasks", "throttles", "flows"] as const) : []) {
+const scenarios = wanted.length === 0 ? Object.keys(sameTwice) : [];
+for (const scenario of scenarios as (keyof typeof sameTwice)[]) {
   const to = sameTwice[scenario];
   const { found, differing } = await hunt([], { to, twice: true, scenario });
   const shown = found ? `${found.invariant} at seed ${found.seed}` : "nothing violated";

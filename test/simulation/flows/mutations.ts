@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import type { Edit, Mutation } from "../mutation-list.ts";
 
 /** Of files that make one thing, the one that has the text. */
-const of =
+export const of =
   (...files: readonly string[]) =>
   (find: string, put = ""): Edit => {
     const has = (file: string) =>

@@ -215,12 +215,11 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
     } else if (dice <= 60) followers.follow(sessionId);
     else if (dice <= 68) asked(stop(session));
     else if (dice <= 80) asked(readPage(session));
-    else if (dice <= 86) asked(markRead(session));
-    else if (dice <= 92) {
+    else if (dice <= 88) asked(markRead(session));
+    else if (dice <= 96) {
       count("client: regenerate");
       asked(gateways.ask({ ask: (service) => service.regenerate(tenant, sessionId, {}) }));
-    } else if (dice <= 97) asked(answerCall(session));
-    else asked(keep(session));
+    } else asked(keep(session));
   };
 
   const loop = (): void => {
@@ -234,12 +233,15 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
     get open() {
       return open;
     },
-    onSession({ header: { sessionId, work } }) {
-      if (scheduler.nowMs >= untilMs || !work) return;
+    onSession({ header: { sessionId, work }, entries }) {
+      if (scheduler.nowMs >= untilMs) return;
       const session = made.find((each) => each.sessionId === sessionId);
       if (!session) return;
-      // What crosses the end of a turn is what is most likely to go wrong.
       const soonMs = world.between(0, 2_000);
+      const isCall = entries.at(-1)?.parts.some(({ type }) => type === "tool-ask");
+      if (isCall && world.chance(0.7)) scheduler.after(soonMs, () => asked(answerCall(session)));
+      if (!work) return;
+      // What crosses the end of a turn is what is most likely to go wrong.
       if (world.chance(0.05)) scheduler.after(soonMs, () => asked(stop(session)));
       if (world.chance(0.1)) scheduler.after(soonMs, () => asked(say(session)));
     },

@@ -35,7 +35,7 @@ export type FollowersParts = { gateways: Gateways; witness: Witness; untilMs: nu
 
 const followersMost = 10;
 /** How likely a reader is too slow for an event, and is cut off. */
-const tooSlow = 0.005;
+const tooSlow = 0.02;
 
 export function createSessionFollowers(world: World, parts: FollowersParts): Followers {
   const { scheduler, violate, count } = world;

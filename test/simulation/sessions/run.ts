@@ -58,7 +58,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   const canTell = world.chance(0.3);
 
   /** Most that can go wrong with a record goes wrong where its owner falls silent right behind it. */
-  const pauses = !isCalm && world.chance(0.4) ? 0.02 : 0;
+  const pauses = !isCalm && world.chance(0.4) ? 0.05 : 0;
   const pauseOwner = (sessionId: string): void => {
     if (isQuiet() || !world.chance(pauses)) return;
     const { header } = witness.sessions.get(sessionId)!;
@@ -128,7 +128,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   clients = startSessionClients(world, {
     ...{ gateways, witness, history, followers },
     untilMs: faultsMs,
-    gapMs: world.pick([100, 200, 400]),
+    gapMs: world.pick([50, 100, 250]),
   });
 
   /** A pod more, or one less. */

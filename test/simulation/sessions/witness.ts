@@ -111,7 +111,11 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
     }
     if (work?.type !== "turn" || isNew) return;
     const said = spokenBy(entry);
-    if (said && said.epoch !== entry.epoch) violate("W1", `${what} was said in ${said.epoch}`);
+    // One that goes on with a message and is ended at once holds only what was said before.
+    const isOwn = entry.outcome === "completed" || work.trigger !== "tool_result";
+    if (said && (isOwn ? said.epoch !== entry.epoch : said.epoch > entry.epoch!)) {
+      violate("W1", `${what} was said in ${said.epoch}`);
+    }
     if (entry.outcome === "completed" && said?.attempt !== work.attempt) {
       violate("W1", `${what} is of attempt ${said?.attempt}, not ${work.attempt}`);
     }

@@ -1,0 +1,296 @@
+/** The fences of sessions, and how each is taken out. Where several cover each other, all of them are. */
+import { of } from "../flows/mutations.ts";
+import type { Mutation } from "../mutation-list.ts";
+
+const heads = of("session/journal/heads");
+const journal = of("session/journal/statements", "session/journal/rows");
+const owner = of("session/owner/owner", "session/owner/draft");
+const owners = of("session/owner/owners");
+const overseer = of("session/owner/oversee");
+const courier = of("session/owner/courier");
+const pod = of("session/pod");
+const conversation = of(
+  "session/conversation",
+  ...["asking", "compacting", "ending", "starting", "turns"].map(
+    (name) => `session/conversation/${name}`,
+  ),
+);
+const runner = of("session/turns/runner", "session/turns/patiently");
+const hub = of("session/hub/feed", "session/hub/replay", "session/hub/hub", "session/hub/pods");
+
+const place = "((log_offset = ${at.offset} and record_id = ${at.recordId})";
+const term = "incarnation = ${at.incarnation} and term = ${at.term}";
+const loadBusy = "const busy = await journal.busy(logId);";
+const beforeCommit = "    const startedMs = clock.monotonic();\n    let committed: Committed;";
+const whenUnknown = 'unknown ||= hasCode(error, "unknown_outcome");';
+
+const list: readonly Mutation[] = [
+  { name: "record: anywhere in its term", edits: [heads(place, "(1 = 1")] },
+  {
+    name: "record: anywhere in any term",
+    edits: [heads(place, "(1 = 1"), heads(term, "incarnation = ${at.incarnation}")],
+  },
+  {
+    name: "record: entries, whether it is stored or not",
+    edits: [
+      journal(
+        "select ${all} from ${fresh} fresh where ${when}`",
+        "select ${all} from ${fresh} fresh`",
+      ),
+    ],
+  },
+  {
+    name: "record: headers, whether it is stored or not",
+    edits: [
+      journal(
+        "bigint)\n    from ${fresh} fresh where ${when}",
+        "bigint)\n    from ${fresh} fresh where true",
+      ),
+    ],
+  },
+  {
+    name: "record: stored again by its resend",
+    edits: [journal("if (header === undefined) return arrived;", "if (arrived) return arrived;")],
+  },
+  {
+    name: "journal: client ids aren't stored",
+    edits: [
+      journal(
+        "messageId, clientId, bodyOf(entry), atMs];",
+        "messageId, null, bodyOf(entry), atMs];",
+      ),
+    ],
+  },
+  {
+    name: "take: without a higher term",
+    edits: [heads("const term = seen.term + 1;", "const { term } = seen;")],
+  },
+  {
+    name: "take: of a log that has moved on",
+    edits: [
+      heads(
+        "((term = ${seen.term} and log_offset = ${seen.offset} and record_id = ${seen.recordId})",
+        "(1 = 1",
+      ),
+    ],
+  },
+  {
+    name: "take: again of what was given up",
+    edits: [
+      heads(
+        "and record_id = ${recordId}\n          and owner = ${podId}))",
+        "and record_id = ${recordId}))",
+      ),
+    ],
+  },
+  {
+    name: "release: of whoever's log",
+    edits: [
+      heads(
+        "from ${ownRows(logs)} own\n    where ${heads}.log_id = own.log_id and ${heads}.term = own.term and owner = ${podId}`",
+        "from ${ownRows(logs)} own\n    where ${heads}.log_id = own.log_id and ${podId} <> ''`",
+      ),
+    ],
+  },
+  {
+    name: "owner: acknowledges before the commit",
+    edits: [owner(beforeCommit, `settle(draft);\n${beforeCommit}`)],
+  },
+  {
+    name: "owner: delivers before the commit",
+    edits: [
+      owner(
+        beforeCommit,
+        `parts.onCommitted({ ...draft, head, durationMs: 0 } as never);\n${beforeCommit}`,
+      ),
+    ],
+  },
+  {
+    name: "owner: what was fenced counts as stored",
+    edits: [
+      owner(
+        'if (committed.type === "fenced") return fenced(items);',
+        'if (committed.type === "fenced") return settle(draft);',
+      ),
+    ],
+  },
+  {
+    name: "owner: what is unknown counts as stored",
+    edits: [
+      owner(
+        whenUnknown,
+        `if (hasCode(error, "unknown_outcome")) return { type: "committed", head: { ...head, offset: head.offset + 1, recordId: record.recordId } };\n${whenUnknown}`,
+      ),
+    ],
+  },
+  {
+    name: "owner: what is unknown counts as failed",
+    edits: [
+      owner(
+        whenUnknown,
+        `if (hasCode(error, "unknown_outcome")) throw new FlotillaError("store_full", "lost");\n${whenUnknown}`,
+      ),
+    ],
+  },
+  {
+    name: "owner: duplicates aren't looked for",
+    edits: [owner("if (seq !== undefined) {", "if (seq !== undefined && seq < 0) {")],
+  },
+  {
+    name: "owner: refuses without a look at what was stored",
+    edits: [owner("if (doubted.length > 0) return", "if (doubted.length > 9_999) return")],
+  },
+  {
+    name: "courier: a failure after a try that may have been stored is one",
+    edits: [
+      courier(
+        "throw mayBeStored && !hasCode(error, ...decided) ? unknown(error) : error;",
+        "throw error;",
+      ),
+    ],
+  },
+  {
+    name: "owners: headers that are busy aren't loaded",
+    edits: [owners(loadBusy, "const busy: Header[] = [];")],
+  },
+  {
+    name: "owners: what is remembered counts as fresh for ever",
+    edits: [
+      owners(
+        "return each !== undefined && clock.monotonic() - each.provenMs < silentMs;",
+        "return each !== undefined;",
+      ),
+    ],
+  },
+  {
+    name: "overseer: busy sessions of a taken log aren't seen",
+    edits: [pod("for (const header of busy) overseer.see(header);")],
+  },
+  {
+    name: "overseer: starts aren't repeated",
+    edits: [
+      overseer("!each.named && nowMs - each.sentMs >= repeatMs", "!each.named && each.sentMs < 0"),
+    ],
+  },
+  {
+    name: "overseer: no runner is given up",
+    edits: [overseer("nowMs - each.heardMs >= lostMs", "nowMs - each.heardMs >= lostMs * 1_000")],
+  },
+  {
+    name: "overseer: a debounce is lost with its owner",
+    edits: [
+      overseer(
+        'if (work.type === "turn" && work.attempt === 0) {\n        debounce(',
+        'if (work.type === "turn" && work.attempt < 0) {\n        debounce(',
+      ),
+    ],
+  },
+  {
+    name: "turn: answers of any epoch",
+    edits: [
+      conversation(
+        "if (command.epoch !== undefined && command.epoch !== work.epoch) return false;",
+      ),
+    ],
+  },
+  {
+    name: "turn: answers of any attempt",
+    edits: [
+      conversation(
+        'return !("attempt" in command) || command.attempt === work.attempt;',
+        "return true;",
+      ),
+    ],
+  },
+  {
+    name: "turn: one that interrupts has the epoch of the one before",
+    edits: [
+      conversation(
+        "    epoch: header.epoch + 1,\n    attempt: 0,",
+        "    epoch: header.work ? header.epoch : header.epoch + 1,\n    attempt: 0,",
+      ),
+    ],
+  },
+  {
+    name: "turn: what waits is forgotten at its end",
+    edits: [
+      conversation(
+        "const open = dropUnanswerable(markDue(step, agent, facts), facts);",
+        "const open = withHeader(markDue(step, agent, facts), { pending: [] });",
+      ),
+    ],
+  },
+  {
+    name: "turn: a checkpoint of an earlier one is taken",
+    edits: [
+      pod("stored?.epoch === epoch ?", "stored ?"),
+      of("session/journal/sql")("if (toHeader(row).work?.epoch !== epoch) return undefined;"),
+    ],
+  },
+  {
+    name: "turn: a read that fails fails it",
+    edits: [runner("if (!hasCode(error, ...passing)) throw error;", "throw error;")],
+  },
+  {
+    name: "runner: remembers nothing of what has ended",
+    edits: [runner("      .finally(() => {\n        remember(name);", "      .finally(() => {")],
+  },
+  {
+    name: "compaction: stands for all that there is when it ends",
+    edits: [
+      conversation("throughSeq: work.toSeq,", "throughSeq: header.lastSeq,"),
+      conversation("compactedSeq: work.toSeq,", "compactedSeq: header.lastSeq,"),
+    ],
+  },
+  {
+    name: "compaction: what waits is forgotten at its end",
+    edits: [
+      conversation(
+        "pending: header.pending.map((each) => ({",
+        "pending: header.pending.slice(9_999).map((each) => ({",
+      ),
+    ],
+  },
+  {
+    name: "compaction: of what waits for its answer, too",
+    edits: [
+      conversation(
+        "const range = rangeOf(header);",
+        "const range = rangeOf({ ...header, pending: [] });",
+      ),
+    ],
+  },
+  {
+    name: "hub: a replay ends where the feed was when it began",
+    edits: [
+      hub(
+        "while (!isGone(subscriber) && subscriber.seq < current().head) {",
+        "while (!isGone(subscriber) && subscriber.seq < lastSeq) {",
+      ),
+    ],
+  },
+  {
+    name: "hub: what is missing isn't fetched",
+    edits: [
+      hub("if (head < view.lastSeq) return void fetch();", "if (head < view.lastSeq) return;"),
+      hub(
+        "if (over || !view || head >= view.lastSeq || fetching) return;",
+        "if (fetching || !fetching) return;",
+      ),
+    ],
+  },
+  {
+    name: "hub: what comes behind a gap is told",
+    edits: [
+      hub(
+        "entries[to]!.seq === head + 1 && head < view!.lastSeq) {\n      head++;",
+        "entries[to]!.seq > head && head < view!.lastSeq) {\n      head = entries[to]!.seq;",
+      ),
+    ],
+  },
+];
+
+export const sessionMutations: readonly Mutation[] = list.map((each) => ({
+  ...each,
+  scenario: "sessions",
+}));
