@@ -40,7 +40,12 @@ export type SessionFleet = Fleet & {
 };
 
 export type ServerProcess = PodProcess & { readonly url: string };
-export type Logged = { readonly pod: string; readonly message: string; readonly level: string };
+export type Logged = {
+  readonly pod: string;
+  readonly message: string;
+  readonly level: string;
+  readonly session?: string;
+};
 
 export type ServerOptions = {
   readonly agents?: boolean;

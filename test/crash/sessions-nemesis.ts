@@ -110,7 +110,7 @@ async function pauseOwner(
   if (alone) await server.terminate();
 }
 
-/** It sleeps in the middle of an answer until somebody else has made it, and finishes when it wakes. */
+/** It sleeps in the middle of an answer until somebody else is at it, and finishes when it wakes. */
 async function pauseRunner(
   { fleet }: SessionTorment,
   session: string,
@@ -119,20 +119,22 @@ async function pauseRunner(
   const client = fleet.client("eve");
   const text = `hold-${session}`;
   await client.say(session, text);
-  const called = await until("it is answered", () => fleet.calls(session)[0]);
-  const runner = fleet.serverOf(called.where)!;
+  const { where } = await until("it is answered", () => fleet.calls(session)[0]);
+  const runner = fleet.serverOf(where)!;
   await runner.pauseOutsideWrites();
   if (alone) await started(fleet);
-  const others = () => fleet.servers.filter((each) => each !== runner);
-  await until("another starts over", () => {
-    for (const each of others()) each.open(text);
-    return fleet
-      .calls(session)
-      .some(({ event, where }) => event === "ended" && where !== called.where);
-  });
+  await until("another starts over", () =>
+    fleet.calls(session).some((call) => call.where !== where),
+  );
   runner.open(text);
   runner.resume();
-  await until("it has come too late", () => fleet.logged(refusals.answer).length > 0, 20_000);
+  await until("it has come too late", () =>
+    fleet.logged(refusals.answer).some(({ pod }) => pod === where),
+  );
+  await until("the other has finished", async () => {
+    for (const each of fleet.servers) each.open(text);
+    return fleet.calls(session).some((call) => call.event === "ended" && call.where !== where);
+  });
   client.close();
   if (alone) await runner.terminate();
 }

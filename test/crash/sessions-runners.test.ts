@@ -66,21 +66,43 @@ describe("an answer whose runner isn't the owner", () => {
     expect(called.map((call) => call.attempt)).toEqual([1, attempt]);
   }, 120_000);
 
-  test("is refused from a runner that slept while another made it", async () => {
-    const { session, text, runner, seesAfter, letGo, stored } = await cast();
-    const before = fleet.logged(refusals.answer).length;
+  test("is refused from a runner that slept, whether the turn is another's now or a later one runs", async () => {
+    const same = await cast();
+    let later = await cast();
+    while (later.runner !== same.runner) {
+      for (const each of fleet.servers) each.open(later.text);
+      later = await cast();
+    }
+    const { runner } = same;
     await runner.pauseOutsideWrites();
-    const attempt = await seesAfter(1);
-    letGo();
-    await until("it is stored", () => ada.entries(session).length === 2);
-    runner.open(text);
+    const attempts = await Promise.all([same.seesAfter(1), later.seesAfter(1)]);
+    later.letGo();
+    await until("it is stored", () => ada.entries(later.session).length === 2);
+    // The attempt has the same number as the one that is late, and only the turn is another.
+    await ada.say(later.session, "hold-later");
+    await until("the later turn runs", () => ada.answers(later.session).at(-1)?.epoch === 2);
+
+    for (const { text } of [same, later]) runner.open(text);
     runner.resume();
-    await until("it was refused", () => fleet.logged(refusals.answer).length > before);
-    expect(fleet.logged(refusals.answer).at(-1)).toMatchObject({ pod: runner.podId });
-    const whole = `${begun(attempt)} re ${text}`;
-    expect(await stored()).toMatchObject([{ text: whole, epoch: 1, outcome: "completed" }]);
-    // Nor does anybody see it who watches.
-    expect(ada.answers(session).at(-1)).toEqual({ epoch: 1, attempt, text: whole });
+    const refused = () => fleet.logged(refusals.answer).filter(({ pod }) => pod === runner.podId);
+    await until("both were refused", () => {
+      const names = new Set(refused().map((line) => line.session));
+      return names.has(same.session) && names.has(later.session);
+    });
+    const wholes = [same, later].map(({ text }, at) => `${begun(attempts[at]!)} re ${text}`);
+    expect(await same.stored()).toEqual([]);
+    expect(await later.stored()).toMatchObject([{ text: wholes[1] }, { text: "hold-later" }]);
+
+    same.letGo();
+    for (const each of fleet.servers) each.open("hold-later");
+    await until("both are stored", () => {
+      const [one, other] = [same, later].map(({ session }) => ada.entries(session).length);
+      return one === 2 && other === 4;
+    });
+    expect(await same.stored()).toMatchObject([{ text: wholes[0], outcome: "completed" }]);
+    expect((await later.stored()).at(-1)).toMatchObject({ text: `${begun(1)} re hold-later` });
+    // Nor has anybody who watches seen anything of what was refused.
+    expect(ada.answers(same.session).at(-1)).toMatchObject({ epoch: 1, text: wholes[0] });
   }, 120_000);
 
   test("that is stopped while its runner dies ends once, and the next message is answered", async () => {
@@ -98,7 +120,7 @@ describe("an answer whose runner isn't the owner", () => {
 
   test("is right in the end, in all of these sessions", async () => {
     const evidence = await fleet.gather();
-    expect(evidence.stored).toHaveLength(4);
+    expect(evidence.stored.length).toBeGreaterThanOrEqual(5);
     expect(sessionViolations(evidence)).toEqual([]);
   }, 120_000);
 });
