@@ -31,7 +31,7 @@ import { writeProbe } from "../store/probe.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
 import { bytesRange, defaultLogs } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
-import { connectSessions } from "./sessions.ts";
+import { connectSessions } from "./connect-sessions.ts";
 import { failedViews } from "./failed-views.ts";
 
 export type ConnectOptions = StoreOptions & {

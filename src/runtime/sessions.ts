@@ -1,16 +1,15 @@
 import { FlotillaError } from "../base/errors.ts";
-import { createMailbox } from "../bus/mailbox.ts";
 import type { Runs } from "../flow/client.ts";
 import type { Tasks } from "../queue/client.ts";
 import { createAgentBook } from "../session/agents/book.ts";
 import { type AgentSpec, factsOf } from "../session/agents/spec.ts";
 import type { AgentFacts } from "../session/command.ts";
-import { createSessionsHere, type HereParts, type SessionsHere } from "../session/here.ts";
-import { createSqlJournal } from "../session/journal/sql.ts";
+import { createSessionsHere, type SessionsHere } from "../session/here.ts";
 import { createFleet } from "../session/owner/fleet.ts";
 import type { Sessions } from "../session/sessions.ts";
 import { createRunner } from "../session/turns/runner.ts";
 import type { Throttles } from "../throttle/throttles.ts";
+import { sharedParts } from "./connect-sessions.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
 
 export type PodSessionsParts = Pick<
@@ -63,19 +62,6 @@ export function startSessions(parts: PodSessionsParts): SessionsHere {
         start: (flow, input, options) => parts.runs.start(flow, input as never, options),
       }),
   });
-}
-
-/** Sessions in a program that is no pod: it asks those who are. */
-export function connectSessions(
-  parts: Omit<HereParts, "journal" | "bus"> & { address: string },
-): SessionsHere {
-  return createSessionsHere(sharedParts(parts));
-}
-
-function sharedParts<Parts extends Omit<HereParts, "journal" | "bus"> & { address: string }>(
-  parts: Parts,
-): Parts & HereParts {
-  return { ...parts, journal: createSqlJournal(parts), bus: createMailbox(parts) };
 }
 
 /** For a pod whose config has `sessions: false`: every call says so. */

@@ -5,7 +5,7 @@
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
 import { silentLogger } from "../../../src/base/log.ts";
-import { connectSessions } from "../../../src/runtime/sessions.ts";
+import { connectSessions } from "../../../src/runtime/connect-sessions.ts";
 import type { SessionService } from "../../../src/session/service.ts";
 import type { Database } from "../../../src/store/database.ts";
 import { createLane, laneClock } from "../lane.ts";

@@ -1,0 +1,18 @@
+import { createMailbox } from "../bus/mailbox.ts";
+import { createSessionsHere, type HereParts, type SessionsHere } from "../session/here.ts";
+import { createSqlJournal } from "../session/journal/sql.ts";
+
+type ConnectedParts = Omit<HereParts, "journal" | "bus"> & { address: string };
+
+/**
+ * Sessions in a program that is no pod: it asks those who are. Nothing that makes answers is loaded
+ * for it, since every command would take longer to start.
+ */
+export function connectSessions(parts: ConnectedParts): SessionsHere {
+  return createSessionsHere(sharedParts(parts));
+}
+
+/** What sessions on pods have, too. */
+export function sharedParts<Parts extends ConnectedParts>(parts: Parts): Parts & HereParts {
+  return { ...parts, journal: createSqlJournal(parts), bus: createMailbox(parts) };
+}
