@@ -30,11 +30,13 @@ export type RoleOptions = {
 
 /** Starts the program `file`, whose one statement is a `playRole`. */
 export function startRole(file: URL, params: unknown, { profile }: RoleOptions = {}): Role {
-  const flags = ["--conditions=flotilla:source"];
-  if (profile !== undefined) flags.push("--cpu-prof", `--cpu-prof-dir=${profile}`);
+  // Threads have flags of their own, and heed these all the same where they come by the environment.
+  const flags = profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir="${profile}"`];
+  const options = [process.env["NODE_OPTIONS"], ...flags].filter(Boolean).join(" ");
   // Only the report may write to standard output.
   const child = fork(fileURLToPath(file), [JSON.stringify(params)], {
-    execArgv: flags,
+    execArgv: ["--conditions=flotilla:source"],
+    env: { ...process.env, NODE_OPTIONS: options },
     stdio: ["ignore", process.stderr, process.stderr, "ipc"],
   });
   started.add(child);

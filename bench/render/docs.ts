@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { loadResults } from "../side-by-side/results.ts";
 import { renderFlows } from "./flows.ts";
 import { pictureOf } from "./picture.ts";
+import { renderSessions } from "./sessions.ts";
 import { tablesOf } from "./tables.ts";
 import { renderThrottle } from "./throttle.ts";
 
@@ -23,5 +24,5 @@ export function renderDocs(): string[] {
   const shown = "![Bars: each system beside the others](benchmarks-postgres.svg)";
   writeFileSync(page, `${before}\n\n${shown}\n\n${tablesOf(results)}\n\n${text.slice(to)}`);
   writeFileSync(picture, pictureOf(results));
-  return [...new Set([page, picture, ...renderThrottle(), ...renderFlows()])];
+  return [...new Set([page, picture, ...renderThrottle(), ...renderFlows(), ...renderSessions()])];
 }

@@ -1,9 +1,5 @@
-import { readFileSync, writeFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
-import { findResults, type ResultsName } from "../side-by-side/results.ts";
-import { type Group, tablesOf } from "./tables.ts";
-
-const page = fileURLToPath(new URL("../../docs/benchmarks.md", import.meta.url));
+import { renderPlaces } from "./places.ts";
+import type { Group } from "./tables.ts";
 
 const groups: readonly Group[] = [
   {
@@ -38,24 +34,11 @@ const groups: readonly Group[] = [
   },
 ];
 
-const places: readonly { readonly name: ResultsName; readonly mark: string }[] = [
-  { name: "flows-postgres", mark: "figures of flows on Postgres" },
-  { name: "flows-sqlite", mark: "figures of flows on SQLite" },
-];
-
 /** Puts what was saved of runs into the documentation, between two marks for each store. */
 export function renderFlows(): string[] {
-  const written = places.flatMap(({ name, mark }) => {
-    const results = findResults(name);
-    if (!results) return [];
-    const text = readFileSync(page, "utf8");
-    const begin = `<!-- ${mark}: made by \`npm run bench -- render\` -->`;
-    const from = text.indexOf(begin);
-    const to = text.indexOf(`<!-- end of ${mark} -->`);
-    if (from === -1 || to < from) throw new Error(`${page} has no place for figures: ${begin}`);
-    const before = text.slice(0, from + begin.length);
-    writeFileSync(page, `${before}\n\n${tablesOf(results, groups)}\n\n${text.slice(to)}`);
-    return [page];
-  });
-  return [...new Set(written)];
+  const places = [
+    { name: "flows-postgres", mark: "figures of flows on Postgres" },
+    { name: "flows-sqlite", mark: "figures of flows on SQLite" },
+  ] as const;
+  return renderPlaces(places, groups);
 }

@@ -16,7 +16,6 @@ import { isLater, turnOf, type View } from "./view.ts";
  */
 export type Feed = {
   readonly sessionId: string;
-  readonly ring: Ring;
   /** The newest that is known; undefined until something is. */
   readonly view: View | undefined;
   readonly subscribers: number;
@@ -29,27 +28,35 @@ export type Feed = {
   heardOf(turn: { epoch: number; attempt: number; nextIndex: number }): void;
   /** Reads what is missing, where that failed before. */
   repair(): void;
+  /** Keeps nothing that can be read again. */
+  forget(): void;
   /** Ends it for everybody. */
   fail(error: unknown): void;
 };
 
 export type FeedParts = {
-  ring: Ring;
   monotonic: () => number;
+  newRing: () => Ring;
   /** Entries after this one, from the journal. */
-  page: (after: number) => Promise<Entry[]>;
+  page: (sessionId: string, after: number) => Promise<Entry[]>;
   /** What the journal knows of the session; undefined where there is none. */
-  readView: () => Promise<View | undefined>;
+  readView: (sessionId: string) => Promise<View | undefined>;
   /** The answer that is being made, from wherever its runner is. */
-  answerSoFar: (view: View) => LiveChunks | undefined | Promise<LiveChunks | undefined>;
-  onOver: () => void;
+  answerSoFar: (
+    sessionId: string,
+    view: View,
+  ) => LiveChunks | undefined | Promise<LiveChunks | undefined>;
+  onOver: (feed: Feed) => void;
 };
 
 export function createFeed(sessionId: string, parts: FeedParts): Feed {
-  const { ring } = parts;
   const subscribers = new Set<Subscriber>();
-  const opened = Promise.withResolvers<void>();
-  opened.promise.catch(() => {});
+  // Most sessions that are followed are quiet, so what serves talk is made when there is some.
+  let kept: Ring | undefined;
+  let answering: Answers | undefined;
+  /** Until something is known of the session. */
+  let opening: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
+  opening.promise.catch(() => {});
   let view: View | undefined;
   let head = 0;
   let emptySinceMs = parts.monotonic();
@@ -67,16 +74,23 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     for (const subscriber of subscribers) if (subscriber.stage === "live") yield subscriber;
   };
 
-  const answers: Answers = createAnswers({
-    live,
-    push,
-    ask: () => (view && turnOf(view) ? parts.answerSoFar(view) : undefined),
-    // Nobody sees an answer before the question.
-    isShown: ({ epoch, attempt }) => {
-      const turn = view && head === view.lastSeq ? turnOf(view) : undefined;
-      return turn?.epoch === epoch && turn.attempt === attempt;
-    },
-  });
+  const ring = (): Ring => (kept ??= parts.newRing());
+  const forget = (): void => {
+    kept?.clear();
+    kept = undefined;
+  };
+
+  const answers = (): Answers =>
+    (answering ??= createAnswers({
+      live,
+      push,
+      ask: () => (view && turnOf(view) ? parts.answerSoFar(sessionId, view) : undefined),
+      // Nobody sees an answer before the question.
+      isShown: ({ epoch, attempt }) => {
+        const turn = view && head === view.lastSeq ? turnOf(view) : undefined;
+        return turn?.epoch === epoch && turn.attempt === attempt;
+      },
+    }));
 
   const accept = (next: View, entries: readonly Entry[]): void => {
     if (over) return;
@@ -85,7 +99,12 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
       const isFirst = !view;
       view = next;
       if (isFirst) head = next.lastSeq;
-      if (isFirst) return next.deleted ? deleted() : opened.resolve();
+      if (isFirst) {
+        if (next.deleted) return deleted();
+        opening?.resolve();
+        opening = undefined;
+        return;
+      }
     }
     take(entries);
     settle();
@@ -101,7 +120,7 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     }
     if (to === from) return;
     const fresh = from === 0 && to === entries.length ? entries : entries.slice(from, to);
-    ring.add(fresh);
+    ring().add(fresh);
     const event: SessionEvent = { type: "entries", entries: fresh };
     const before = fresh[0]!.seq - 1;
     for (const subscriber of live()) {
@@ -120,7 +139,8 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     if (view.deleted) return deleted();
     if (head < view.lastSeq) return void fill();
     for (const subscriber of live()) push(subscriber, stateFor(subscriber, view));
-    answers.turn(turnOf(view));
+    const turn = turnOf(view);
+    if (turn || answering) answers().turn(turn);
   };
 
   const fill = async (): Promise<void> => {
@@ -129,7 +149,7 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     try {
       while (!over && subscribers.size > 0 && head < view!.lastSeq) {
         const before = head;
-        take(await parts.page(head));
+        take(await parts.page(sessionId, head));
         if (head === before) break;
       }
     } catch {
@@ -143,14 +163,14 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
   const end = (error: unknown, tell: (subscriber: Subscriber) => void): void => {
     if (over) return;
     over = { error };
-    opened.reject(error);
+    opening?.reject(error);
     for (const subscriber of subscribers) {
       tell(subscriber);
       subscriber.stage = "gone";
     }
     subscribers.clear();
-    ring.clear();
-    parts.onOver();
+    forget();
+    parts.onOver(feed);
   };
   const fail = (error: unknown) => end(error, ({ sink }) => sink.fail(error));
   const deleted = () =>
@@ -164,7 +184,7 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
   /** Another log in the place of this one: clients come back, and are then told to forget what they have. */
   const replaced = async (next: View): Promise<void> => {
     try {
-      const stored = await parts.readView();
+      const stored = await parts.readView(sessionId);
       if (stored && stored.incarnation === view?.incarnation) return;
     } catch {
       return;
@@ -174,29 +194,31 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
   };
 
   const refresh = async (): Promise<void> => {
-    const stored = await parts.readView();
+    const stored = await parts.readView(sessionId);
     if (stored) accept(stored, []);
     else fail(missing(sessionId));
   };
 
-  const replay = createReplay({
-    ring,
-    page: parts.page,
-    refresh,
-    push,
-    current: () => ({ view: view!, head }),
-    // From here on everything comes live, in the same turn of the event loop as this was seen.
-    goLive(subscriber) {
-      subscriber.stage = "live";
-      if (head < view!.lastSeq) void fill();
-      else push(subscriber, stateFor(subscriber, view!));
-      return answers.joined();
-    },
-  });
+  const replay = (subscriber: Subscriber, place: Place): Promise<void> => {
+    const tell = createReplay({
+      ring,
+      page: (after) => parts.page(sessionId, after),
+      refresh,
+      push,
+      current: () => ({ view: view!, head }),
+      // From here on everything comes live, in the same turn of the event loop as this was seen.
+      goLive() {
+        subscriber.stage = "live";
+        if (head < view!.lastSeq) void fill();
+        else push(subscriber, stateFor(subscriber, view!));
+        return turnOf(view!) ? answers().joined() : undefined;
+      },
+    });
+    return tell(subscriber, place);
+  };
 
-  return {
+  const feed: Feed = {
     sessionId,
-    ring,
     get view() {
       return view;
     },
@@ -215,12 +237,12 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
         nextIndex: 0,
       };
       subscribers.add(subscriber);
-      const left = Promise.withResolvers<void>();
+      let left: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
       const told = async () => {
-        await opened.promise;
+        await opening?.promise;
         await replay(subscriber, place);
       };
-      const ready = Promise.race([told(), left.promise]);
+      const ready = Promise.race([told(), left.promise]).finally(() => (left = undefined));
       ready.catch((error: unknown) => {
         if (subscriber.stage === "gone") return;
         drop(subscriber);
@@ -230,19 +252,21 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
         ready,
         leave() {
           drop(subscriber);
-          left.resolve();
+          left?.resolve();
         },
       };
     },
     accept,
-    chunks: answers.chunks,
-    heardOf: answers.heardOf,
+    chunks: (live) => answers().chunks(live),
+    heardOf: (turn) => answers().heardOf(turn),
+    forget,
     repair() {
       if (over || !view || head >= view.lastSeq || fetching) return;
       refresh().catch(() => {});
     },
     fail,
   };
+  return feed;
 }
 
 export function missing(sessionId: string): FlotillaError {

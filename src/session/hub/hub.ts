@@ -1,7 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { createColdReads } from "./cold-reads.ts";
-import { createFeed, type Feed } from "./feed.ts";
+import { createFeed, type Feed, type FeedParts } from "./feed.ts";
 import { createFollowers } from "./followers.ts";
 import { createFollowing } from "./following.ts";
 import { createListeners } from "./listeners.ts";
@@ -37,9 +37,9 @@ export function createHub(parts: HubParts): Hub {
     usedBytes: 0,
     maxBytes: limits.ringsBytes,
     makeRoom() {
-      for (const { ring } of feeds.values()) {
+      for (const feed of feeds.values()) {
         if (room.usedBytes <= room.maxBytes * 0.75) return;
-        ring.clear();
+        feed.forget();
       }
     },
   };
@@ -103,32 +103,35 @@ export function createHub(parts: HubParts): Hub {
     isCurrent: (feed) => feeds.get(feed.sessionId) === feed,
   });
 
-  const open = (sessionId: string): Feed => {
-    const pages = new Map<number, Promise<Entry[]>>();
-    const readPage = (after: number): Promise<Entry[]> => {
-      // Those who come back together want the same page.
-      const underWay = pages.get(after);
+  /** Pages that are being read: those who come back together want the same ones. */
+  const pages = new Map<string, Promise<Entry[]>>();
+  // Shared by all feeds, of which there may be as many as clients.
+  const forFeeds: FeedParts = {
+    monotonic: clock.monotonic,
+    newRing: () => createRing(room, limits.ringBytes),
+    page(sessionId, after) {
+      const key = `${after} ${sessionId}`;
+      const underWay = pages.get(key);
       if (underWay) return underWay;
       const page = { after, limit: limits.pageEntries, maxBytes: limits.pageBytes };
       const read = coldRead(() => journal.entries(sessionId, page)).finally(() =>
-        pages.delete(after),
+        pages.delete(key),
       );
-      pages.set(after, read);
+      pages.set(key, read);
       return read;
-    };
-    const feed = createFeed(sessionId, {
-      ring: createRing(room, limits.ringBytes),
-      monotonic: clock.monotonic,
-      page: readPage,
-      readView: () => readView(sessionId),
-      answerSoFar(view) {
-        const address = runnerElsewhere(view, bus);
-        return address === undefined
-          ? runner?.snapshot(sessionId)
-          : listening.ask(address, sessionId);
-      },
-      onOver: () => drop(feed),
-    });
+    },
+    readView,
+    answerSoFar(sessionId, view) {
+      const address = runnerElsewhere(view, bus);
+      return address === undefined
+        ? runner?.snapshot(sessionId)
+        : listening.ask(address, sessionId);
+    },
+    onOver: (feed) => drop(feed),
+  };
+
+  const open = (sessionId: string): Feed => {
+    const feed = createFeed(sessionId, forFeeds);
     feeds.set(sessionId, feed);
     following.attach(feed);
     schedule();
@@ -138,7 +141,7 @@ export function createHub(parts: HubParts): Hub {
   const drop = (feed: Feed) => {
     if (feeds.get(feed.sessionId) !== feed) return;
     feeds.delete(feed.sessionId);
-    feed.ring.clear();
+    feed.forget();
     following.detach(feed.sessionId);
   };
 

@@ -6,7 +6,7 @@ import type { Subscriber } from "./subscriber.ts";
 import type { View } from "./view.ts";
 
 export type ReplayParts = {
-  ring: Ring;
+  ring: () => Ring;
   page: (after: number) => Promise<Entry[]>;
   /** Looks in the journal how far the session is. */
   refresh: () => Promise<void>;
@@ -33,7 +33,7 @@ export function createReplay(parts: ReplayParts) {
     }
     if (place.lastSeq > view.lastSeq) return { reason: "ahead" };
     if (place.lastMessageId === undefined) return {};
-    const recent = ring.at(place.lastSeq);
+    const recent = ring().at(place.lastSeq);
     const [entry, ...following] = recent ? [recent] : await page(place.lastSeq - 1);
     const fits = entry?.seq === place.lastSeq && entry.messageId === place.lastMessageId;
     return fits ? { following } : { reason: "mismatch" };
@@ -47,11 +47,11 @@ export function createReplay(parts: ReplayParts) {
   };
 
   const nextPage = async (subscriber: Subscriber): Promise<readonly Entry[]> => {
-    const recent = ring.after(subscriber.seq);
+    const recent = ring().after(subscriber.seq);
     if (recent) return recent;
     const found = await page(subscriber.seq);
     const known = upToHead(found);
-    ring.addBefore(known, current().head);
+    ring().addBefore(known, current().head);
     if (known[0]?.seq === subscriber.seq + 1) return known;
     // Deleted meanwhile, or a journal that doesn't have what it had: both are seen by looking again.
     await parts.refresh();
