@@ -32,7 +32,7 @@ test("servers that are restarted one after the other finish what they stream and
     const session = await until("a session of this server's", async () => {
       const name = `held-${round}-${++tried}`;
       await fleet.open(name, "local");
-      return (await fleet.ownerOf(name)) === server.podId && name;
+      return (await fleet.ownerOf(name)) === server.podId ? name : undefined;
     });
     watcher.follow(session);
     await watcher.say(session, `hold-${session}`);

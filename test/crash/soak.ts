@@ -4,7 +4,8 @@
  *
  *   npm run soak -- --minutes 120 --store postgres --seed 7
  *
- * With `--store simulation` it is the simulation of runs instead, seed after seed.
+ * With `--of sessions` it is the storm of servers with sessions, and with `--store simulation` the
+ * simulation of runs instead, seed after seed.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,6 +17,8 @@ import { runFlowSeed } from "../simulation/flows/run.ts";
 import { openFleet, type Fleet } from "./fleet.ts";
 import { monotonicMs } from "./ledger.ts";
 import { openRoughPlace } from "./postgres/rough.ts";
+import { sessionFleetOn } from "./sessions-fleet.ts";
+import { runSessionStorm } from "./sessions-storm.ts";
 import { runStorm, type Storm } from "./storm.ts";
 import { postgresPlan, serverSettings, sqlitePlan } from "./storm-plans.ts";
 import { postgresStore, sqliteStore } from "./stores.ts";
@@ -25,19 +28,23 @@ const { values } = parseArgs({
     minutes: { type: "string", default: "60" },
     seed: { type: "string" },
     store: { type: "string", default: "postgres" },
+    of: { type: "string", default: "tasks" },
     /** Every fault as it comes. */
     verbose: { type: "boolean", default: false },
   },
 });
 const minutes = Number(values.minutes);
 if (!(minutes > 0)) throw new Error("--minutes takes a number above zero");
-const kinds = { postgres: postgresRound, sqlite: sqliteRound, simulation: simulatedRound };
+const taskKinds = { postgres: postgresRound, sqlite: sqliteRound, simulation: simulatedRound };
+const sessionKinds = { postgres: manyServersRound, sqlite: oneServerRound };
+const kinds = { tasks: taskKinds, sessions: sessionKinds }[values.of];
+if (!kinds) throw new Error("--of takes tasks, sessions");
 if (!Object.hasOwn(kinds, values.store)) {
   throw new Error(`--store takes ${Object.keys(kinds).join(", ")}`);
 }
 const firstSeed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 32));
 const startedMs = monotonicMs();
-const round = kinds[values.store as keyof typeof kinds];
+const round: (seed: number) => Promise<void> = kinds[values.store as keyof typeof kinds];
 
 const simulatedSeeds = 200;
 let rounds = 0;
@@ -84,8 +91,25 @@ async function postgresRound(seed: number): Promise<void> {
   }
 }
 
+async function oneServerRound(seed: number): Promise<void> {
+  const fleet = sessionFleetOn(await openFleet(sqliteStore));
+  await judged(fleet, seed, () => runSessionStorm(fleet, { seed, servers: 1, say: fault }));
+}
+
+async function manyServersRound(seed: number): Promise<void> {
+  const server = await startPostgres();
+  try {
+    const fleet = sessionFleetOn(await openFleet(() => postgresStore(server.url)));
+    await judged(fleet, seed, () => runSessionStorm(fleet, { seed, servers: 3, say: fault }));
+  } finally {
+    await server.stop();
+  }
+}
+
+type Judged = Pick<Storm, "violations" | "mildness" | "counts"> & { readonly evidence: unknown };
+
 /** Ends the program at the first broken promise, and keeps what speaks against it. */
-async function judged(fleet: Fleet, seed: number, run: () => Promise<Storm>): Promise<void> {
+async function judged(fleet: Fleet, seed: number, run: () => Promise<Judged>): Promise<void> {
   const { violations, mildness, evidence, counts } = await run().catch(async (error: unknown) => {
     await fleet.close({ keep: true });
     say(`seed ${seed} ended early; ledgers and logs are in ${fleet.folder}`);
