@@ -16,7 +16,22 @@ const fromTo = (first: number, last: number) =>
 const asked = [
   { page: "docs/promises.md", of: "the queue", points: 70 },
   { page: "docs/flow-promises.md", of: "flows", points: 37 },
+  { page: "docs/session-promises.md", of: "sessions", points: 40 },
 ];
+const invariants = [
+  ...fromTo(1, 12).map((at) => `S${at}`),
+  ...fromTo(1, 7).map((at) => `O${at}`),
+  ...fromTo(1, 4).map((at) => `W${at}`),
+  "R1",
+  "R2",
+];
+const missingOf = (text: string) => {
+  const named = [...text.matchAll(/`([\w./-]+\.ts)` "([^"]+)"/g)];
+  const missing = named.filter(
+    ([, path, name]) => !existsSync(join(root, path!)) || !read(path!).includes(name!),
+  );
+  return { named, missing: missing.map(([whole]) => whole) };
+};
 
 describe.each(asked)("what was asked of $of", ({ page, points }) => {
   const lines = linesOf(page);
@@ -29,15 +44,28 @@ describe.each(asked)("what was asked of $of", ({ page, points }) => {
   test.each(lines.map((line) => [numberOf(line), line] as const))(
     "point %i names a test that is there, or says why it is met otherwise",
     (_, line) => {
-      const named = [...line.matchAll(/`([\w./-]+\.ts)` "([^"]+)"/g)];
+      const { named, missing } = missingOf(line);
       const says = /Met otherwise|Not offered|compare\.md/.test(line);
       expect(named.length > 0 || says).toBe(true);
-      const missing = named.filter(
-        ([, path, name]) => !existsSync(join(root, path!)) || !read(path!).includes(name!),
-      );
-      expect(missing.map(([whole]) => whole)).toEqual([]);
+      expect(missing).toEqual([]);
     },
   );
+});
+
+describe("what sessions promise", () => {
+  const page = read("docs/session-promises.md");
+
+  test.each(invariants)("%s has a line, with a test that is there", (invariant) => {
+    const lines = page.split("\n").filter((line) => line.startsWith(`| ${invariant} `));
+    expect(lines).toHaveLength(1);
+    const { named, missing } = missingOf(lines[0]!);
+    expect(named).not.toEqual([]);
+    expect(missing).toEqual([]);
+  });
+
+  test("names no test that isn't there", () => {
+    expect(missingOf(page).missing).toEqual([]);
+  });
 });
 
 describe("the documents", () => {
