@@ -35,6 +35,8 @@ export type Entry = {
   readonly replaces?: number;
   /** The turn that made it. */
   readonly epoch?: number;
+  /** Of an answer to what users said: the last entry that it answers. */
+  readonly upToSeq?: number;
   readonly outcome?: ReplyOutcome;
   readonly error?: EntryError;
   /** What it takes of a model's context, by estimate or by what the client said. */

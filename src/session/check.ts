@@ -2,13 +2,14 @@ import { FlotillaError } from "../base/errors.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../base/options.ts";
 import type { Part, ToolResult } from "../protocol/message.ts";
+import { agentsMost, usersMost } from "./header.ts";
 import type { CreateSession, SendMessage } from "./service.ts";
 
 /** What may be said of a session from outside, checked once, at the door. */
 
 export const idChars = 200;
-export const usersMost = 50;
-export const agentsMost = 8;
+/** What the ids of answers begin with, and no client's may: whoever could send one would speak as the agent. */
+export const answerMark = "@";
 export const partsMost = 1_000;
 export const resultsMost = 100;
 export const metadataBytes = 16 * 1024;
@@ -37,13 +38,21 @@ export function checkNames(what: string, names: unknown, most: number): void {
 
 export function checkMessage(message: SendMessage, maxBytes: number): void {
   const { id, role, author, parts, to, tokens, metadata } = message;
-  if (id !== undefined) checkText("the message's id", id, { max: idChars });
+  if (id !== undefined) checkMessageId(id);
   checkText("author", author, { max: idChars });
   if (to !== undefined) checkText("to", to, { max: idChars });
   if (role !== undefined) checkChoice("role", role, ["user", "assistant", "system"]);
   if (tokens !== undefined) checkNumber("tokens", tokens, { min: 0, max: 100_000_000 });
   checkParts(parts);
   encodeJson("the message", metadata === undefined ? parts : { parts, metadata }, { maxBytes });
+}
+
+function checkMessageId(id: unknown): void {
+  if (!checkText("the message's id", id, { max: idChars }).startsWith(answerMark)) return;
+  throw new FlotillaError(
+    "invalid_input",
+    `the message's id must not begin with ${answerMark}, as those of answers do`,
+  );
 }
 
 function checkParts(parts: unknown): asserts parts is readonly Part[] {

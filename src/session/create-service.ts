@@ -6,7 +6,6 @@ import type { Entry } from "../protocol/message.ts";
 import { estimateTokens } from "../protocol/tokens.ts";
 import type { Database } from "../store/database.ts";
 import {
-  agentsMost,
   checkCreate,
   checkMessage,
   checkNames,
@@ -14,12 +13,11 @@ import {
   checkSessionId,
   idChars,
   metadataBytes,
-  usersMost,
 } from "./check.ts";
 import type { Target } from "./command.ts";
 import type { Courier } from "./owner/courier.ts";
 import type { Heads } from "./owner/heads.ts";
-import type { Header } from "./header.ts";
+import { agentsMost, type Header, usersMost } from "./header.ts";
 import type { Hub } from "./hub/parts.ts";
 import type { Inbox } from "./inbox.ts";
 import type { Journal } from "./journal/journal.ts";

@@ -48,28 +48,37 @@ function loopOver<Event extends { readonly type: string }, Each>(
   let waiting: Each[] = [];
   let ended: { readonly error?: unknown } | undefined;
   let wake: (() => void) | undefined;
+  let caughtUp = Promise.withResolvers<void>();
   let joined: Joined | undefined;
 
   const end = (error?: unknown): void => {
     ended ??= error === undefined ? {} : { error };
     joined?.leave();
     signal?.removeEventListener("abort", onAbort);
+    caughtUp.resolve();
     wake?.();
   };
   const onAbort = () => end();
   const sink: Sink<Event> = {
     push(event) {
       if (ended) return false;
-      for (const each of split(event)) waiting.push(each);
-      if (event.type === "deleted") end();
+      // Looked at before, since one page of a long history may hold more than that by itself.
       if (waiting.length > waitingMost) {
         const message = `the loop is ${waitingMost} events behind: begin again at its last seq`;
         end(new FlotillaError("overloaded", message));
+        return false;
       }
+      for (const each of split(event)) waiting.push(each);
+      if (event.type === "deleted") end();
       wake?.();
       return !ended;
     },
     fail: (error) => end(error),
+    drained() {
+      if (ended || waiting.length === 0) return Promise.resolve();
+      caughtUp = Promise.withResolvers();
+      return caughtUp.promise;
+    },
   };
   const start = (): void => {
     if (signal?.aborted) return end();
@@ -83,6 +92,7 @@ function loopOver<Event extends { readonly type: string }, Each>(
     if (!joined && !ended) start();
     for (;;) {
       const first = waiting.shift();
+      if (waiting.length === 0) caughtUp.resolve();
       if (first) return { done: false, value: first };
       if (ended) {
         if (ended.error !== undefined) throw ended.error;

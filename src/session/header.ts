@@ -38,6 +38,10 @@ export type Header = {
   readonly activeAtMs: number;
 };
 
+/** How many take part: they are in every record that the session is in. */
+export const agentsMost = 16;
+export const usersMost = 100;
+
 export type Work = Turn | Compaction;
 
 export type Turn = {

@@ -4,6 +4,7 @@ import type { AgentFacts, Facts, Reply } from "./command.ts";
 import type { HereParts } from "./here.ts";
 import type { Header } from "./header.ts";
 import type { Hub } from "./hub/parts.ts";
+import { answerMark } from "./check.ts";
 import type { Courier } from "./owner/courier.ts";
 import type { Fleet } from "./owner/fleet.ts";
 import type { Heads } from "./owner/heads.ts";
@@ -71,7 +72,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   };
   const facts = (tenant: string): Facts => ({
     nowMs: clock.now(),
-    newId: () => ids.next(),
+    newId: () => answerMark + ids.next(),
     agent: (name) => factsAbout(tenant, name),
     runnerFor: (name) => runnerFor(tenant, name),
   });

@@ -1,5 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
+import { checkOptions } from "../base/options.ts";
 import type { Entry, Part, ToolResult, UIMessage } from "../protocol/message.ts";
 import { viewOf } from "../protocol/view.ts";
 import { eventsOf, inboxEventsOf, type ChatEvent, type EventsOptions } from "./events.ts";
@@ -71,7 +72,7 @@ export type Chat = {
   readonly sessionId: string;
   /** Resolves once it is stored. */
   send(message: string | readonly Part[], options?: SendOptions): Promise<Sent>;
-  /** Sends, and gives the answer once it is stored, however it ended. */
+  /** Sends, and gives the answer to that once it is stored, however it ended. */
   ask(message: string | readonly Part[], options?: AskOptions): Promise<Entry>;
   /** Everything after a place, in order, then everything as it happens. Ends with the loop or the signal. */
   events(options?: EventsOptions): AsyncIterableIterator<ChatEvent>;
@@ -101,16 +102,23 @@ export type Chat = {
   remove(): Promise<void>;
 };
 
-export type AskOptions = SendOptions & { signal?: AbortSignal };
+export type AskOptions = Omit<SendOptions, "role"> & { signal?: AbortSignal };
 
 const defaultTenant = "default";
+const createNames = ["id", "user", "users", "metadata", "tenant"];
+const sendNames = ["id", "author", "role", "to", "metadata", "tokens"];
 
 export function createSessions(service: SessionService): Sessions {
-  const open = (sessionId: string, { tenant = defaultTenant, user = "user" }: OpenOptions = {}) =>
-    createChat(service, { sessionId, tenant, user });
+  const open = (sessionId: string, options: OpenOptions = {}) => {
+    checkOptions("sessions.open", options, ["user", "tenant"]);
+    const { tenant = defaultTenant, user = "user" } = options;
+    return createChat(service, { sessionId, tenant, user });
+  };
   return {
     open,
-    async create(agents, { id, user, users = [], metadata, tenant = defaultTenant } = {}) {
+    async create(agents, options = {}) {
+      checkOptions("sessions.create", options, createNames);
+      const { id, user, users = [], metadata, tenant = defaultTenant } = options;
       const all = user === undefined ? users : [...new Set([user, ...users])];
       const { sessionId } = await service.create(tenant, {
         agents: namesOf(agents),
@@ -130,8 +138,11 @@ function createChat(
   service: SessionService,
   { sessionId, tenant, user }: { sessionId: string; tenant: string; user: string },
 ): Chat {
-  const send: Chat["send"] = (message, { author = user, ...options } = {}) =>
-    service.send(tenant, sessionId, { ...options, author, parts: partsOf(message) });
+  const send: Chat["send"] = async (message, options = {}) => {
+    checkOptions("send", options, sendNames);
+    const { author = user, ...rest } = options;
+    return service.send(tenant, sessionId, { ...rest, author, parts: partsOf(message) });
+  };
   const events: Chat["events"] = (options = {}) =>
     eventsOf((place, sink) => service.join(tenant, sessionId, place, sink), options);
   const entries: Chat["entries"] = (page = {}) => service.entries(tenant, sessionId, page);
@@ -142,9 +153,15 @@ function createChat(
     events,
     entries,
     async ask(message, { signal, ...options } = {}) {
+      const agent = options.to ?? (await service.get(tenant, sessionId)).agents[0];
+      if (agent === undefined) {
+        throw new FlotillaError("invalid_input", "the session has no agent to ask");
+      }
       const { seq } = await send(message, options);
+      // What was said before may still be being answered, and by others too.
+      const isAnswer = ({ author, upToSeq = 0 }: Entry) => author === agent && upToSeq >= seq;
       for await (const event of events({ after: seq, ...(signal && { signal }) })) {
-        if (event.type === "entry" && event.entry.role === "assistant") return event.entry;
+        if (event.type === "entry" && isAnswer(event.entry)) return event.entry;
       }
       throw new FlotillaError("cancelled", "the wait for the answer was cut short");
     },

@@ -169,6 +169,40 @@ describe.each(stores)("sessions on $name", (store) => {
     ]);
   });
 
+  test("each question gets its own answer, whatever else is being answered meanwhile", async () => {
+    const chat = await fleet.web.sessions.create("patient", { user: "ada" });
+    const key = `hold ${chat.sessionId}`;
+    const first = chat.ask(key);
+    await entriesOnce(chat, (all) => all.length === 1);
+    const second = chat.ask("two");
+    await entriesOnce(chat, (all) => all.length === 2);
+    await chat.send("a note", { role: "assistant", author: "patient" });
+    gate(key).resolve();
+    const answers = await Promise.all([first, second]);
+    expect(answers.map(textOf)).toEqual([`heard ${key}!`, `heard ${key}, two!`]);
+    expect(answers.map(({ upToSeq }) => upToSeq)).toEqual([1, 4]);
+    const silent = await fleet.web.sessions.create(null, { user: "ada" });
+    await expect(silent.ask("anybody?")).rejects.toMatchObject({ code: "invalid_input" });
+  });
+
+  test("nobody can send what would pass for an answer", async () => {
+    const chat = await fleet.web.sessions.create("echo", { users: ["ada", "bob"] });
+    const { messageId } = await chat.ask("hello", { author: "ada" });
+    const forged = chat.send("never mind", { author: "bob", id: messageId });
+    await expect(forged).rejects.toMatchObject({ code: "invalid_input" });
+    expect((await chat.messages()).map(({ id }) => id).at(-1)).toBe(messageId);
+    await chat.regenerate({ messageId });
+  });
+
+  test("an option with a slip in its name is refused, not ignored", async () => {
+    const { sessions: all } = fleet.web;
+    const chat = await all.create(null, { user: "ada" });
+    const refused = { code: "invalid_option" };
+    await expect(all.create(null, { usr: "ada" } as object)).rejects.toMatchObject(refused);
+    await expect(chat.send("x", { autor: "bob" } as object)).rejects.toMatchObject(refused);
+    expect(() => all.open(chat.sessionId, { usr: "ada" } as object)).toThrow(/did you mean/);
+  });
+
   test("`interrupt`: what comes during an answer ends it, and it stores nothing", async () => {
     const chat = await fleet.other.sessions.create("hasty", { user: "ada" });
     const key = `hold ${chat.sessionId}`;

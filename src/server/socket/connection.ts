@@ -105,8 +105,15 @@ export function createConnection(
 
   const renew = async (ref: Ref, token: string) => {
     try {
+      if (caller.expiresAtMs === undefined)
+        throw new FlotillaError(
+          "conflict",
+          "this connection was opened without a token that expires, and needs no other",
+        );
       const header = () => undefined;
       const next = await parts.authenticator.caller({ bearer: token, header });
+      // Nobody would end what is set up for a connection that has gone meanwhile.
+      if (socket.readyState !== socket.OPEN) return;
       const { kind, tenant, user } = caller;
       if (next.kind !== kind || next.tenant !== tenant || next.user !== user)
         throw new FlotillaError("forbidden", "a connection stays with its tenant and user");
@@ -187,8 +194,9 @@ export function createConnection(
       return void fail(undefined, error instanceof FlotillaError ? error : notJson);
     }
     if (!Array.isArray(value)) return receive(value);
-    if (value.length > framesTogether) {
-      const message = `at most ${framesTogether} frames come in one message`;
+    if (value.length === 0 || value.length > framesTogether) {
+      if (isTooMany(undefined)) return;
+      const message = `1 to ${framesTogether} frames come in one message`;
       return void fail(undefined, new FlotillaError("invalid_input", message));
     }
     for (const each of value as unknown[]) {

@@ -148,6 +148,28 @@ describe("a socket", () => {
     expect(client.seqs(id)).toEqual([1]);
   });
 
+  test("left before it was joined, hears that too", async () => {
+    const client = await open();
+    const both = [
+      { type: "join", ref: 1, session: "nowhere", lastSeq: 0 },
+      { type: "leave", ref: 2, session: "nowhere" },
+    ];
+    client.socket.send(JSON.stringify(both));
+    await until("both answers", () => client.frames.length === 3);
+    expect(client.frames.slice(1)).toMatchObject([
+      { type: "error", ref: 1, code: "cancelled" },
+      { type: "left", ref: 2, reason: "asked" },
+    ]);
+  });
+
+  test("opened without a token, needs no other", async () => {
+    const client = await open();
+    expect(await client.ask({ type: "token", token: "a.b.c" })).toMatchObject({
+      type: "error",
+      code: "conflict",
+    });
+  });
+
   test("hears of a session that is deleted", async () => {
     const id = await session();
     const client = await open();

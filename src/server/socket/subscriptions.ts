@@ -50,6 +50,15 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     subscription.still?.stop();
   };
 
+  /** Whoever asked for it hears that there won't be an answer. */
+  const giveUp = (session: string, subscription: Subscription) => {
+    const { ref, isJoined } = subscription;
+    drop(session, subscription);
+    if (isJoined) return;
+    const error = new FlotillaError("cancelled", "it was left or joined anew before it was joined");
+    outbox.push(prepare(errorFrame(ref, error, log)));
+  };
+
   const fail = (session: string, subscription: Subscription, error: unknown) => {
     if (subscription.isLeft) return;
     const { ref, isJoined } = subscription;
@@ -85,7 +94,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
   return {
     join({ ref, session, lastSeq, incarnation, lastMessageId }) {
       const earlier = all.get(session);
-      if (earlier) drop(session, earlier);
+      if (earlier) giveUp(session, earlier);
       if (all.size >= subscriptionsMost) {
         throw new FlotillaError(
           "overloaded",
@@ -128,7 +137,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     },
     leave(session, ref) {
       const subscription = all.get(session);
-      if (subscription) drop(session, subscription);
+      if (subscription) giveUp(session, subscription);
       outbox.push(prepare({ type: "left", ref, session, reason: "asked" }));
     },
     close() {

@@ -90,6 +90,7 @@ const entry = named(
     messageId: z.string(),
     replaces: said(z.int(), "The entry in whose place this one is shown.").optional(),
     epoch: z.int().optional(),
+    upToSeq: said(z.int(), "Of an answer: the last entry that it answers.").optional(),
     outcome: z.enum(["completed", "stopped", "cut", "failed"]).optional(),
     error: z.object({ code: z.string(), message: z.string() }).optional(),
     tokens: z.number(),
@@ -161,7 +162,7 @@ export const sessionSpecs = {
     path: "/v1/sessions",
     operationId: "listSessions",
     tag,
-    summary: "Sessions, the one that was active last first.",
+    summary: "Sessions, newest first: in the order of their ids, from the last.",
     verb: "sessions:read",
     query: z.strictObject({
       user: shortText().optional(),

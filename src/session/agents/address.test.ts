@@ -23,6 +23,8 @@ describe("an agent's URL", () => {
     "https://[::ffff:7f00:1]/",
     "https://[64:ff9b::7f00:1]/",
     "https://[2002:7f00:1::]/",
+    "https://[::127.0.0.1]/",
+    "https://[::a9fe:a9fe]/",
     "https://[fe80::1]/",
     "https://[fd00::1]/",
     "https://[fec0::1]/",
@@ -65,9 +67,18 @@ describe("an agent's URL", () => {
   test.each(["http://169.254.169.254/", "http://[fe80::1]/", "http://0.0.0.0/", "http://[::]/"])(
     "is never at %s, whatever is allowed",
     (url) => {
-      expect(() => checkAgentUrl("agent", url, true)).toThrow(/isn't public/);
+      expect(() => checkAgentUrl("agent", url, true)).toThrow(
+        /neither public nor of a private network/,
+      );
     },
   );
+});
+
+test("services that tell machines their secrets are no agents, though they are in private ranges", () => {
+  for (const address of ["100.100.100.200", "fd00:ec2::254", "fd20:ce::254", "::ffff:6464:64c8"]) {
+    expect(isAllowedAddress(address, true)).toBe(false);
+  }
+  expect(isAllowedAddress("100.100.100.201", true)).toBe(true);
 });
 
 test("an address that can't be read is allowed to nobody", () => {

@@ -22,6 +22,7 @@ export function endTurn(step: Step, turn: Turn, reply: Reply, facts: Facts): Ste
       messageId: turn.replaces === null || isReplacing ? turn.messageId : facts.newId(),
       ...(isReplacing && { replaces: turn.replaces! }),
       epoch: turn.epoch,
+      ...answered(turn),
       outcome,
       ...(error && { error }),
       tokens,
@@ -104,6 +105,7 @@ function unanswered(step: Step, pending: Pending, facts: Facts): Step {
       role: "assistant",
       author: agent,
       messageId: trigger === "submit" ? messageId : facts.newId(),
+      ...answered(pending),
       ...endOf(step.header, agent),
       tokens: 0,
       parts: [],
@@ -111,6 +113,11 @@ function unanswered(step: Step, pending: Pending, facts: Facts): Step {
     },
     facts,
   );
+}
+
+/** Only what users said is answered; a regeneration is about an answer. */
+function answered({ trigger, upToSeq }: Pick<Turn, "trigger" | "upToSeq">): { upToSeq?: number } {
+  return trigger === "submit" ? { upToSeq } : {};
 }
 
 function endOf({ status }: Header, agent: string): { outcome: ReplyOutcome; error?: EntryError } {

@@ -1,14 +1,10 @@
 import type { Command, Decision, Facts } from "../command.ts";
-import type { Header } from "../header.ts";
+import { agentsMost, type Header, usersMost } from "../header.ts";
 import { abortWork, goOnAfterCompaction } from "./ending.ts";
 import { decided, firstStep, refused, unchanged, withHeader } from "./step.ts";
 import { stopped } from "./turns.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
-
-// They are in every record that the session is in.
-const agentsMost = 16;
-const usersMost = 100;
 
 /** Asked again it gives what there is. The id of a deleted session is never used again. */
 export function create(header: Header | undefined, command: Of<"create">, facts: Facts): Decision {

@@ -29,8 +29,19 @@ export function rareOf({ kind, replaces = null }: { kind: string; replaces?: num
 }
 
 function bodyOf(entry: Entry): string {
-  const { epoch, outcome, error, tokens, parts, metadata, results, throughSeq } = entry;
-  return JSON.stringify({ epoch, outcome, error, tokens, parts, metadata, results, throughSeq });
+  const { epoch, upToSeq, outcome, error, tokens, parts, metadata } = entry;
+  const { results, throughSeq } = entry;
+  return JSON.stringify({
+    epoch,
+    upToSeq,
+    outcome,
+    error,
+    tokens,
+    parts,
+    metadata,
+    results,
+    throughSeq,
+  });
 }
 
 export function toEntry(row: Row): Entry {

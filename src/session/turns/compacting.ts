@@ -66,7 +66,7 @@ async function summarize(
     live: () => {},
   });
   const failure = await tryAgent(
-    parts,
+    { ...parts, log: withFields(parts.log, { session: sessionId, epoch, attempt }) },
     {
       spec: { ...spec, idleTimeoutMs: compaction.deadlineMs, deadlineMs: compaction.deadlineMs },
       deadlineAtMs: undefined,

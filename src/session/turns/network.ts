@@ -1,6 +1,6 @@
 import { type LookupAddress, lookup as systemLookup, type LookupOptions } from "node:dns";
 import type { Agent, request } from "undici";
-import { checkAgentUrl, isAllowedAddress, refusedAddress } from "../agents/address.ts";
+import { checkAgentUrl, isAllowedAddress, whyRefused } from "../agents/address.ts";
 import { AgentFailure } from "./failure.ts";
 
 /** The way to agents at URLs. */
@@ -98,7 +98,8 @@ function guarded(lookup: Lookup, allowPrivate: boolean) {
       if (error) return found(error, []);
       const first = addresses[0];
       if (!first || !addresses.every(({ address }) => isAllowedAddress(address, allowPrivate))) {
-        return found(new AgentFailure("agent_forbidden", `${host} ${refusedAddress}`), []);
+        const message = `${host} ${whyRefused(allowPrivate)}`;
+        return found(new AgentFailure("agent_forbidden", message), []);
       }
       if (options.all) found(null, addresses);
       else found(null, first.address, first.family);

@@ -1,4 +1,5 @@
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import { withFields } from "../../base/log.ts";
 import { estimateTokens } from "../../protocol/tokens.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 import type { Reply } from "../command.ts";
@@ -123,7 +124,7 @@ async function makeAnswer(
   const beganMs = clock.monotonic();
   let ttftMs: number | undefined;
   const failure = await tryAgent(
-    parts,
+    { ...parts, log: withFields(parts.log, { session: sessionId, epoch, attempt }) },
     {
       spec,
       deadlineAtMs: undefined,
