@@ -1,4 +1,6 @@
 import { createHash, createHmac } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { exportJWK, exportSPKI, generateKeyPair, SignJWT } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
 import { movableClock } from "../../base/movable-clock.contract.ts";
@@ -123,6 +125,8 @@ describe("a token", () => {
     ["no user", () => token({ sub: undefined })],
     ["a user that isn't text", () => token({ sub: 7 })],
     ["a tenant that isn't text", () => token({ tenant: ["acme"] })],
+    ["a user that no database stores", () => token({ sub: "ada\u0000" })],
+    ["half a character in its tenant", () => token({ tenant: "acme\ud800" })],
     [
       "another's claims",
       async () => {
@@ -209,6 +213,21 @@ describe("a token of a key pair", () => {
     await expect(caller({ tokens: gone }, bearer(await sign["RS256"]!()))).rejects.toMatchObject({
       code: "timeout",
     });
+  });
+
+  test.each([
+    [503, "later"],
+    [200, "<html>sign in</html>"],
+    [200, '{"error":"later"}'],
+  ])("nor while something else comes in their place: %i %s", async (status, body) => {
+    const server = createServer((_, answer) => answer.writeHead(status).end(body));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const broken = { jwksUrl: `http://127.0.0.1:${port}/keys` };
+    const found = caller({ tokens: broken }, bearer(await sign["RS256"]!()));
+    await expect(found).rejects.toMatchObject({ code: "timeout" });
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
   });
 });
 

@@ -81,6 +81,7 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
   };
 }
 
+/** Neither part holds the character between them: nobody's name may. */
 function keyOf(tenant: string, sessionId: string): string {
-  return `${tenant}\n${sessionId}`;
+  return `${tenant}\0${sessionId}`;
 }

@@ -85,7 +85,9 @@ function known(said: unknown): Verb[] {
 }
 
 function nameOf(claim: string, value: unknown): string {
-  if (typeof value === "string" && value !== "" && value.length <= nameChars) return value;
+  const fits = typeof value === "string" && value !== "" && value.length <= nameChars;
+  // Databases refuse the one and change the other, and neither may make two names of one.
+  if (fits && !value.includes("\0") && value.isWellFormed()) return value;
   throw refusal(`the token's claim ${claim} must be text of 1 to ${nameChars} characters`);
 }
 
@@ -95,13 +97,20 @@ function idsOf(claim: string, value: unknown): string[] {
   throw refusal(`the token's claim ${claim} must be a list of at most ${sessionsMost} ids`);
 }
 
+/** No keys came, or something else in their place: an error page, or one that says to come back. */
+const keysMissing = new Set([
+  errors.JOSEError.code,
+  errors.JWKSInvalid.code,
+  errors.JWKSTimeout.code,
+]);
+
 function explained(error: unknown): unknown {
   if (error instanceof FlotillaError) return error;
   if (error instanceof errors.JWTExpired) return refusal("the token has expired: get a new one");
   if (error instanceof errors.JWTClaimValidationFailed)
     return refusal(`the token's claim ${error.claim} isn't what it must be here`);
   // Whoever calls can't help that, and shouldn't throw its token away.
-  if (error instanceof errors.JWKSTimeout || !(error instanceof errors.JOSEError))
+  if (!(error instanceof errors.JOSEError) || keysMissing.has(error.code))
     return new FlotillaError("timeout", "the keys that tokens are checked with can't be had now", {
       cause: error,
     });

@@ -2,10 +2,17 @@ import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { InboxItem, SessionService, SessionView } from "../../session/service.ts";
+import type {
+  InboxEvent,
+  InboxItem,
+  SessionService,
+  SessionView,
+  Sink,
+} from "../../session/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
-import { userOf } from "../auth/caller.ts";
+import { type Caller, userOf } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
+import { ownInbox } from "../auth/own-inbox.ts";
 import { watchMember } from "../auth/still-member.ts";
 import { route, type Route } from "../route.ts";
 import { frameErrorOf } from "../socket/frame-error.ts";
@@ -74,17 +81,18 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
     }),
     route(sessionSpecs.inbox).to(async ({ caller, query: { user } }) => {
       const whose = userOf(as(caller, user));
-      const items = await snapshotOf(sessions, caller.tenant, whose);
+      const items = await snapshotOf(sessions, caller, whose);
       return { status: 200, body: { sessions: items.map(asItem) } };
     }),
     route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
       const whose = userOf(as(caller, user));
       const body = streams.open(context, (to) => {
-        const joined = sessions.inbox(caller.tenant, whose, {
+        const sink: Sink<InboxEvent> = {
           push: ({ type, ...data }) => to.write({ type, data: JSON.stringify(data) }),
           fail: (error) => ended(to, error, log),
           drained: to.drained,
-        });
+        };
+        const joined = sessions.inbox(caller.tenant, whose, ownInbox(caller, sink));
         joined.ready.catch(() => {});
         return () => joined.leave();
       });
@@ -123,17 +131,18 @@ function linesOf(sessions: SessionService, session: SessionView): ReadableStream
 
 function snapshotOf(
   sessions: SessionService,
-  tenant: string,
+  caller: Caller,
   user: string,
 ): Promise<readonly InboxItem[]> {
   return new Promise((resolve, reject) => {
-    const joined = sessions.inbox(tenant, user, {
+    const sink: Sink<InboxEvent> = {
       push(event) {
         if (event.type === "snapshot") resolve(event.sessions);
         return event.type !== "snapshot";
       },
       fail: reject,
-    });
+    };
+    const joined = sessions.inbox(caller.tenant, user, ownInbox(caller, sink));
     joined.ready.then(() => joined.leave(), reject);
   });
 }

@@ -242,6 +242,8 @@ describe("users over HTTP", () => {
       return body.sessions[0]?.unread === 1 && body.sessions;
     });
     expect(inbox).toMatchObject([{ preview: "psst", readSeq: 0, lastSeq: 1 }]);
+    const narrow = await as("eve", { sessions: ["another"] });
+    expect((await narrow("GET", "/v1/inbox")).body.sessions).toEqual([]);
     await eve("POST", `${at}/read`, { seq: 1 });
     await until("it to be read", async () => {
       return (await eve("GET", "/v1/inbox")).body.sessions[0]?.unread === 0;

@@ -1,6 +1,7 @@
 import { SignJWT } from "jose";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import type { InboxItem } from "../../session/service.ts";
 import { type Client, dial, type DialOptions, said, serving } from "../serving.contract.ts";
 
 const secret = "a secret of thirty-two characters or more";
@@ -177,6 +178,28 @@ describe("a user", () => {
     expect(await reader.ask({ type: "inbox" })).toMatchObject({ code: "forbidden" });
     const any = await as("eve", { verbs: ["sessions:read", "sessions:any"] });
     expect(await any.ask(join(first))).toMatchObject({ type: "joined" });
+  });
+
+  test("whose token names its sessions sees those alone in the inbox", async () => {
+    const [first, second] = [await session(["sam"]), await session(["sam"])];
+    const named = await as("sam", { sessions: [first] });
+    const all = await as("sam");
+    const shown = async (client: Client) =>
+      (await client.ask({ type: "inbox" })).sessions.map((each: InboxItem) => each.sessionId);
+    expect(await shown(named)).toEqual([first]);
+    expect((await shown(all)).toSorted()).toEqual([first, second].toSorted());
+    for (const id of [second, first]) {
+      await server.sessions.send("acme", id, { author: "bob", parts: said(`in ${id}`).parts });
+      const told = (client: Client) =>
+        client.find("inbox_changed", (frame) => frame.sessions[0]?.preview === `in ${id}`);
+      await told(all);
+      if (id === first) await told(named);
+    }
+    await server.sessions.remove("acme", second);
+    await all.find("inbox_removed");
+    await server.sessions.remove("acme", first);
+    await named.find("inbox_removed");
+    expect(named.messages.join()).not.toContain(second);
   });
 
   test("who is removed hears no more, at once or when something happens later", async () => {

@@ -1,7 +1,8 @@
 import type { Logger } from "../../base/log.ts";
 import type { Ref, ServerFrame } from "../../protocol/frames.ts";
-import type { InboxEvent, Joined, SessionService } from "../../session/service.ts";
+import type { InboxEvent, Joined, SessionService, Sink } from "../../session/service.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
+import { ownInbox } from "../auth/own-inbox.ts";
 import { errorFrame } from "./frame-error.ts";
 import type { Outbox } from "./outbox.ts";
 import { prepare } from "./prepared.ts";
@@ -17,14 +18,15 @@ export type InboxParts = {
 /** Sends a user's inbox and what changes in it, until left. */
 export function followInbox({ sessions, caller, ref, outbox, log }: InboxParts): Joined {
   let isLeft = false;
-  const joined = sessions.inbox(caller.tenant, userOf(caller), {
+  const sink: Sink<InboxEvent> = {
     push: (event) => !isLeft && outbox.push(prepare(frameOf(event, ref))),
     fail(error) {
       if (!isLeft) outbox.push(prepare(errorFrame(ref, error, log)));
       isLeft = true;
     },
     drained: outbox.drained,
-  });
+  };
+  const joined = sessions.inbox(caller.tenant, userOf(caller), ownInbox(caller, sink));
   // What goes wrong comes through the sink.
   joined.ready.catch(() => {});
   return {

@@ -2,7 +2,7 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Answer, Command, Decision, Effect, Facts } from "../command.ts";
 import { decide } from "../conversation.ts";
 import type { Header } from "../header.ts";
-import type { Checkpoint, LogRecord } from "../journal/journal.ts";
+import type { Checkpoint, FoundId, LogRecord } from "../journal/journal.ts";
 
 /** Something that was asked of a session, and whom to tell. */
 export type Item = {
@@ -24,6 +24,8 @@ export type Draft = {
   /** Those who take part in a session no more. */
   readonly formerUsers: ReadonlyMap<string, readonly string[]>;
   readonly outcomes: readonly (readonly [Item, Answer | FlotillaError])[];
+  /** What was asked under an id and stores no entry that would keep it. */
+  readonly unstored: readonly FoundId[];
 };
 
 export type DraftParts = {
@@ -47,6 +49,7 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
   const checkpoints = new Map<string, Checkpoint>();
   const effects: (readonly [string, Effect])[] = [];
   const outcomes: (readonly [Item, Answer | FlotillaError])[] = [];
+  const unstored: FoundId[] = [];
 
   for (const item of items) {
     const { tenant, sessionId, command } = item;
@@ -56,7 +59,7 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
       outcomes.push([item, refusal]);
       continue;
     }
-    const clientId = "clientId" in command ? command.clientId : undefined;
+    const clientId = idOf(command);
     const seq =
       clientId === undefined
         ? undefined
@@ -71,6 +74,11 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
       continue;
     }
     outcomes.push([item, decision.answer]);
+    if (command.type === "regenerate" && clientId !== undefined) {
+      const { lastSeq } = decision.header;
+      unstored.push({ sessionId, clientId, seq: lastSeq });
+      ownIds.set(`${sessionId} ${clientId}`, lastSeq);
+    }
     if (decision.header !== before) headers.set(sessionId, decision.header);
     if (decision.header.users !== before?.users) {
       members.add(sessionId);
@@ -98,7 +106,13 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
   };
   const isEmpty =
     headers.size === 0 && entries.length === 0 && reads.length === 0 && checkpoints.size === 0;
-  return { isEmpty, record, headers, effects, formerUsers, outcomes };
+  return { isEmpty, record, headers, effects, formerUsers, outcomes, unstored };
+}
+
+/** A regeneration has an id of its own kind: a message with the same one is another thing. */
+function idOf(command: Command): string | undefined {
+  if (command.type === "regenerate") return `\0${command.clientId}`;
+  return "clientId" in command ? command.clientId : undefined;
 }
 
 /** A pod of another release may ask for something that can't be decided here, which concerns it alone. */

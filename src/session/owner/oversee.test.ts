@@ -42,11 +42,16 @@ describe("an overseer", () => {
       debounceMs: () => 500,
     });
   });
-  afterEach(() => {
+  afterEach(() => overseer.close());
+  const name = { sessionId: "s", epoch: 1, attempt: 1 };
+
+  test("leaves nothing behind that would ring once it is closed", () => {
+    overseer.see(headerOf(turn));
+    overseer.see({ ...headerOf({ ...turn, attempt: 0, runner: null }), sessionId: "t" });
+    expect(clock.timers).toBe(2);
     overseer.close();
     expect(clock.timers).toBe(0);
   });
-  const name = { sessionId: "s", epoch: 1, attempt: 1 };
 
   test("W1: tells a runner to start until it names the turn, and gives up on one that falls silent", async () => {
     overseer.see(headerOf(turn));

@@ -25,9 +25,9 @@ describe("an owner", () => {
   let owner: Owner;
   const ids = uuidv7({ now: () => 1_800_000_000_000 }, seededRandom(7));
 
-  const own = (taken: Head, more: { slotsMost?: number } = {}): Owner =>
+  const own = (taken: Head, more: { slotsMost?: number; agent?: true } = {}): Owner =>
     createOwner(taken, [], {
-      ...more,
+      ...(more.slotsMost !== undefined && { slotsMost: more.slotsMost }),
       journal: {
         ...journal,
         commit(at, record) {
@@ -43,7 +43,7 @@ describe("an owner", () => {
       facts: () => ({
         nowMs: clock.now(),
         newId: () => ids.next(),
-        agent: () => undefined,
+        agent: () => more.agent && { during: "queue" as const, attempts: 3, compaction: null },
         runnerFor: () => null,
       }),
       prime: () => undefined,
@@ -258,6 +258,29 @@ describe("an owner", () => {
     await Promise.all(others);
     expect((await Promise.all(asked)).slice(0, 2)).toMatchObject([{ duplicate: true }, { seq: 3 }]);
     expect((await journal.header("s"))?.lastSeq).toBe(3);
+  });
+
+  test("makes an answer anew once, also where that is asked for again when it is done", async () => {
+    const agents = ["echo"];
+    const made = { type: "create", sessionId: "t", tenant, agents, users: [], metadata: null };
+    const ask = (command: Command) => owner.submit(tenant, "t", command);
+    const target = { seq: 2, messageId: "m", author: "echo" };
+    const again: Command = { type: "regenerate", clientId: "again", target };
+    const finish = (epoch: number): Command => ({
+      type: "turn_finished",
+      epoch,
+      attempt: 1,
+      reply: { outcome: "completed", parts: [{ type: "text", text: "hi" }], tokens: 1 },
+    });
+    owner = own(await take("pod-2"), { agent: true });
+    await ask(made as Command);
+    await ask(message("a"));
+    await ask(finish(1));
+    await Promise.all([ask(again), ask(again)]);
+    await ask(finish(2));
+    expect(await ask(again)).toMatchObject({ duplicate: true, lastSeq: 3 });
+    expect(owner.look("t")).toMatchObject({ work: null, epoch: 2 });
+    expect(await ask(message("again"))).toMatchObject({ seq: 4 });
   });
 
   test("keeps no more of sessions that there aren't than of those that there are", async () => {

@@ -182,6 +182,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     for (const { sessionId, clientId, seq } of draft.record.entries) {
       if (clientId !== null) known.add(sessionId, clientId, seq);
     }
+    for (const { sessionId, clientId, seq } of draft.unstored) known.add(sessionId, clientId, seq);
     if (slots.size > slotsMost) forget();
   };
 
@@ -317,16 +318,9 @@ function moved(logId: number): FlotillaError {
 
 /** Agents that a command names besides those that its session has. */
 function agentsOf(command: Command): readonly string[] {
-  switch (command.type) {
-    case "create":
-      return command.agents;
-    case "members":
-      return command.agents ?? none;
-    case "append":
-      return command.to === undefined ? none : [command.to];
-    default:
-      return none;
-  }
+  if (command.type === "create") return command.agents;
+  if (command.type === "members") return command.agents ?? none;
+  return command.type === "append" && command.to !== undefined ? [command.to] : none;
 }
 
 const none: readonly string[] = [];

@@ -34,7 +34,7 @@ describe("the owners of logs", () => {
     for (const owners of all.values()) await owners.stop();
     // What was killed hangs at its next step.
     await clock.advance(1_000);
-    expect(clock.timers).toBe(0);
+    if (clock.timers > 0) throw new Error(`${clock.timers} timers are left`);
   });
 
   const start = (podId: string, parts: Partial<OwnersParts> = {}): Owners => {
@@ -208,7 +208,7 @@ describe("the owners of logs", () => {
     };
     start("a", { journal: { ...journal, take } });
     await clock.advance(2_000);
-    expect(held("a").toSorted()).toEqual([0, 1, 2, 3]);
+    expect(new Set(held("a"))).toEqual(new Set([0, 1, 2, 3]));
   });
 });
 
