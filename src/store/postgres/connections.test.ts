@@ -68,6 +68,15 @@ describe("a Postgres connection", () => {
     expect(await lookUps()).toBe(1);
   });
 
+  test("is asked by the server, soon and often, whether its client is still there", async () => {
+    const database = await open({ url });
+    const [settings] = await database.read(sql`
+      select current_setting('tcp_keepalives_idle') as idle,
+        current_setting('tcp_keepalives_interval') as every,
+        current_setting('tcp_keepalives_count') as times`);
+    expect(settings).toEqual({ idle: "5", every: "2", times: "3" });
+  });
+
   test("isn't kept by a statement that takes longer than statementTimeoutMs", async () => {
     const database = await open({ url, statementTimeoutMs: 100 });
     await expect(database.read(sql`select pg_sleep(30)`)).rejects.toMatchObject({

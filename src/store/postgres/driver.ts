@@ -69,6 +69,11 @@ export function startUpConfig(store: PostgresTimeouts, durability: Durability): 
     `-c default_transaction_isolation=read\\ committed`,
     // With a limit that is bound, every claim would be planned anew, which takes longer than it.
     "-c plan_cache_mode=force_generic_plan",
+    // Of a transaction that was cut in the middle, the server holds the locks until it knows that nothing
+    // more comes. None of the timeouts counts then, and by itself it asks only after two hours.
+    "-c tcp_keepalives_idle=5",
+    "-c tcp_keepalives_interval=2",
+    "-c tcp_keepalives_count=3",
     `-c ${sessionMark}=on`,
   ];
   return {
