@@ -34,8 +34,8 @@ export function mortalAgent(spec: AgentSpec, life: Life, answering: Answering): 
       const done = answering.begin(context.sessionId, context.signal);
       try {
         const given = await run(context);
-        const pieces = piecesIn(given);
-        if (pieces) return watched(pieces, life, done);
+        const watched = inPieces(given, (pieces) => watch(pieces, life, done));
+        if (watched) return watched;
         done();
         return await ended(life, given);
       } catch (error) {
@@ -54,21 +54,26 @@ export function mortalAgent(spec: AgentSpec, life: Life, answering: Answering): 
   };
 }
 
-/** What can be looked at piece by piece. A text, a message and a `Response` come whole. */
-function piecesIn(given: AgentAnswer): AsyncIterable<unknown> | Iterable<unknown> | undefined {
-  if (typeof given !== "object" || given === null || given instanceof Response) return undefined;
-  if ("toUIMessageStream" in given) return undefined;
-  if (Symbol.asyncIterator in given || Symbol.iterator in given) {
-    return given as AsyncIterable<unknown>;
+type Pieces = AsyncIterable<unknown> | Iterable<unknown>;
+
+/** The same answer with its pieces watched, where it has some: a text and a message come whole. */
+function inPieces(
+  given: AgentAnswer,
+  watch: (pieces: Pieces) => AsyncGenerator<never>,
+): AgentAnswer | undefined {
+  if (typeof given !== "object" || given === null) return undefined;
+  if (given instanceof Response) {
+    const { status, headers, body } = given;
+    return body ? new Response(ReadableStream.from(watch(body)), { status, headers }) : undefined;
   }
+  if ("toUIMessageStream" in given) {
+    return { toUIMessageStream: (options) => watch(given.toUIMessageStream(options) as Pieces) };
+  }
+  if (Symbol.asyncIterator in given || Symbol.iterator in given) return watch(given as Pieces);
   return undefined;
 }
 
-async function* watched(
-  pieces: AsyncIterable<unknown> | Iterable<unknown>,
-  life: Life,
-  done: () => void,
-): AsyncGenerator<never> {
+async function* watch(pieces: Pieces, life: Life, done: () => void): AsyncGenerator<never> {
   try {
     for await (const piece of pieces) {
       if (!life.alive) await never();

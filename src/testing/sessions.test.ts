@@ -1,3 +1,5 @@
+import { simulateReadableStream, streamText } from "ai";
+import { MockLanguageModelV4 } from "ai/test";
 import { describe, expect, test } from "vitest";
 import { textOf } from "../protocol/text-of.ts";
 import { task } from "../queue/task.ts";
@@ -9,6 +11,29 @@ const echo = agent("echo", async function* ({ messages }) {
   yield "you said ";
   yield textOf(messages.at(-1)!);
 });
+
+/** Takes real time, as models do. */
+function slowModel() {
+  const usage = {
+    inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: 1, text: 1, reasoning: 0 },
+  };
+  return new MockLanguageModelV4({
+    doStream: async () => ({
+      stream: simulateReadableStream({
+        initialDelayInMs: 20,
+        chunkDelayInMs: 5,
+        chunks: [
+          { type: "text-start", id: "t" },
+          { type: "text-delta", id: "t", delta: "Hel" },
+          { type: "text-delta", id: "t", delta: "lo" },
+          { type: "text-end", id: "t" },
+          { type: "finish", finishReason: { unified: "stop", raw: "stop" }, usage },
+        ],
+      }),
+    }),
+  });
+}
 
 describe("sessions in a test", () => {
   test("are created, asked and followed on the test's clock", async () => {
@@ -44,6 +69,22 @@ describe("sessions in a test", () => {
     }
     expect(deltas).toEqual(["one ", "two"]);
   });
+
+  test.each(["streamText", "a Response"])(
+    "wait for %s of the AI SDK, and crash in the middle of it",
+    async (kind) => {
+      const model = agent("model", ({ signal }) => {
+        const result = streamText({ model: slowModel(), prompt: "hi", abortSignal: signal });
+        return kind === "streamText" ? result : result.toUIMessageStreamResponse();
+      });
+      await using t = await testFlotilla({ use: [model], pods: 2 });
+      const crash = t.crashAfter("chunk", { times: 3 });
+      const chat = await t.sessions.create(model, { user: "ada" });
+      const answer = await chat.ask("hello");
+      expect([textOf(answer), answer.outcome]).toEqual(["Hello", "completed"]);
+      expect(crash.pod?.alive).toBe(false);
+    },
+  );
 
   test("an agent that says nothing times out without anybody waiting", async () => {
     const mute = scriptedAgent("mute", [[new Promise(() => {})]], { retries: 1 });
