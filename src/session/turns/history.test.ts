@@ -55,6 +55,37 @@ describe("what an agent is told", () => {
     expect(ids(told[0]!.messages)).toEqual(["m199", "m200", "m201"]);
   });
 
+  test.each<[AgentOptions, string[]]>([
+    [{ history: "entire" }, ["one", "to one", "two", "three"]],
+    [{ history: { tail: 2 } }, ["two", "three"]],
+    [{ history: "last" }, ["three"]],
+  ])("ends with what waited while it answered: %j", async (options, expected) => {
+    const { store, answer, told } = sceneWith(options);
+    const own = { role: "assistant", author: "helper", outcome: "completed" } as const;
+    await store([
+      { messageId: "one", parts: text("one") },
+      { messageId: "two", parts: text("two") },
+      { messageId: "three", parts: text("three") },
+      { ...own, messageId: "to one", upToSeq: 1, parts: text("answer") },
+    ]);
+    await answer();
+    expect(ids(told[0]!.messages)).toEqual(expected);
+  });
+
+  test("made anew, is what was before the first time", async () => {
+    const { store, answer, told } = sceneWith();
+    const own = { role: "assistant", author: "helper", outcome: "completed" } as const;
+    await store([
+      { messageId: "one", parts: text("one") },
+      { messageId: "two", parts: text("two") },
+      { ...own, messageId: "to one", upToSeq: 1, parts: text("answer") },
+      { ...own, messageId: "to two", upToSeq: 3, parts: text("answer") },
+    ]);
+    await answer({ trigger: "regenerate", messageId: "to two", replaces: 4 });
+    await answer({ trigger: "regenerate", messageId: "to one", replaces: 3 });
+    expect(told.map(({ messages }) => ids(messages))).toEqual([["one", "to one", "two"], ["one"]]);
+  });
+
   test("begins with the summary of what was before, and has nothing of that", async () => {
     const { store, answer, told } = sceneWith({ history: { tail: 4 } });
     await store(said(120));

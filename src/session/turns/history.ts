@@ -99,14 +99,17 @@ async function readBack(
   let bytes = 0;
   let limit = pageFirst;
   for (let oldest = upTo + 1; ;) {
-    const page = await journal.tail(sessionId, { after, upTo: oldest - 1, limit });
+    const left = { limit, maxBytes: bytesMost - bytes };
+    const page = await journal.tail(sessionId, { after, upTo: oldest - 1, ...left });
     entries = [...page, ...entries];
     oldest = page[0]?.seq ?? after + 1;
     for (const { parts } of page) bytes += jsonBytes(parts);
-    const first = new Set(entries.filter(isFirst).map(({ messageId }) => messageId));
+    const first = placesOf(entries);
     const found = target === undefined || first.has(target);
     // One that was only said anew here has its place further back.
-    const messages = viewOf(entries).filter(({ id }) => first.has(id));
+    const messages = viewOf(entries)
+      .filter(({ id }) => first.has(id))
+      .toSorted((a, b) => first.get(a.id)! - first.get(b.id)!);
     const end = oldest <= after + 1 || page.length === 0;
     if (
       (found && isEnough(messages)) ||
@@ -120,8 +123,18 @@ async function readBack(
   }
 }
 
-function isFirst({ kind, replaces }: Entry): boolean {
-  return kind === "message" && replaces === undefined;
+/**
+ * Where each message belongs for whoever is to go on from them. An answer comes right behind what it
+ * answers: something that was said while it was made, and waits, would otherwise stand before it, and the
+ * agent that is asked about it would be told its own last answer last.
+ */
+function placesOf(entries: readonly Entry[]): Map<string, number> {
+  const places = new Map<string, number>();
+  for (const { kind, replaces, messageId, seq, upToSeq } of entries) {
+    if (kind !== "message" || replaces !== undefined) continue;
+    places.set(messageId, upToSeq === undefined ? seq : upToSeq + 0.5);
+  }
+  return places;
 }
 
 /** A regeneration is told what was before the message, a continuation the message last. */
