@@ -38,8 +38,16 @@ export type StoredHeader = {
 const columns = {
   head: ["log_id", "incarnation", "term", "owner", "host", "log_offset", "record_id", "beat"],
   entry: [
-    ...["session_id", "seq", "kind", "role", "author", "message_id", "client_id", "replaces"],
-    ...["body", "at"],
+    "session_id",
+    "seq",
+    "kind",
+    "role",
+    "author",
+    "message_id",
+    "client_id",
+    "replaces",
+    "body",
+    "at",
   ],
   session: ["session_id", "log_id", "last_offset", "header"],
 } as const;

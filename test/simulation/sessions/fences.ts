@@ -8,8 +8,14 @@ import type { World } from "../world.ts";
 
 // A statement is known by its template, which is the same object every time it is made.
 const noHead: Head = {
-  ...{ logId: 0, incarnation: "", term: 0, owner: null, host: null },
-  ...{ offset: 0, recordId: "", beat: 0 },
+  logId: 0,
+  incarnation: "",
+  term: 0,
+  owner: null,
+  host: null,
+  offset: 0,
+  recordId: "",
+  beat: 0,
 };
 const record = moveHead(noHead, "").strings;
 const take = takeHead(noHead, { podId: "", host: null, recordId: "" }).strings;

@@ -176,8 +176,13 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
       if (all.length >= followersMost || !witness.sessions.has(sessionId)) return;
       const name = `f${all.length + 1}`;
       const follower: Follower = {
-        ...{ name, sessionId, lastSeq: 0, incarnation: undefined, lastMessageId: undefined },
-        ...{ connection: undefined, over: false },
+        name,
+        sessionId,
+        lastSeq: 0,
+        incarnation: undefined,
+        lastMessageId: undefined,
+        connection: undefined,
+        over: false,
       };
       all.push(follower);
       join(follower);

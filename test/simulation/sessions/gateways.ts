@@ -5,7 +5,9 @@
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
 import { silentLogger } from "../../../src/base/log.ts";
-import { connectSessions } from "../../../src/runtime/connect-sessions.ts";
+import { createMailbox } from "../../../src/bus/mailbox.ts";
+import { createSessionsHere } from "../../../src/session/here.ts";
+import { createSqlJournal } from "../../../src/session/journal/sql.ts";
 import type { SessionService } from "../../../src/session/service.ts";
 import type { Database } from "../../../src/store/database.ts";
 import { createLane, laneClock } from "../lane.ts";
@@ -58,15 +60,16 @@ export function createGateways(
     const wallMs = () => startOfTimeMs + scheduler.nowMs;
     const clock = laneClock(scheduler, lane, { wallMs, startMs: world.between(0, 1_000_000) });
     const random = world.fork();
-    const here = connectSessions({
-      address: name,
-      database: through(network.connect({ who: name, lane })),
-      clock,
-      random,
-      ids: uuidv7(clock, random),
-      log: silentLogger,
-      maxPayloadBytes: 256 * 1024,
+    const database = through(network.connect({ who: name, lane }));
+    const shared = { database, clock, random, log: silentLogger };
+    const ids = uuidv7(clock, random);
+    const here = createSessionsHere({
+      ...shared,
+      ids,
       logs,
+      maxPayloadBytes: 256 * 1024,
+      journal: createSqlJournal({ database, ids }),
+      bus: createMailbox({ ...shared, address: name }),
     });
     const gateway: Gateway = { name, alive: true, service: here.service, enter: lane.enter };
     return { gateway, here };

@@ -128,7 +128,7 @@ const list: readonly Mutation[] = [
     edits: [
       owner(
         whenUnknown,
-        `if (hasCode(error, "unknown_outcome")) throw new FlotillaError("store_full", "lost");\n${whenUnknown}`,
+        `if (hasCode(error, "unknown_outcome")) throw new FlotillaError("store_busy", "lost");\n${whenUnknown}`,
       ),
     ],
   },

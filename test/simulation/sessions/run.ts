@@ -119,20 +119,35 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
       deadAfterMs,
     });
     letters.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
-    if (world.chance(0.4)) deploy();
+    if (world.chance(0.4)) scale();
+    else if (world.chance(0.4)) scheduler.after(faultsMs / 2, replaceAll);
   }
   scheduler.after(faultsMs, () => {
     letters.lost = 0;
     world.troubles = noTroubles;
   });
   clients = startSessionClients(world, {
-    ...{ gateways, witness, history, followers },
+    gateways,
+    witness,
+    history,
+    followers,
     untilMs: faultsMs,
     gapMs: world.pick([50, 100, 250]),
   });
 
+  /** A deploy: everybody is told to stop, one after the other. */
+  function replaceAll(): void {
+    count("fault: all pods replaced");
+    for (let place = 0; place < places; place++) {
+      scheduler.after(place * world.between(500, 2_000), () => {
+        const pod = pods[place];
+        if (pod?.started && pod.alive) pod.stop();
+      });
+    }
+  }
+
   /** A pod more, or one less. */
-  function deploy(): void {
+  function scale(): void {
     scheduler.after(world.between(2_000, 6_000), () => {
       if (isQuiet()) return;
       if (places > 2 && world.chance(0.5)) {
@@ -143,7 +158,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
         count("fault: a pod added");
         fill(places++);
       }
-      deploy();
+      scale();
     });
   }
 
