@@ -2,7 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkText } from "../base/options.ts";
-import type { Entry } from "../protocol/message.ts";
+import type { Entry, ToolResult } from "../protocol/message.ts";
 import { estimateTokens } from "../protocol/tokens.ts";
 import type { Database } from "../store/database.ts";
 import {
@@ -41,6 +41,7 @@ const pageMost = 1_000;
 const pageBytes = 4 * 1024 * 1024;
 /** How far back the last answer is looked for. */
 const lastAnswerWithin = 200;
+const lastAnswerBytes = 256 * 1024;
 
 /** What everybody asks through, whichever pod owns the session. */
 export function createService(parts: ServiceParts): SessionService {
@@ -60,22 +61,30 @@ export function createService(parts: ServiceParts): SessionService {
     throw noSession(sessionId);
   };
 
-  const targetOf = async (sessionId: string, messageId: string | undefined): Promise<Target> => {
+  const answerOf = async (sessionId: string, messageId: string | undefined): Promise<Entry> => {
     const entry =
       messageId === undefined
         ? await lastAnswer(sessionId)
         : await journal.newest(sessionId, checkText("messageId", messageId, { max: idChars }));
-    if (entry?.role === "assistant" && entry.kind === "message") {
-      return { seq: entry.seq, messageId: entry.messageId, author: entry.author };
-    }
+    if (entry?.role === "assistant" && entry.kind === "message") return entry;
     const which = messageId === undefined ? "no answer yet" : "no answer with that message id";
     throw new FlotillaError("not_found", `the session has ${which}`);
   };
 
+  /** In pages of few bytes: it is mostly near the end, and what was said since may be large. */
   const lastAnswer = async (sessionId: string): Promise<Entry | undefined> => {
-    const page = { after: 0, upTo: Number.MAX_SAFE_INTEGER, limit: lastAnswerWithin };
-    const entries = await journal.tail(sessionId, page);
-    return entries.findLast(({ role, kind }) => role === "assistant" && kind === "message");
+    let upTo = Number.MAX_SAFE_INTEGER;
+    for (let left = lastAnswerWithin; left > 0;) {
+      const page = { after: 0, upTo, limit: left, maxBytes: lastAnswerBytes };
+      const entries = await journal.tail(sessionId, page);
+      const found = entries.findLast(
+        ({ role, kind }) => role === "assistant" && kind === "message",
+      );
+      if (found || entries.length === 0) return found;
+      upTo = entries[0]!.seq - 1;
+      left -= entries.length;
+    }
+    return undefined;
   };
 
   return {
@@ -124,7 +133,9 @@ export function createService(parts: ServiceParts): SessionService {
       checkText("author", author, { max: idChars });
       checkText("id", id, { max: idChars });
       checkResults(results, maxPayloadBytes);
-      const target = await targetOf(sessionId, messageId);
+      const answer = await answerOf(sessionId, messageId);
+      checkCalls(answer, results);
+      const target = targetOf(answer);
       const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
         type: "tool_result",
         clientId: id,
@@ -139,7 +150,7 @@ export function createService(parts: ServiceParts): SessionService {
     async regenerate(tenant, sessionId, { id = ids.next(), messageId }) {
       await headerOf(tenant, sessionId);
       checkText("id", id, { max: idChars });
-      const target = await targetOf(sessionId, messageId);
+      const target = targetOf(await answerOf(sessionId, messageId));
       const command = { type: "regenerate", clientId: id, target } as const;
       const { lastSeq, duplicate = false } = await courier.ask(tenant, sessionId, command);
       return { seq: lastSeq, messageId: target.messageId, duplicate };
@@ -209,6 +220,21 @@ export function createService(parts: ServiceParts): SessionService {
     },
     inbox: (tenant, user, sink) => parts.inbox.open(tenant, user, sink),
   };
+}
+
+function targetOf({ seq, messageId, author }: Entry): Target {
+  return { seq, messageId, author };
+}
+
+/** A result has the agent asked again, so it has to be about something that the agent has asked for. */
+function checkCalls({ parts }: Entry, results: readonly ToolResult[]): void {
+  const calls = new Set(parts.map((part) => part["toolCallId"]));
+  const stray = results.find(({ toolCallId }) => !calls.has(toolCallId));
+  if (!stray) return;
+  throw new FlotillaError(
+    "invalid_input",
+    `the message has no call ${JSON.stringify(stray.toolCallId.slice(0, 80))}`,
+  );
 }
 
 function noSession(sessionId: string): FlotillaError {

@@ -88,8 +88,11 @@ export type Journal = {
     sessionId: string,
     page: { after: number; limit: number; maxBytes?: number },
   ): Promise<Entry[]>;
-  /** The newest entries up to `upTo`, in order, no older than `after`. */
-  tail(sessionId: string, page: { after: number; upTo: number; limit: number }): Promise<Entry[]>;
+  /** The newest entries up to `upTo`, in order, none of them up to `after`. */
+  tail(
+    sessionId: string,
+    page: { after: number; upTo: number; limit: number; maxBytes?: number },
+  ): Promise<Entry[]>;
   /** The newest entry with this message id. */
   newest(sessionId: string, messageId: string): Promise<Entry | undefined>;
   checkpoint(sessionId: string): Promise<Checkpoint | undefined>;

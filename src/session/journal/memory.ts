@@ -151,9 +151,16 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
       return page;
     },
 
-    async tail(sessionId, { after, upTo, limit }) {
-      const all = entriesOf(sessionId).filter(({ seq }) => seq > after && seq <= upTo);
-      return all.slice(-limit).map(({ text }) => JSON.parse(text) as Entry);
+    async tail(sessionId, { after, upTo, limit, maxBytes = Infinity }) {
+      let bytes = 0;
+      const page: Entry[] = [];
+      for (const { seq, text } of entriesOf(sessionId).toReversed()) {
+        if (seq > upTo) continue;
+        if (seq <= after || page.length >= limit || bytes >= maxBytes) break;
+        page.push(JSON.parse(text) as Entry);
+        bytes += Buffer.byteLength(text);
+      }
+      return page.toReversed();
     },
 
     async newest(sessionId, messageId) {

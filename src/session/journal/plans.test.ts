@@ -62,6 +62,7 @@ const statements: Record<string, Statement> = {
   "a page of entries": readEntries("s1", { after: 5, limit: 100 }),
   "a page of so many bytes": readEntries("s1", { after: 5, limit: 100, maxBytes: 1_000 }),
   "the tail": readTail("s1", { after: 0, upTo: 9, limit: 5 }),
+  "a tail of so many bytes": readTail("s1", { after: 0, upTo: 9, limit: 5, maxBytes: 1_000 }),
   "the newest of a message": readNewest("s1", "m"),
   "a checkpoint": readCheckpoint("s1"),
 };

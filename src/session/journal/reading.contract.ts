@@ -144,6 +144,13 @@ export function readingContract(scene: JournalScene): void {
       expect(await page(0, 150_000)).toEqual([1, 2]);
       expect(await page(2, 10_000_000)).toEqual([3, 4]);
       expect(await page(4, 1)).toEqual([]);
+      const tail = async (upTo: number, maxBytes: number) =>
+        (await scene.journal.tail(id, { after: 0, upTo, limit: 10, maxBytes })).map(
+          ({ seq }) => seq,
+        );
+      expect(await tail(4, 1)).toEqual([4]);
+      expect(await tail(3, 150_000)).toEqual([2, 3]);
+      expect(await tail(2, 10_000_000)).toEqual([1, 2]);
     });
 
     test("the tail is the newest that are in the range, in order", async () => {

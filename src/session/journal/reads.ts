@@ -53,12 +53,19 @@ export function readEntries(
 
 export function readTail(
   sessionId: string,
-  { after, upTo, limit: most }: { after: number; upTo: number; limit: number },
+  page: { after: number; upTo: number; limit: number; maxBytes?: number },
 ): Statement {
-  return sql`
-    select ${entryNames} from ${messages}
+  const { after, upTo, limit: most, maxBytes } = page;
+  const from = sql`from ${messages}
     where session_id = ${sessionId} and seq > ${after} and seq <= ${upTo}
     order by seq desc ${limit(most)}`;
+  if (maxBytes === undefined) return sql`select ${entryNames} ${from}`;
+  return sql`
+    select ${entryNames} from (
+      select ${entryNames},
+        sum(octet_length(body)) over (order by seq desc) - octet_length(body) as before
+      ${from}) page
+    where before < ${maxBytes} order by seq desc`;
 }
 
 export function readNewest(sessionId: string, messageId: string): Statement {
