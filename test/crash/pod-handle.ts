@@ -38,7 +38,7 @@ export type Fault = {
   toMs: number;
 };
 
-const startLimitMs = 30_000;
+const startLimitMs = 90_000;
 const pauseAgainMs = 10;
 
 /** Waits until a process that was just started is a pod, and gives the strings to hold it by. */

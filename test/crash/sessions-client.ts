@@ -1,7 +1,6 @@
-import { WebSocket } from "ws";
-import { type ClientFrame, type ServerFrame, subprotocol } from "../../src/protocol/frames.ts";
+import type { ClientFrame, ServerFrame } from "../../src/protocol/frames.ts";
+import { keepConnected } from "./sessions-connection.ts";
 import { type SessionHistory, type Shown, shown } from "./sessions-history.ts";
-import { pauseFor } from "./until.ts";
 
 /** Somebody who talks in sessions over a real socket, and never takes a lost connection for an answer. */
 export type Client = {
@@ -61,8 +60,6 @@ type Op = {
 
 /** What no later try can change. */
 const definite = new Set(["invalid_input", "not_found", "conflict", "forbidden", "unauthorized"]);
-const pingMs = 500;
-const handshakeMs = 2_000;
 const againMs = 100;
 
 export function createClient(options: ClientOptions): Client {
@@ -78,27 +75,17 @@ export function createClient(options: ClientOptions): Client {
   const ops = new Map<string, Op>();
   const pongs = new Map<string, () => void>();
   let counter = 0;
-  let connections = 0;
-  let closed = false;
-  let socket: WebSocket | undefined;
-  let at: string | undefined;
-  /** The connection that frames go over, once it was greeted. */
-  let on: string | undefined;
-
-  const send = (frame: ClientFrame) => {
-    if (on !== undefined && socket?.readyState === WebSocket.OPEN)
-      socket.send(JSON.stringify(frame));
-  };
   const sendOp = (op: Op) => {
-    if (on === undefined) return;
+    if (connection.on === undefined) return;
     op.tries++;
-    send(op.frame);
+    connection.send(op.frame);
   };
   const join = (session: string) => {
+    const { on } = connection;
     if (on === undefined) return;
     const { lastSeq, incarnation, lastMessageId } = followed.get(session)!;
     history.note({ client: name, type: "join", session, on, lastSeq });
-    send({
+    connection.send({
       type: "join",
       ref: `join ${session}`,
       session,
@@ -111,7 +98,6 @@ export function createClient(options: ClientOptions): Client {
   const take = (frame: ServerFrame, from: string): void => {
     switch (frame.type) {
       case "hello":
-        on = from;
         for (const session of followed.keys()) join(session);
         for (const op of ops.values()) sendOp(op);
         return;
@@ -170,39 +156,14 @@ export function createClient(options: ClientOptions): Client {
     if (!final) setTimeout(() => ops.has(op.id) && sendOp(op), againMs);
   };
 
-  /** One connection, until it ends. */
-  const connected = (url: string): Promise<void> =>
-    new Promise((resolve) => {
-      const from = `${name}#${++connections}`;
-      const address = `${url.replace("http", "ws")}/v1/socket?user=${user}`;
-      const own = new WebSocket(address, subprotocol, { handshakeTimeout: handshakeMs });
-      socket = own;
-      at = url;
-      let heardMs = performance.now();
-      const pinging = setInterval(() => {
-        if (performance.now() - heardMs > silentMs) own.terminate();
-        else send({ type: "ping", ref: "ping" });
-      }, pingMs);
-      own.on("message", (data: Buffer) => {
-        heardMs = performance.now();
-        for (const frame of JSON.parse(data.toString()) as ServerFrame[]) take(frame, from);
-      });
-      own.on("error", () => {});
-      own.on("close", (code) => {
-        clearInterval(pinging);
-        if (on === from) history.note({ client: name, type: "closed", on: from, code });
-        on = undefined;
-        resolve();
-      });
-    });
-  const run = async (): Promise<void> => {
-    while (!closed) {
-      const url = pick();
-      if (url !== undefined) await connected(url);
-      if (!closed) await pauseFor(againMs);
-    }
-  };
-  void run();
+  const connection = keepConnected({
+    user,
+    label: name,
+    pick,
+    silentMs,
+    onFrame: take,
+    onClosed: (on, code) => history.note({ client: name, type: "closed", on, code }),
+  });
 
   /** Asks until it is answered, for so long. */
   const ask = <Answer>(
@@ -237,7 +198,7 @@ export function createClient(options: ClientOptions): Client {
     say(session, text) {
       const id = `${name}-${++counter}`;
       const message = { id, parts: [{ type: "text", text: text ?? id }] };
-      history.note({ client: name, type: "invoke", session, id, on: on ?? "none" });
+      history.note({ client: name, type: "invoke", session, id, on: connection.on ?? "none" });
       const frame: ClientFrame = { type: "send", ref: id, session, message };
       return ask<Said>({ frame, session, id }, (end) => ({
         acked({ seq = 0, duplicate = false }) {
@@ -270,15 +231,12 @@ export function createClient(options: ClientOptions): Client {
       new Promise((resolve) => {
         const ref = `ping ${++counter}`;
         pongs.set(ref, resolve);
-        send({ type: "ping", ref });
+        connection.send({ type: "ping", ref });
       }),
     get at() {
-      return at;
+      return connection.at;
     },
-    close() {
-      closed = true;
-      socket?.terminate();
-    },
+    close: connection.close,
   };
 }
 
