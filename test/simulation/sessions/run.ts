@@ -120,7 +120,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     });
     letters.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
     if (world.chance(0.4)) scale();
-    else if (world.chance(0.4)) scheduler.after(faultsMs / 2, replaceAll);
+    else if (world.chance(0.5)) scheduler.after(faultsMs / 2, replaceAll);
   }
   scheduler.after(faultsMs, () => {
     letters.lost = 0;
