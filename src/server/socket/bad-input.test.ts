@@ -170,15 +170,16 @@ describe("what would fill the memory ends the connection, and nothing else", () 
     await expectServing();
   });
 
-  test.each(["[]", JSON.stringify(Array.from({ length: 201 }, () => 0))])(
-    "messages without end that hold no frames, or too many: %.8s",
-    async (message) => {
-      const client = await open();
-      for (let n = 0; n < 2_000; n++) client.socket.send(message);
-      expect(await client.closed()).toMatchObject({ code: 4429 });
-      await expectServing();
-    },
-  );
+  test.each([
+    ["no frames", 0],
+    ["too many", 201],
+  ])("messages without end that hold %s", async (_, length) => {
+    const message = JSON.stringify(Array.from({ length }, () => 0));
+    const client = await open();
+    for (let n = 0; n < 2_000; n++) client.socket.send(message);
+    expect(await client.closed()).toMatchObject({ code: 4429 });
+    await expectServing();
+  });
 
   test("pings without end", async () => {
     const client = await open();
