@@ -161,6 +161,9 @@ export function createAgents(world: World, witness: () => Witness): Agents {
     const turn = seen?.turns.get(epoch);
     if (!seen || !turn || turn.trigger !== "submit" || seen.header.status === "deleted") return;
     const wanted = idsUpTo(seen.entries, turn.upToSeq);
+    if (context.messages.every(({ id }) => id !== wanted.at(-1))) {
+      violate("told", `${sessionId} ${epoch}: of ${wanted.at(-1)} it has only a summary`);
+    }
     if (wanted.join() !== saw.join()) {
       const what = `${sessionId} ${epoch} at ${pod.podId}`;
       violate("told", `${what} was told of ${saw.join()}, not ${wanted.join()}`);

@@ -254,13 +254,7 @@ const list: readonly Mutation[] = [
   },
   {
     name: "hub: what is missing isn't fetched",
-    edits: [
-      hub("if (head < view.lastSeq) return void fetch();", "if (head < view.lastSeq) return;"),
-      hub(
-        "if (over || !view || head >= view.lastSeq || fetching) return;",
-        "if (fetching || !fetching) return;",
-      ),
-    ],
+    edits: [hub("    if (fetching) return;\n", "    if (!fetching) return;\n")],
   },
   {
     name: "hub: what comes behind a gap is told",
