@@ -4,6 +4,7 @@ import { seededRandom } from "../base/random.ts";
 import { beat, seePods, toPodSeen } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
 import type { OpenStore, StoreKind } from "../store/database.contract.ts";
+import { emptyTables } from "../store/kinds.contract.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
 import { createTasks } from "./client.ts";
@@ -215,7 +216,7 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
     "throttle",
     "throttle_report",
   ] as const;
-  await store.database.write(tables.map((name) => sql`delete from ${table(name)}`));
+  await emptyTables(store, tables);
   return store;
 }
 

@@ -3,7 +3,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { type MovableClock, turns, until } from "../base/movable-clock.contract.ts";
 import type { Database } from "./database.ts";
 import { migrate } from "./migrate.ts";
-import { now, returning, rows, sql, type Statement, table } from "./sql.ts";
+import { now, returning, rows, sql, type Statement, table, type TableName } from "./sql.ts";
 
 /** A kind of store, for the suites that every kind passes. */
 export type StoreKind = {
@@ -26,6 +26,8 @@ export type OpenStore = {
   readonly commits?: () => number;
   /** False where nobody is ever told of a commit, so that looking again has to do. */
   readonly hints?: false;
+  /** Forgets all rows that tables have, and that they ever had. Default: they are deleted. */
+  readonly empty?: (tables: readonly TableName[]) => Promise<void>;
   remove(): Promise<void>;
 };
 

@@ -6,9 +6,11 @@ import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { inject } from "vitest";
 import { movableClock } from "../base/movable-clock.contract.ts";
-import type { CallerConnection, StoreKind } from "./database.contract.ts";
+import type { Database } from "./database.ts";
+import type { CallerConnection, OpenStore, StoreKind } from "./database.contract.ts";
 import { openLesser } from "./postgres/lesser.contract.ts";
 import { openPostgres } from "./postgres/postgres.ts";
+import { sql, table, type TableName } from "./sql.ts";
 import { memoryDatabase } from "./sqlite/inline.ts";
 import { openSqlite } from "./sqlite/sqlite.ts";
 
@@ -41,8 +43,10 @@ export const storeKinds: readonly StoreKind[] = [
     async open() {
       const { url, remove } = await temporaryDatabase();
       const open = () => openPostgres({ url });
+      const database = await open();
       return {
-        database: await open(),
+        database,
+        empty: (tables) => emptyPostgres(database, tables),
         again: open,
         caller: () => postgresCaller(url),
         remove,
@@ -55,8 +59,10 @@ export const storeKinds: readonly StoreKind[] = [
     async open() {
       const { url, remove } = await temporaryDatabase();
       const open = () => openLesser(url);
+      const database = await open();
       return {
-        database: await open(),
+        database,
+        empty: (tables) => emptyPostgres(database, tables),
         again: open,
         caller: () => postgresCaller(url),
         hints: false,
@@ -65,6 +71,31 @@ export const storeKinds: readonly StoreKind[] = [
     },
   },
 ];
+
+/** Takes away what earlier tests have left in a store that they share. */
+export async function emptyTables(store: OpenStore, tables: readonly TableName[]): Promise<void> {
+  if (store.empty) return store.empty(tables);
+  await store.database.write(tables.map((name) => sql`delete from ${table(name)}`));
+}
+
+const leftBytes = 64 * 1_024;
+
+/**
+ * Deleting is quick, but what is deleted stays in the way until somebody cleans up, and whoever looks
+ * for a row goes through it. So tables that have grown by it are made anew.
+ */
+async function emptyPostgres(database: Database, names: readonly TableName[]): Promise<void> {
+  const grown = await database.read(sql`
+    select relname as name from pg_class
+    where relnamespace = 'flotilla'::regnamespace and relkind = 'r'
+      and pg_relation_size(oid) > ${leftBytes}`);
+  const isGrown = (name: TableName) => grown.some((row) => row["name"] === name);
+  await database.write(
+    names.map((name) =>
+      isGrown(name) ? sql`truncate ${table(name)}` : sql`delete from ${table(name)}`,
+    ),
+  );
+}
 
 function sqliteCaller(path: string): CallerConnection {
   const handle = new DatabaseSync(path, { timeout: 30_000 });
