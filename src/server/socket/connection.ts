@@ -161,7 +161,8 @@ export function createConnection(
   const isTooMany = (ref: Ref | undefined): boolean => {
     const retryAfterMs = bucket.take();
     if (retryAfterMs === 0) {
-      refusals = 0;
+      // One that is let through now and then doesn't make up for all that were too many.
+      refusals = Math.max(0, refusals - 1);
       return false;
     }
     const details = { framesPerSecond, framesBurst };
