@@ -20,7 +20,7 @@ const sizes = {
     rounds: 3,
     acked: { clients: 20, inFlight: 5, warmMs: 2_000, runMs: 5_000 },
     append: {
-      alone: { count: 400, everyMs: 10 },
+      alone: { warmUps: 3_000, count: 400, everyMs: 10 },
       rates: [500, 2_000, 5_000],
       clients: 100,
       warmMs: 2_000,
@@ -37,7 +37,7 @@ const sizes = {
     rounds: 1,
     acked: { clients: 20, inFlight: 5, warmMs: 300, runMs: 700 },
     append: {
-      alone: { count: 50, everyMs: 5 },
+      alone: { warmUps: 200, count: 50, everyMs: 5 },
       rates: [500, 5_000],
       clients: 100,
       warmMs: 300,

@@ -5,7 +5,11 @@ import type { Loaded, LoadParams, LoadWork } from "./load.ts";
 import { addressOf, during, type Running, type Site } from "./site.ts";
 
 export type AppendWork = {
-  readonly alone: { readonly count: number; readonly everyMs: number };
+  readonly alone: {
+    readonly warmUps: number;
+    readonly count: number;
+    readonly everyMs: number;
+  };
   readonly rates: readonly number[];
   /** How many clients share a rate, each with a session of its own. */
   readonly clients: number;

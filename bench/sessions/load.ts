@@ -19,7 +19,13 @@ export type LoadParams = {
 
 export type LoadWork =
   /** One message at a time, each some while after the last was answered. */
-  | { readonly type: "alone"; readonly count: number; readonly everyMs: number }
+  | {
+      readonly type: "alone";
+      /** How many go before, without a pause, so that the code is compiled. */
+      readonly warmUps: number;
+      readonly count: number;
+      readonly everyMs: number;
+    }
   /** So many messages of each client are unanswered at any moment. */
   | {
       readonly type: "closed";
@@ -125,16 +131,16 @@ function percentilesOf(values: readonly number[]): Percentiles {
 async function alone(
   load: Load,
   client: Client,
-  { count, everyMs }: LoadWork & { type: "alone" },
+  { warmUps, count, everyMs }: LoadWork & { type: "alone" },
   bench: Bench,
 ): Promise<Loaded> {
-  const one = async () => {
-    await new Promise<void>((resolve) => load.send(client, performance.now(), resolve));
-    await wait(everyMs);
-  };
-  for (let at = 0; at < count / 4; at++) await one();
+  const one = () => new Promise<void>((resolve) => load.send(client, performance.now(), resolve));
+  for (let at = 0; at < warmUps; at++) await one();
   const end = begin(load, bench);
-  for (let at = 0; at < count; at++) await one();
+  for (let at = 0; at < count; at++) {
+    await wait(everyMs);
+    await one();
+  }
   return end();
 }
 

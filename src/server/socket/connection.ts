@@ -12,7 +12,7 @@ import { createBucket } from "./bucket.ts";
 import { untilExpiry } from "./expiry.ts";
 import { errorFrame } from "./frame-error.ts";
 import { followInbox } from "./inbox.ts";
-import { createInOrder } from "./in-order.ts";
+import { createInOrder, type InOrder } from "./in-order.ts";
 import { createOutbox } from "./outbox.ts";
 import { prepare } from "./prepared.ts";
 import { createSubscriptions } from "./subscriptions.ts";
@@ -57,8 +57,11 @@ export function createConnection(
   let inbox: Joined | undefined;
   let pingsMissed = 0;
   let refusals = 0;
+  /** Ended by this side: what comes after that isn't heeded. */
+  let isOver = false;
 
   const close = (code: number, reason: string) => {
+    isOver = true;
     outbox.flush();
     outbox.close();
     socket.close(code, reason);
@@ -67,10 +70,13 @@ export function createConnection(
     socket,
     limitBytes: parts.bufferBytes,
     later: parts.later,
-    onFull: () => socket.close(closeCodes.tooSlow, "too slow: join again with the last seq"),
+    onFull() {
+      isOver = true;
+      socket.close(closeCodes.tooSlow, "too slow: join again with the last seq");
+    },
   });
   const bucket = createBucket(clock, { perSecond: framesPerSecond, burst: framesBurst });
-  const inOrder = createInOrder({ most: inFlightMost });
+  let inOrder: InOrder | undefined;
   const subscriptions = createSubscriptions({ ...parts, caller: () => caller, outbox });
   const expire = () => close(closeCodes.expired, "the token has expired");
   let stopExpiry = untilExpiry(clock, caller, expire);
@@ -83,6 +89,7 @@ export function createConnection(
     const who = caller;
     const { ref, session } = frame;
     demand(who, "sessions:write");
+    inOrder ??= createInOrder({ most: inFlightMost });
     inOrder.add(session, {
       check() {
         const checking = members.check(who, session);
@@ -181,9 +188,8 @@ export function createConnection(
     }
   };
 
-  socket.on("message", (data: RawData, isBinary: boolean) => {
-    pingsMissed = 0;
-    if (socket.readyState !== socket.OPEN) return;
+  const read = (data: RawData, isBinary: boolean): void => {
+    if (isOver) return;
     if (isExpired(caller, clock)) return expire();
     let value: unknown;
     try {
@@ -200,9 +206,13 @@ export function createConnection(
       const message = `1 to ${framesTogether} frames come in one message`;
       return void fail(undefined, new FlotillaError("invalid_input", message));
     }
-    for (const each of value as unknown[]) {
-      if (socket.readyState === socket.OPEN) receive(each);
-    }
+    for (const each of value as unknown[]) if (!isOver) receive(each);
+  };
+
+  socket.on("message", (data: RawData, isBinary: boolean) => {
+    pingsMissed = 0;
+    // What all clients sent by this turn of the event loop is asked for together, and stored so.
+    if (socket.readyState === socket.OPEN) parts.later(() => read(data, isBinary));
   });
   // Answered by hand: pongs that nobody reads would pile up where they are answered unseen.
   socket.on("ping", (data: Buffer) => {
@@ -213,7 +223,7 @@ export function createConnection(
   socket.on("error", () => {});
   socket.once("close", () => {
     outbox.close();
-    inOrder.close();
+    inOrder?.close();
     subscriptions.close();
     inbox?.leave();
     stopExpiry();

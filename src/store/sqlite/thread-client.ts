@@ -23,6 +23,9 @@ type Ask = ThreadRequest extends infer Each
     : never
   : never;
 
+// With what the thread adds to it, it is also how many share a commit.
+const sentTogether = 128;
+
 /** A thread that is started anew when it has died. What it was doing then has an unknown outcome. */
 export async function keepThread(
   options: ConnectionOptions,
@@ -66,6 +69,7 @@ async function startThread(
     { resolve: (tables: Table[]) => void; reject: (e: Error) => void }
   >();
   let lastId = 0;
+  let unsent: ThreadRequest[] = [];
   let gone: FlotillaError | undefined;
 
   const hello = await new Promise<ThreadHello>((resolve, reject) => {
@@ -106,11 +110,18 @@ async function startThread(
   worker.on("exit", () => fail(gone ?? new FlotillaError("closed", "the database was closed")));
   worker.unref();
 
+  const send = () => {
+    const together = unsent;
+    unsent = [];
+    for (let from = 0; from < together.length; from += sentTogether)
+      worker.postMessage(together.slice(from, from + sentTogether));
+  };
   const ask = (request: Ask): Promise<Table[]> => {
     if (gone) return Promise.reject(gone);
     const id = ++lastId;
     if (waiting.size === 0) worker.ref();
-    worker.postMessage({ id, ...request } as ThreadRequest);
+    // What is asked in one breath arrives together, and its writes share a commit.
+    if (unsent.push({ id, ...request } as ThreadRequest) === 1) queueMicrotask(send);
     return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
   };
   return {

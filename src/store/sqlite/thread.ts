@@ -30,7 +30,7 @@ export type ThreadHello =
   | { ready: { jsonbEach: boolean } }
   | { failed: NonNullable<ThreadReply["error"]> };
 
-// Bounds how long the first caller of a commit waits for the last.
+// Bounds how long the first caller of a commit waits for the last. No more is added from here on.
 const sharedCommitLimit = 256;
 
 const port = parentPort;
@@ -47,12 +47,12 @@ function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOption
   }
   parent.postMessage({ ready: { jsonbEach: connection.jsonbEach } } satisfies ThreadHello);
 
-  parent.on("message", (first: ThreadRequest) => {
-    const requests = [first];
+  parent.on("message", (first: ThreadRequest[]) => {
+    const requests = first;
     while (requests.length < sharedCommitLimit) {
-      const next = receiveMessageOnPort(parent) as { message: ThreadRequest } | undefined;
+      const next = receiveMessageOnPort(parent) as { message: ThreadRequest[] } | undefined;
       if (!next) break;
-      requests.push(next.message);
+      requests.push(...next.message);
     }
     parent.postMessage(answer(connection, requests));
     if (requests.some((request) => "write" in request)) connection.hint();
