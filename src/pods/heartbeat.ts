@@ -56,7 +56,8 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
       const [, pods] = await database.write([beating, seePods()]);
       if (stopped) return;
       const throttled = pods!.some((row) => Boolean(row["throttled"]));
-      options.onBeat({ atMs: clock.monotonic(), pods: pods!.map(toPodSeen), throttled });
+      const talked = pods!.some((row) => Boolean(row["talked"]));
+      options.onBeat({ atMs: clock.monotonic(), pods: pods!.map(toPodSeen), throttled, talked });
     } catch (error) {
       options.onError(messageOf(error));
     }

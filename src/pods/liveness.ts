@@ -22,6 +22,8 @@ export type Observation = {
   readonly pods: readonly PodSeen[];
   /** Whether pods have reported on throttles, from which the leader learns. */
   readonly throttled?: boolean;
+  /** Whether there are logs of sessions, which somebody has to own. */
+  readonly talked?: boolean;
 };
 
 export type LivenessLimits = {

@@ -23,7 +23,7 @@ export function beat(podId: string, metadata: string, claimFloor: number, count 
  * stepping along the index from one pod to the next: a planner that takes everything for claimed would
  * read the table else, with every beat. Backwards, because a pod's last claims come last, and what it
  * claimed before is in the way until it is cleaned up. With them comes whether pods have anything to say
- * about throttles, so that whoever leads needn't ask.
+ * about throttles, so that whoever leads needn't ask, and whether there were ever sessions.
  */
 export function seePods(): Statement {
   const tasks = table("step_tracker");
@@ -35,11 +35,12 @@ export function seePods(): Statement {
         where task.status = 'claimed' and task.claimed_by < holder.pod_id)
       from holder where holder.pod_id is not null)
     select pod_id, birth_timestamp, status, beat, passes,
-      exists (select 1 from ${table("throttle_report")}) as throttled
+      exists (select 1 from ${table("throttle_report")}) as throttled,
+      exists (select 1 from ${table("log_head")}) as talked
     from ${podHealth}
     where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
     union all
-    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, false from holder
+    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, false, false from holder
     where pod_id is not null and pod_id not in (select pod_id from ${podHealth})`;
 }
 

@@ -27,7 +27,7 @@ import type { Settings } from "./config.ts";
 import { agentsByName, workedOn } from "./handlers.ts";
 import { atMost, inTime } from "./in-time.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
-import { noSessions, sessionsOfPod, startSessions } from "./sessions.ts";
+import { noSessions, onceThereAreSome, sessionsOfPod, startSessions } from "./sessions.ts";
 import { createPodThrottles } from "./throttles.ts";
 
 export { reasonCodes } from "../queue/reasons.ts";
@@ -109,6 +109,8 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   await atMost(clock, leftoversLimitMs, leftovers);
 
   let worker: Worker | undefined;
+  let sessions: ReturnType<typeof onceThereAreSome> | undefined;
+  let talked = false;
   let liveness: Liveness = nobodySeen;
   let leader: string | undefined;
   let passing: Promise<unknown> | undefined;
@@ -139,6 +141,8 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     letters.beat(leader === podId);
     if (leader === podId) pruneLetters();
     if (leader === podId && seen.throttled) throttles.learn();
+    talked ||= seen.talked === true;
+    if (talked) sessions?.wake();
     if (passing) return;
     passStartedMs = clock.monotonic();
     passing = lead.pass(liveness).finally(() => {
@@ -220,18 +224,13 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     onEvent,
     onEnded: tasks.ended,
   });
-  const sessions = settings.sessions
-    ? startSessions({
-        ...settings,
-        ...settings.sessions,
-        ...parts,
-        agents,
-        tasks,
-        runs,
-        onEvent,
-        throttles: throttles.registry,
-      })
-    : undefined;
+  if (settings.sessions) {
+    const { registry } = throttles;
+    const own = { agents, tasks, runs, onEvent, throttles: registry };
+    const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own };
+    sessions = onceThereAreSome(() => startSessions(sessionParts));
+    if (talked) sessions.wake();
+  }
   log.info(
     { pod: podId, names: [...handlers.keys()], slots: settings.slots },
     "the pod has started",

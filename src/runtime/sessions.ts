@@ -6,7 +6,8 @@ import { type AgentSpec, factsOf } from "../session/agents/spec.ts";
 import type { AgentFacts } from "../session/command.ts";
 import { createSessionsHere, type SessionsHere } from "../session/here.ts";
 import { createFleet } from "../session/owner/fleet.ts";
-import type { Sessions } from "../session/sessions.ts";
+import { lazyService } from "../session/lazy-service.ts";
+import { createSessions, type Sessions } from "../session/sessions.ts";
 import { createRunner } from "../session/turns/runner.ts";
 import type { Throttles } from "../throttle/throttles.ts";
 import { sharedParts } from "./connect-sessions.ts";
@@ -62,6 +63,29 @@ export function startSessions(parts: PodSessionsParts): SessionsHere {
         start: (flow, input, options) => parts.runs.start(flow, input as never, options),
       }),
   });
+}
+
+/** Sessions that begin with the first one that there is: until then a pod does nothing for them. */
+export function onceThereAreSome(
+  start: () => SessionsHere,
+): Pick<SessionsHere, "service" | "sessions" | "stop"> & { wake(): void } {
+  let here: SessionsHere | undefined;
+  let stopped = false;
+  const service = lazyService(() => {
+    if (stopped) throw new FlotillaError("closed", "the pod was stopped");
+    return (here ??= start()).service;
+  });
+  return {
+    service,
+    sessions: createSessions(service),
+    wake() {
+      if (!stopped) here ??= start();
+    },
+    async stop(options) {
+      stopped = true;
+      await here?.stop(options);
+    },
+  };
 }
 
 /** For a pod whose config has `sessions: false`: every call says so. */
