@@ -144,6 +144,14 @@ describe.each(stores)("agents in sessions on $name", (store) => {
     },
   );
 
+  test("a result of a call that there wasn't is refused, and asks nobody anything", async () => {
+    const chat = await fleet.able.sessions.create("helper", { user: "ada" });
+    const answer = await chat.ask("how is the weather?");
+    const stray = chat.toolResult(answer.messageId, [{ toolCallId: "call-none", output: 1 }]);
+    await expect(stray).rejects.toMatchObject({ code: "invalid_input" });
+    expect(await chat.view()).toMatchObject({ lastSeq: 2, state: { state: "idle" } });
+  });
+
   test("a call that the client runs goes on with what it found", async () => {
     const chat = await fleet.able.sessions.create("helper", { user: "ada" });
     const asks = await chat.ask("locate me");
