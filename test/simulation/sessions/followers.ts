@@ -60,13 +60,13 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
     scheduler.after(gateways.delayMs(), () =>
       gateway.enter(() => {
         if (!connection.open) return;
-        connection.joined = gateway.service.join(
-          tenant,
-          sessionId,
-          place,
-          sinkOf(follower, connection),
-        );
-        connection.joined.ready.catch(() => {});
+        const sink = sinkOf(follower, connection);
+        try {
+          connection.joined = gateway.service.join(tenant, sessionId, place, sink);
+          connection.joined.ready.catch(() => {});
+        } catch (error) {
+          sink.fail(error);
+        }
       }),
     );
     if (!isQuiet() && world.chance(0.7)) {

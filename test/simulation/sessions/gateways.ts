@@ -113,7 +113,9 @@ export function createGateways(
         };
         scheduler.after(delayMs(), () =>
           gateway.enter(() => {
-            ask(gateway.service).then(
+            // A service that throws instead of rejecting is a pod's that has stopped.
+            const asked = async () => ask(gateway.service);
+            asked().then(
               (value) => {
                 judge?.(value, gateway);
                 answer(() => resolve(value));

@@ -28,8 +28,12 @@ export function openInbox(
     const made: Connection = { gateway, open: true, joined: undefined };
     connection = made;
     gateway.enter(() => {
-      made.joined = gateway.service.inbox(tenant, user, sinkOf(made));
-      made.joined.ready.catch(() => {});
+      try {
+        made.joined = gateway.service.inbox(tenant, user, sinkOf(made));
+        made.joined.ready.catch(() => {});
+      } catch {
+        close(made);
+      }
     });
   };
   const again = (): void => {
