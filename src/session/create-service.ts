@@ -155,10 +155,12 @@ export function createService(parts: ServiceParts): SessionService {
       const { lastSeq, duplicate = false } = await courier.ask(tenant, sessionId, command);
       return { seq: lastSeq, messageId: target.messageId, duplicate };
     },
-    async stop(tenant, sessionId, { epoch } = {}) {
-      checkSessionId(sessionId);
-      const command = { type: "stop", ...(epoch !== undefined && { epoch }) } as const;
-      return (await courier.ask(tenant, sessionId, command)).done ?? true;
+    async stop(tenant, sessionId, options = {}) {
+      const { work } = await headerOf(tenant, sessionId);
+      // Named once, so that asking again after a lost answer doesn't stop the next one.
+      const epoch = options.epoch ?? (work?.type === "turn" ? work.epoch : undefined);
+      if (epoch === undefined) return false;
+      return (await courier.ask(tenant, sessionId, { type: "stop", epoch })).done ?? true;
     },
     async read(tenant, sessionId, { user, seq }) {
       checkSessionId(sessionId);

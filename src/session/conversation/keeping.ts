@@ -67,7 +67,7 @@ export function setMetadata(header: Header, command: Of<"metadata">): Decision {
   return { ...decided(changed, { done: true, metadataVersion }), metadata };
 }
 
-/** An agent that leaves ends the turn it is in, and is asked nothing more. */
+/** An agent that leaves may end the turn it is in, and is asked nothing more. */
 export function changeMembers(header: Header, command: Of<"members">, facts: Facts): Decision {
   const { addUsers = [], removeUsers = [] } = command;
   const removed = new Set(removeUsers);
