@@ -7,7 +7,8 @@ import { statusOf } from "../errors.ts";
 export function frameErrorOf(thrown: unknown, log: Logger): FrameError {
   const isOurs = thrown instanceof FlotillaError;
   const code = isOurs ? thrown.code : "internal";
-  if (statusOf(code) >= 500)
+  // A server that stops refuses what is still coming in, and its clients go elsewhere.
+  if (statusOf(code) >= 500 && code !== "closed")
     log.error({ code, error: messageOf(thrown) }, "a socket's frame failed");
   const message = isOurs ? thrown.message : "something went wrong; the server's log says what";
   const retryAfterMs = isOurs ? thrown.retryAfterMs : undefined;
