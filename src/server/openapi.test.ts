@@ -75,7 +75,10 @@ beforeAll(async () => {
     .children("parcels", () => [[parcel, 1]])
     .finally(() => {})
     .end();
-  const helper = agent("helper", { compaction: { fn: () => "little" } }, () => "nothing much");
+  const compaction = { fn: () => "little" };
+  const helper = agent("helper", { compaction }, function* () {
+    yield { type: "tool-input-available", toolCallId: "c", toolName: "look", input: {} };
+  });
   const use = [flaky, slow, order, parcel, helper];
   pod = await startPod({ store, use, log: silentLogger, heartbeatMs: 50, deadAfterMs: 30_000 });
   database = await openStore(store);
