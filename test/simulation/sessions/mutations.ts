@@ -244,15 +244,6 @@ const list: readonly Mutation[] = [
     ],
   },
   {
-    name: "hub: a replay ends where the feed was when it began",
-    edits: [
-      hub(
-        "while (!isGone(subscriber) && subscriber.seq < current().head) {",
-        "while (!isGone(subscriber) && subscriber.seq < lastSeq) {",
-      ),
-    ],
-  },
-  {
     name: "hub: what is missing isn't fetched",
     edits: [hub("    if (fetching) return;\n", "    if (!fetching) return;\n")],
   },
