@@ -1,28 +1,41 @@
-import type { SessionService } from "./service.ts";
+import type { Joined, SessionService, Sink } from "./service.ts";
 
-/** A service that is made when it is first asked for something. */
+type Asking = Exclude<keyof SessionService, "join" | "inbox">;
+
+/** A service that is made when it is first asked for something. Where it can't be, every call rejects. */
 export function lazyService(make: () => SessionService): SessionService {
-  const calling =
-    <Name extends keyof SessionService>(name: Name) =>
-    (...given: Parameters<SessionService[Name]>): ReturnType<SessionService[Name]> =>
+  const asking =
+    <Name extends Asking>(name: Name) =>
+    async (...given: Parameters<SessionService[Name]>) =>
       (make()[name] as (...all: unknown[]) => ReturnType<SessionService[Name]>)(...given);
+  const following = (sink: Sink<never>, follow: (service: SessionService) => Joined): Joined => {
+    try {
+      return follow(make());
+    } catch (error) {
+      sink.fail(error);
+      const ready = Promise.reject(error as Error);
+      ready.catch(() => {});
+      return { ready, leave: () => {} };
+    }
+  };
   return {
-    create: calling("create"),
-    get: calling("get"),
-    list: calling("list"),
-    entries: calling("entries"),
-    send: calling("send"),
-    toolResult: calling("toolResult"),
-    regenerate: calling("regenerate"),
-    stop: calling("stop"),
-    read: calling("read"),
-    setMetadata: calling("setMetadata"),
-    changeMembers: calling("changeMembers"),
-    compact: calling("compact"),
-    archive: calling("archive"),
-    unarchive: calling("unarchive"),
-    remove: calling("remove"),
-    join: calling("join"),
-    inbox: calling("inbox"),
+    create: asking("create"),
+    get: asking("get"),
+    list: asking("list"),
+    entries: asking("entries"),
+    send: asking("send"),
+    toolResult: asking("toolResult"),
+    regenerate: asking("regenerate"),
+    stop: asking("stop"),
+    read: asking("read"),
+    setMetadata: asking("setMetadata"),
+    changeMembers: asking("changeMembers"),
+    compact: asking("compact"),
+    archive: asking("archive"),
+    unarchive: asking("unarchive"),
+    remove: asking("remove"),
+    join: (tenant, sessionId, place, sink) =>
+      following(sink, (service) => service.join(tenant, sessionId, place, sink)),
+    inbox: (tenant, user, sink) => following(sink, (service) => service.inbox(tenant, user, sink)),
   };
 }
