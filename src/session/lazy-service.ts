@@ -1,13 +1,14 @@
 import type { Joined, SessionService, Sink } from "./service.ts";
 
 type Asking = Exclude<keyof SessionService, "join" | "inbox">;
+type Answered<Name extends Asking> = Awaited<ReturnType<SessionService[Name]>>;
 
 /** A service that is made when it is first asked for something. Where it can't be, every call rejects. */
 export function lazyService(make: () => SessionService): SessionService {
   const asking =
     <Name extends Asking>(name: Name) =>
-    async (...given: Parameters<SessionService[Name]>) =>
-      (make()[name] as (...all: unknown[]) => ReturnType<SessionService[Name]>)(...given);
+    async (...given: Parameters<SessionService[Name]>): Promise<Answered<Name>> =>
+      (make()[name] as (...all: unknown[]) => Promise<Answered<Name>>)(...given);
   const following = (sink: Sink<never>, follow: (service: SessionService) => Joined): Joined => {
     try {
       return follow(make());

@@ -99,7 +99,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     busy: readonly Header[],
     onFenced: () => void,
   ): Promise<Owned> => {
-    await Promise.all(busy.map(({ tenant, agents }) => prime(tenant, agents)));
+    await Promise.all(busy.flatMap(({ tenant, agents }) => prime(tenant, agents) ?? []));
     const overseer = createOverseer({
       clock,
       log,

@@ -326,7 +326,7 @@ export function databaseContract(kind: StoreKind): void {
         for (let id = 0; id < 3; id++) {
           const before = hints;
           await other.write([put(id), sql`delete from scratch`], { mail, lossy: true });
-          await until("a hint", () => hints > before);
+          expect(await until("a hint", () => hints > before)).toBe(true);
         }
       }
       await other.close();

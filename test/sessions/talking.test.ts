@@ -23,14 +23,13 @@ const gated = (name: string, during: "queue" | "interrupt" | "merge") =>
   agent(name, { during, debounceMs: 50 }, async function* ({ messages, signal }) {
     const texts = messages
       .filter(({ role }) => role === "user")
-      .map(({ parts }) => parts[0]!["text"]);
+      .map(({ parts }) => parts[0]!["text"] as string);
     yield `heard ${texts.join(", ")}`;
     const aborted = new Promise<void>((resolve) =>
       signal.addEventListener("abort", () => resolve(), { once: true }),
     );
-    const key = texts.find((text) => String(text).startsWith("hold"));
-    if (key !== undefined && !signal.aborted)
-      await Promise.race([gate(String(key)).promise, aborted]);
+    const key = texts.find((text) => text.startsWith("hold"));
+    if (key !== undefined && !signal.aborted) await Promise.race([gate(key).promise, aborted]);
     yield "!";
   });
 const broken = agent("broken", { retries: 1 }, () => {
