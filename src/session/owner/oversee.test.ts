@@ -93,6 +93,36 @@ describe("an overseer", () => {
     expect(asked).toContainEqual(expect.objectContaining({ type: "turn_finished", epoch: 2 }));
   });
 
+  test("W1: isn't taken in by what an earlier attempt says of itself", async () => {
+    overseer.see(headerOf({ ...turn, attempt: 2 }));
+    for (let at = 0; at < 6; at++) {
+      await clock.advance(1_000);
+      overseer.named([name]);
+    }
+    expect(asked).toMatchObject([{ type: "work_lost", attempt: 2 }]);
+  });
+
+  test("ends a stop that its runner doesn't answer in five seconds, though it still names the turn", async () => {
+    overseer.see(headerOf(turn));
+    overseer.see(headerOf({ ...turn, stopping: true }));
+    for (let at = 0; at < 6; at++) {
+      await clock.advance(1_000);
+      overseer.named([name]);
+    }
+    expect(asked).toEqual([{ type: "stop_expired", epoch: 1, checkpoint: soFar }]);
+  });
+
+  test("starts what was debounced once nothing more was said", async () => {
+    overseer.see(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 1 }));
+    await clock.advance(400);
+    overseer.see(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 2 }));
+    overseer.perform("s", { type: "debounce", epoch: 1, upToSeq: 2 });
+    await clock.advance(400);
+    expect(asked).toEqual([]);
+    await clock.advance(200);
+    expect(asked).toEqual([{ type: "debounced", epoch: 1, upToSeq: 2 }]);
+  });
+
   test("a debounce that couldn't be stored is asked for again", async () => {
     let failing = true;
     const patient = createOverseer({
