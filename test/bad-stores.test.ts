@@ -120,8 +120,8 @@ describe("a damaged file", () => {
 
   test("whose damage is found only at work ends the pod, and says so", async () => {
     writeFileSync(file, healthy);
-    // What every table begins with is whole, so that nobody finds it by just opening the store.
-    const from = lastRoot() * 4_096;
+    // The schema and where every table begins are whole, so that the store can be opened.
+    const from = lastOfSchema() * 4_096;
     overwrite({ from, bytes: healthy.length - from });
     expectTrouble(await run(working, { cwd: folder }), /is damaged: restore it from a back-up/);
     await expectDoctorFails(/integrity/);
@@ -251,10 +251,11 @@ async function expectDoctorFails(message: RegExp, prefix: string[] = []): Promis
   expect(failed.join("\n")).toMatch(message);
 }
 
-/** The last of the pages that tables and indexes begin with. */
-function lastRoot(): number {
+/** The last of the pages that the schema is in, or that a table or an index begins with. */
+function lastOfSchema(): number {
   const database = new DatabaseSync(file);
-  const { last } = database.prepare("select max(rootpage) as last from sqlite_schema").get()!;
+  const pages = "select max(pageno) as last from dbstat where name = 'sqlite_schema' or path = '/'";
+  const { last } = database.prepare(pages).get()!;
   database.close();
   return Number(last);
 }
