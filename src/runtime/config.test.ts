@@ -29,7 +29,10 @@ describe("a config", () => {
       outboxMaxBytes: 67_108_864,
       dataDir: ".flotilla",
       schedules: [],
+      sessions: { logs: 1, privateAgents: false },
     });
+    const onPostgres = resolveConfig({ store: "postgres://localhost/app" });
+    expect(onPostgres.sessions).toEqual({ logs: 4, privateAgents: false });
   });
 
   test("is given back as it was written, so that files can export it", () => {
@@ -58,6 +61,8 @@ describe("a config", () => {
     [{ middleware: [5 as never] }, "middleware[0] must be a function"],
     [{ retentionMs: 59_999 }, "retentionMs must be a whole number from 60000 to"],
     [{ retentionMs: { failed: 59_999 } }, "retentionMs.failed must be"],
+    [{ sessions: { logs: 3 } }, "sessions.logs must be a power of two"],
+    [{ sessions: { log: 4 } as never }, "did you mean `logs`"],
     [{ retentionMs: { complete: 1 } }, "did you mean `completed`?"],
     [{ retentionMs: null as never }, "retentionMs must be"],
     [{ durability: "some" }, `durability must be one of full, relaxed, not "some"`],

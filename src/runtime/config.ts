@@ -78,7 +78,7 @@ export type Config = {
 export type SessionsConfig = {
   /**
    * How many logs conversations are spread over, where none were made yet: a power of two up to 256.
-   * Default 4. It is never changed afterwards.
+   * Default 4, and 1 in a SQLite file. It is never changed afterwards.
    */
   logs?: number;
   /**
@@ -101,7 +101,13 @@ export type Settings = Required<Omit<Config, Optional | "retentionMs" | "pressur
 
 type Optional = "only" | "log" | "onStart" | "server";
 
-export const defaultLogs = 4;
+/**
+ * How many logs are made where nobody says otherwise. A SQLite file has one writer, which one log with
+ * larger records serves best; on Postgres several pods share the work.
+ */
+export function logsFor(store: Store): number {
+  return typeof store === "string" && store.startsWith("sqlite:") ? 1 : 4;
+}
 
 /** What a limit on payloads or results may be. */
 export const bytesRange: NumberRange = { min: 1, max: 64 * 1024 * 1024 };
@@ -182,7 +188,7 @@ export function resolveConfig(config: Config): Settings {
     use,
     schedules,
     pressure: pressureOf(config.pressure),
-    sessions: sessionsOf(config.sessions),
+    sessions: sessionsOf(config.sessions, store),
     middleware,
     retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,
@@ -193,10 +199,13 @@ export function resolveConfig(config: Config): Settings {
   };
 }
 
-function sessionsOf(given: Config["sessions"] = {}): false | Required<SessionsConfig> {
+function sessionsOf(
+  given: Config["sessions"] = {},
+  store: Store,
+): false | Required<SessionsConfig> {
   if (given === false) return false;
   checkOptions("sessions", given, ["logs", "privateAgents"]);
-  const { logs = defaultLogs, privateAgents = false } = given;
+  const { logs = logsFor(store), privateAgents = false } = given;
   checkNumber("sessions.logs", logs, { min: 1, max: 256 });
   if (Number.isInteger(Math.log2(logs))) return { logs, privateAgents };
   throw new FlotillaError("invalid_option", `sessions.logs must be a power of two, not ${logs}`);

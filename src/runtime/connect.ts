@@ -29,7 +29,7 @@ import {
 } from "../store/open.ts";
 import { writeProbe } from "../store/probe.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
-import { bytesRange, defaultLogs } from "./config.ts";
+import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { connectSessions } from "./connect-sessions.ts";
 import { failedViews } from "./failed-views.ts";
@@ -150,7 +150,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
       address: `program-${parts.ids.next()}`,
       log: options.log ?? silentLogger,
       maxPayloadBytes: maxPayloadBytes ?? defaultMaxBytes,
-      logs: defaultLogs,
+      logs: logsFor(store),
     });
     return here.service;
   });
