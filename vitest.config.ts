@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
@@ -18,6 +19,7 @@ const light = globSync(
   ),
   { cwd: source(".") },
 ).filter((path) => !needsPostgres(source(path)));
+const workers = availableParallelism() + 1;
 // These kill processes and mostly wait for others, so that two at a time leave each other enough.
 const paired = ["crash", "cluster", "browser"].map((name) => `test/${name}/**/*.test.ts`);
 // These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
@@ -56,7 +58,8 @@ export default defineConfig({
           globalSetup: "./test/postgres/setup.ts",
           include: ["src/**/*.test.ts", "test/**/*.test.ts"],
           exclude: [...paired, ...light],
-          maxWorkers: "100%",
+          // Much of it waits for processes and for the disk, so that one more than there are cores pays.
+          maxWorkers: workers,
           sequence: { groupOrder: 1 },
         },
       },
@@ -66,7 +69,7 @@ export default defineConfig({
           name: "light",
           include: light,
           isolate: false,
-          maxWorkers: "100%",
+          maxWorkers: workers,
           sequence: { groupOrder: 1 },
         },
       },

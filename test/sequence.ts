@@ -15,11 +15,13 @@ export default class ContractsFirst extends BaseSequencer {
 }
 
 function place({ moduleId }: TestSpecification): number {
-  return /for \(const \w+ of storeKinds\)/.test(readFileSync(moduleId, "utf8")) ? 0 : 1;
+  return /for \(const \w+ of (?:storeKinds|usualKinds)\)/.test(readFileSync(moduleId, "utf8"))
+    ? 0
+    : 1;
 }
 
 /** Whether a file of tests has some on Postgres. */
 export function needsPostgres(path: string): boolean {
-  const needs = /\b(storeKinds|postgresUrl|temporaryDatabase|planning)\b/;
+  const needs = /\b(storeKinds|usualKinds|postgresUrl|temporaryDatabase|planning)\b/;
   return needs.test(readFileSync(path, "utf8"));
 }

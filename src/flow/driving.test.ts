@@ -1,6 +1,6 @@
 import { afterAll } from "vitest";
 import { closeStores } from "../queue/queue.contract.ts";
-import { storeKinds } from "../store/kinds.contract.ts";
+import { usualKinds } from "../store/kinds.contract.ts";
 import { drivingContract } from "./driving.contract.ts";
 import { fencesContract } from "./fences.contract.ts";
 import { mixedVersionsContract } from "./mixed-versions.contract.ts";
@@ -12,7 +12,7 @@ import { sharingContract } from "./sharing.contract.ts";
 
 afterAll(closeStores);
 
-for (const kind of storeKinds) {
+for (const kind of usualKinds) {
   drivingContract(kind);
   retryingContract(kind);
   fencesContract(kind);

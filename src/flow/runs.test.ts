@@ -1,6 +1,6 @@
 import { afterAll } from "vitest";
 import { closeStores } from "../queue/queue.contract.ts";
-import { storeKinds } from "../store/kinds.contract.ts";
+import { usualKinds } from "../store/kinds.contract.ts";
 import { afterContract } from "./after.contract.ts";
 import { cancelRunningContract } from "./cancel-running.contract.ts";
 import { cancelContract } from "./cancel.contract.ts";
@@ -17,7 +17,7 @@ import { sleepContract } from "./sleep.contract.ts";
 
 afterAll(closeStores);
 
-for (const kind of storeKinds) {
+for (const kind of usualKinds) {
   signalsContract(kind);
   signalsRacesContract(kind);
   childrenContract(kind);

@@ -6,7 +6,7 @@ export const sqlitePlan: Plan = {
   pods: 4,
   calmTasks: 8_000,
   stormTasks: 12_000,
-  stormMs: 14_000,
+  stormMs: 10_000,
   heartbeatMs: 100,
   deadAfterMs: 500,
 };
@@ -15,7 +15,7 @@ export const postgresPlan: Plan = {
   pods: 8,
   calmTasks: 4_000,
   stormTasks: 6_000,
-  stormMs: 14_000,
+  stormMs: 10_000,
   heartbeatMs: 150,
   // Twice as many processes on the same machine are late more often.
   deadAfterMs: 1_000,
