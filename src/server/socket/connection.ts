@@ -222,6 +222,8 @@ export function createConnection(
   // The close that follows says all that is needed.
   socket.on("error", () => {});
   socket.once("close", () => {
+    // What was to be read in a moment would join for nobody.
+    isOver = true;
     outbox.close();
     inOrder?.close();
     subscriptions.close();
