@@ -1,4 +1,3 @@
-import { availableParallelism } from "node:os";
 import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
@@ -19,7 +18,6 @@ const light = globSync(
   ),
   { cwd: source(".") },
 ).filter((path) => !needsPostgres(source(path)));
-const workers = availableParallelism() + 1;
 // These kill processes and mostly wait for others, so that two at a time leave each other enough.
 const paired = ["crash", "cluster", "browser"].map((name) => `test/${name}/**/*.test.ts`);
 // These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
@@ -58,8 +56,7 @@ export default defineConfig({
           globalSetup: "./test/postgres/setup.ts",
           include: ["src/**/*.test.ts", "test/**/*.test.ts"],
           exclude: [...paired, ...light],
-          // Much of it waits for processes and for the disk, so that one more than there are cores pays.
-          maxWorkers: workers,
+          maxWorkers: "100%",
           sequence: { groupOrder: 1 },
         },
       },
@@ -69,7 +66,7 @@ export default defineConfig({
           name: "light",
           include: light,
           isolate: false,
-          maxWorkers: workers,
+          maxWorkers: "100%",
           sequence: { groupOrder: 1 },
         },
       },

@@ -1,12 +1,12 @@
 import { afterAll } from "vitest";
 import { closeStores } from "../queue/queue.contract.ts";
-import { storeKinds } from "../store/kinds.contract.ts";
+import { usualKinds } from "../store/kinds.contract.ts";
 import { redriveContract } from "./redrive.contract.ts";
 import { viewContract } from "./view.contract.ts";
 
 afterAll(closeStores);
 
-for (const kind of storeKinds) {
+for (const kind of usualKinds) {
   viewContract(kind);
   redriveContract(kind);
 }

@@ -73,8 +73,8 @@ export const storeKinds: readonly StoreKind[] = [
 ];
 
 /**
- * For suites that reach the store through statements which others hold on every kind: those of flows go
- * through the ones of tasks. `FLOTILLA_STORES=all` runs them on all.
+ * For suites that reach the store mostly through statements which others hold on every kind: flows,
+ * throttles, schedules and dead letters go through those of tasks. `FLOTILLA_STORES=all` runs them on all.
  */
 export const usualKinds: readonly StoreKind[] = storeKinds.filter(
   ({ name }) => process.env["FLOTILLA_STORES"] === "all" || !name.startsWith("Postgres without"),

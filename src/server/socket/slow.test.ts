@@ -17,10 +17,13 @@ const watched = (real: SessionService): SessionService => ({
   join(tenant, session, place, sink) {
     sinks.push(sink);
     const joined = real.join(tenant, session, place, sink);
+    let left = false;
     return {
       ready: joined.ready,
       leave() {
-        leaves++;
+        // Who is cut off leaves, and once more when the connection has ended.
+        if (!left) leaves++;
+        left = true;
         joined.leave();
       },
     };
