@@ -61,15 +61,21 @@ describe("a client that doesn't read", () => {
     const id = await session();
     const client = await open();
     await client.ask({ type: "join", session: id, lastSeq: 0 });
+    const text = "x".repeat(60_000);
+    let written = 0;
+    const write = async () => {
+      written++;
+      await server.sessions.send("default", id, { author: "bob", parts: said(text).parts });
+    };
+    // Who is still told what was said before it came isn't cut off, but told no more until it reads.
+    while (written < 3) {
+      await write();
+      await until("what is said", () => client.seqs(id).length === written);
+    }
     client.socket.pause();
     const before = leaves;
     // More than the network itself holds on both sides, in live events.
-    const text = "x".repeat(60_000);
-    let written = 0;
-    while (leaves === before && written < 2_000) {
-      written++;
-      await server.sessions.send("default", id, { author: "bob", parts: said(text).parts });
-    }
+    while (leaves === before && written < 2_000) await write();
     expect(leaves).toBe(before + 1);
     client.socket.resume();
     const { code } = await client.closed();
