@@ -47,7 +47,7 @@ export async function openSite(options: BenchOptions, rounds: number): Promise<S
       machine: `${availableParallelism()} ${process.arch} cores (${cpus()[0]?.model ?? "unknown"}), Node ${process.version}`,
       servers: { [store]: place.about },
       systems: {
-        flotilla: "one process with pod and server, 4 logs, as `flotilla serve` has them",
+        flotilla: "one process with pod and server, as `flotilla serve` has it",
         limit: "bare ws: sends back the same frames, or to everybody, and stores nothing",
         limit_journal: "the transactions of records by themselves, 100 messages each",
       },
