@@ -1,7 +1,7 @@
 import type { ErrorCode } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Chunk } from "./chunk.ts";
-import type { Entry, Part, SessionState, ToolResult } from "./message.ts";
+import type { Entry, InboxItem, Part, SessionState, ToolResult } from "./message.ts";
 
 /** What the two sides of a socket agree on, as its subprotocol. */
 export const subprotocol = "flotilla.v1";
@@ -101,9 +101,9 @@ export type ServerFrame =
   | {
       readonly type: "inbox";
       readonly ref: Ref;
-      readonly sessions: readonly FrameInboxItem[];
+      readonly sessions: readonly InboxItem[];
     }
-  | { readonly type: "inbox_changed"; readonly sessions: readonly FrameInboxItem[] }
+  | { readonly type: "inbox_changed"; readonly sessions: readonly InboxItem[] }
   | { readonly type: "inbox_removed"; readonly sessionIds: readonly string[] }
   | {
       readonly type: "left";
@@ -120,19 +120,6 @@ export type FrameError = {
   readonly message: string;
   readonly details: Readonly<Record<string, unknown>>;
   readonly retryAfterMs?: number;
-};
-
-export type FrameInboxItem = {
-  readonly sessionId: string;
-  readonly agents: readonly string[];
-  readonly status: "active" | "archived";
-  readonly state: SessionState["state"];
-  readonly lastSeq: number;
-  readonly readSeq: number;
-  readonly unread: number;
-  readonly preview: string;
-  readonly previewAuthor: string;
-  readonly activeAtMs: number;
 };
 
 /** Why a server ends a connection, besides what WebSocket itself has. */

@@ -76,3 +76,18 @@ export type SessionState =
       readonly stopping: boolean;
     }
   | { readonly state: "compacting"; readonly epoch: number };
+
+/** A session in the inbox of one who takes part in it. */
+export type InboxItem = {
+  readonly sessionId: string;
+  readonly agents: readonly string[];
+  readonly status: "active" | "archived";
+  readonly state: SessionState["state"];
+  readonly lastSeq: number;
+  readonly readSeq: number;
+  /** What others have said since the user has read. */
+  readonly unread: number;
+  readonly preview: string;
+  readonly previewAuthor: string;
+  readonly activeAtMs: number;
+};

@@ -1,5 +1,5 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { checkNumber, checkOptions } from "../base/options.ts";
+import { checkNumber, checkOptions, checkText } from "../base/options.ts";
 import { keyScope, queueScope } from "./statements/rooms.ts";
 
 /** How many tasks may run at once in the whole fleet. */
@@ -45,7 +45,7 @@ export type Gated = {
 export function gateOf(task: Gated): { group: string | null; gated: true } | undefined {
   const { name, concurrency, queue, concurrencyKey, tenant } = task;
   if (concurrencyKey !== undefined) {
-    checkKey("concurrencyKey", concurrencyKey);
+    checkText("concurrencyKey", concurrencyKey, { max: keyChars });
     return { group: keyScope(name, concurrencyKey), gated: true };
   }
   // A flow of a queue has the queue's limit as its own too, and counts among all of the queue.
@@ -63,16 +63,5 @@ function madeKey({ name, concurrency, input }: Gated): string {
     const message = `the key function of "${name}" threw: ${messageOf(error)}`;
     throw new FlotillaError("invalid_option", message, { cause: error });
   }
-  checkKey(`what the key function of "${name}" makes`, key);
-  return key;
-}
-
-function checkKey(what: string, key: unknown): asserts key is string {
-  if (typeof key === "string" && key.length > 0 && key.length <= keyChars) {
-    if (key.isWellFormed() && !key.includes("\u0000")) return;
-  }
-  throw new FlotillaError(
-    "invalid_option",
-    `${what} must be 1 to ${keyChars} characters of text that databases can store`,
-  );
+  return checkText(`what the key function of "${name}" makes`, key, { max: keyChars });
 }

@@ -2,7 +2,7 @@ import { yearMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
-import { checkNumber, checkOptions } from "../base/options.ts";
+import { checkNumber, checkOptions, checkText } from "../base/options.ts";
 import { check } from "../base/schema.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import { gateOf } from "./concurrency.ts";
@@ -97,8 +97,8 @@ export function prepareTask(
   const policy = policyOf(options);
   const waiting = checkAfter(options);
   if (attempts !== null) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
-  if (key !== null) checkText("key", key);
-  checkText("tenant", tenant);
+  if (key !== null) checkText("key", key, { max: keyChars });
+  checkText("tenant", tenant, { max: keyChars });
   // The input form is what is stored; the handler's side makes the output form of it.
   const payload = encodeJson(`the payload of "${name}"`, input, { maxBytes: maxPayloadBytes });
   const { concurrencyKey } = options;
@@ -150,16 +150,6 @@ function runAtOf({ runAt, delayMs }: EnqueueOptions): number | undefined {
   throw new FlotillaError(
     "invalid_option",
     "runAt must be a date, or a whole number of milliseconds since 1970, up to the year 9999",
-  );
-}
-
-function checkText(what: string, text: unknown): void {
-  if (typeof text === "string" && text.length > 0 && text.length <= keyChars) {
-    if (text.isWellFormed() && !text.includes("\u0000")) return;
-  }
-  throw new FlotillaError(
-    "invalid_option",
-    `${what} must be 1 to ${keyChars} characters of text that databases can store`,
   );
 }
 

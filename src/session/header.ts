@@ -94,3 +94,33 @@ export function stateOf({ work }: Pick<Header, "work">): SessionState {
   const { epoch, attempt, agent, messageId, stopping } = work;
   return { state: "catching_up", epoch, attempt, agent, messageId, stopping };
 }
+
+/** A session of which nothing was said yet. */
+export function newHeader(
+  made: Pick<Header, "sessionId" | "tenant" | "agents" | "users">,
+  { nowMs, metadataVersion = 0 }: { nowMs: number; metadataVersion?: number },
+): Header {
+  const { sessionId, tenant, agents, users } = made;
+  return {
+    sessionId,
+    tenant,
+    agents,
+    users,
+    status: "active",
+    lastSeq: 0,
+    epoch: 0,
+    work: null,
+    pending: [],
+    summarySeq: 0,
+    compactedSeq: 0,
+    tokens: 0,
+    compactionFailures: 0,
+    failedAtTokens: 0,
+    needsCompaction: false,
+    metadataVersion,
+    preview: "",
+    previewAuthor: "",
+    createdAtMs: nowMs,
+    activeAtMs: nowMs,
+  };
+}

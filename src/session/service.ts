@@ -1,6 +1,8 @@
 import type { Json } from "../base/jsonify.ts";
 import type { Chunk } from "../protocol/chunk.ts";
-import type { Entry, Part, SessionState, ToolResult } from "../protocol/message.ts";
+import type { Entry, InboxItem, Part, SessionState, ToolResult } from "../protocol/message.ts";
+
+export type { InboxItem } from "../protocol/message.ts";
 
 /**
  * All that code, HTTP and sockets can ask about sessions, alike. Every call names the tenant, and finds
@@ -170,20 +172,6 @@ export type SessionEvent =
     }
   /** The session was deleted. */
   | { readonly type: "deleted" };
-
-export type InboxItem = {
-  readonly sessionId: string;
-  readonly agents: readonly string[];
-  readonly status: "active" | "archived";
-  readonly state: SessionState["state"];
-  readonly lastSeq: number;
-  readonly readSeq: number;
-  /** What others have said since the user has read. */
-  readonly unread: number;
-  readonly preview: string;
-  readonly previewAuthor: string;
-  readonly activeAtMs: number;
-};
 
 export type InboxEvent =
   | { readonly type: "snapshot"; readonly sessions: readonly InboxItem[] }

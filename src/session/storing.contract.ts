@@ -1,5 +1,5 @@
 import type { DecidedEntry } from "./command.ts";
-import type { Header } from "./header.ts";
+import { type Header, newHeader } from "./header.ts";
 import type { Journal, LogRecord } from "./journal/journal.ts";
 
 export type StoredSession = Partial<Header> & {
@@ -36,27 +36,10 @@ export function storingSessions(journal: Journal) {
   };
 }
 
-const fresh: Omit<Header, "sessionId"> = {
-  tenant: "default",
-  agents: ["helper"],
-  users: ["ada"],
-  status: "active",
-  lastSeq: 0,
-  epoch: 0,
-  work: null,
-  pending: [],
-  summarySeq: 0,
-  compactedSeq: 0,
-  tokens: 0,
-  compactionFailures: 0,
-  failedAtTokens: 0,
-  needsCompaction: false,
-  metadataVersion: 0,
-  preview: "",
-  previewAuthor: "",
-  createdAtMs: 1_000,
-  activeAtMs: 1_000,
-};
+const { sessionId: _, ...fresh }: Header = newHeader(
+  { sessionId: "", tenant: "default", agents: ["helper"], users: ["ada"] },
+  { nowMs: 1_000 },
+);
 
 const said: Omit<DecidedEntry, "seq"> = {
   kind: "message",

@@ -1,5 +1,5 @@
 import type { Command, Decision, Facts } from "../command.ts";
-import { agentsMost, type Header, usersMost } from "../header.ts";
+import { agentsMost, type Header, newHeader, usersMost } from "../header.ts";
 import { abortWork, goOnAfterCompaction } from "./ending.ts";
 import { decided, firstStep, refused, unchanged, withHeader } from "./step.ts";
 import { stopped } from "./turns.ts";
@@ -21,28 +21,8 @@ export function create(header: Header | undefined, command: Of<"create">, facts:
   const wrong = tooManyOf({ agents, users }) ?? unknownOf(agents, facts);
   if (wrong) return wrong;
   const metadataVersion = metadata === null ? 0 : 1;
-  const created: Header = {
-    sessionId,
-    tenant,
-    agents,
-    users,
-    status: "active",
-    lastSeq: 0,
-    epoch: 0,
-    work: null,
-    pending: [],
-    summarySeq: 0,
-    compactedSeq: 0,
-    tokens: 0,
-    compactionFailures: 0,
-    failedAtTokens: 0,
-    needsCompaction: false,
-    metadataVersion,
-    preview: "",
-    previewAuthor: "",
-    createdAtMs: nowMs,
-    activeAtMs: nowMs,
-  };
+  const made = { sessionId, tenant, agents, users };
+  const created = newHeader(made, { nowMs, metadataVersion });
   const decision = decided(firstStep(created), { done: true, metadataVersion });
   return metadata === null ? decision : { ...decision, metadata };
 }

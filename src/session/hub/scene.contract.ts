@@ -4,7 +4,7 @@ import type { Bus } from "../../bus/bus.ts";
 import { type Carry, createLocalExchange } from "../../bus/local.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry } from "../../protocol/message.ts";
-import type { Header, Turn } from "../header.ts";
+import { type Header, newHeader, type Turn } from "../header.ts";
 import type { Journal } from "../journal/journal.ts";
 import { createMemoryJournal } from "../journal/memory.ts";
 import type { LiveChunks } from "../running.ts";
@@ -350,26 +350,6 @@ function freshTurn(epoch: number, upToSeq: number): Turn {
 }
 
 function fresh(sessionId: string): Header {
-  return {
-    sessionId,
-    tenant: "acme",
-    agents: ["agent"],
-    users: ["ann"],
-    status: "active",
-    lastSeq: 0,
-    epoch: 0,
-    work: null,
-    pending: [],
-    summarySeq: 0,
-    compactedSeq: 0,
-    tokens: 0,
-    compactionFailures: 0,
-    failedAtTokens: 0,
-    needsCompaction: false,
-    metadataVersion: 0,
-    preview: "",
-    previewAuthor: "",
-    createdAtMs: 0,
-    activeAtMs: 0,
-  };
+  const made = { sessionId, tenant: "acme", agents: ["agent"], users: ["ann"] };
+  return newHeader(made, { nowMs: 0 });
 }

@@ -1,5 +1,5 @@
 import type { DecidedEntry } from "../command.ts";
-import type { Header, Turn } from "../header.ts";
+import { type Header, newHeader, type Turn } from "../header.ts";
 import type { Committed, Head, Journal, LogRecord } from "./journal.ts";
 
 export type JournalScene = {
@@ -19,29 +19,8 @@ let made = 0;
 export const fresh = (what: string) => `${what}-${++made}`;
 
 export function header(sessionId: string, facts: Partial<Header> = {}): Header {
-  return {
-    sessionId,
-    tenant: "default",
-    agents: ["helper"],
-    users: ["ada"],
-    status: "active",
-    lastSeq: 0,
-    epoch: 0,
-    work: null,
-    pending: [],
-    summarySeq: 0,
-    compactedSeq: 0,
-    tokens: 0,
-    compactionFailures: 0,
-    failedAtTokens: 0,
-    needsCompaction: false,
-    metadataVersion: 0,
-    preview: "",
-    previewAuthor: "",
-    createdAtMs: 1_000,
-    activeAtMs: 1_000,
-    ...facts,
-  };
+  const made = { sessionId, tenant: "default", agents: ["helper"], users: ["ada"] };
+  return { ...newHeader(made, { nowMs: 1_000 }), ...facts };
 }
 
 export function entry(sessionId: string, seq: number, facts: Partial<DecidedEntry> = {}) {

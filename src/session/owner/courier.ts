@@ -5,6 +5,7 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import type { Random } from "../../base/random.ts";
 import type { Answer, Command } from "../command.ts";
+import { decided } from "./decided.ts";
 import type { Heads } from "./heads.ts";
 import type { Owners } from "./owners.ts";
 
@@ -159,17 +160,6 @@ function readAsked(body: Json): Asked {
 
 /** What is asked again: the log has no owner, or another one, or its owner didn't answer. */
 const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome"] as const;
-
-/** What an owner decides once it has looked whether the same was stored before. */
-const decided = [
-  "conflict",
-  "forbidden",
-  "invalid_input",
-  "not_found",
-  "payload_not_storable",
-  "payload_too_deep",
-  "payload_too_large",
-] as const;
 
 /** Metadata has no id: of a change to one version, the first try may be what the second conflicts with. */
 function isDecided({ type }: Command, error: unknown): boolean {

@@ -3,6 +3,7 @@ import { sleep } from "../../base/clock.ts";
 import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Answer, Command } from "../command.ts";
 import type { Header } from "../header.ts";
+import { decided } from "../owner/decided.ts";
 import type { RunnerParts } from "./parts.ts";
 
 type Told = Extract<
@@ -11,16 +12,7 @@ type Told = Extract<
 >;
 
 /** What can't be helped by asking again. */
-const definite = [
-  "closed",
-  "conflict",
-  "forbidden",
-  "invalid_input",
-  "not_found",
-  "payload_not_storable",
-  "payload_too_deep",
-  "payload_too_large",
-] as const;
+const definite = ["closed", ...decided] as const;
 
 /**
  * Tells the session's owner what became of its work, for as long as that isn't heard: a model was paid
