@@ -62,6 +62,7 @@ export function createSessionsHere(
     clock,
     log,
     isLocal: (sessionId) => owners?.isFresh(sessionId) ?? false,
+    isSure: () => owners?.areFresh ?? true,
     ownerOf: async (sessionId) => (await heads.of(sessionId, believedMs))?.owner ?? undefined,
     owners: async () => {
       const all = (await heads.all(believedMs)).map(({ owner }) => owner);

@@ -21,6 +21,8 @@ export type Feed = {
   readonly subscribers: number;
   /** Since when it has had none, by the monotonic clock. */
   readonly emptySinceMs: number;
+  /** Some of what it has to tell is missing, and isn't being read. */
+  readonly isBehind: boolean;
   join(place: Place, sink: Sink<SessionEvent>): Joined;
   accept(view: View, entries: readonly Entry[]): void;
   chunks(live: LiveChunks): void;
@@ -47,6 +49,8 @@ export type FeedParts = {
     view: View,
   ) => LiveChunks | undefined | Promise<LiveChunks | undefined>;
   onOver: (feed: Feed) => void;
+  /** It is to be looked at every second: nobody follows it, something is missing, or there is a turn. */
+  onRestless: (feed: Feed) => void;
 };
 
 export function createFeed(sessionId: string, parts: FeedParts): Feed {
@@ -65,7 +69,9 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
 
   const drop = (subscriber: Subscriber) => {
     subscriber.stage = "gone";
-    if (subscribers.delete(subscriber) && subscribers.size === 0) emptySinceMs = parts.monotonic();
+    if (!subscribers.delete(subscriber) || subscribers.size > 0) return;
+    emptySinceMs = parts.monotonic();
+    parts.onRestless(feed);
   };
   const push = (subscriber: Subscriber, event: SessionEvent | undefined): void => {
     if (event && subscriber.stage !== "gone" && !subscriber.sink.push(event)) drop(subscriber);
@@ -98,9 +104,10 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     if (!view || isLater(next, view)) {
       const isFirst = !view;
       view = next;
-      if (isFirst) head = next.lastSeq;
       if (isFirst) {
+        head = next.lastSeq;
         if (next.deleted) return deleted();
+        if (turnOf(next)) parts.onRestless(feed);
         opening?.resolve();
         opening = undefined;
         return;
@@ -109,6 +116,8 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     take(entries);
     settle();
   };
+
+  const isBehind = () => !over && view !== undefined && head < view.lastSeq && !fetching;
 
   const take = (entries: readonly Entry[]): void => {
     let from = 0;
@@ -140,6 +149,7 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     if (head < view.lastSeq) return void fill();
     for (const subscriber of live()) push(subscriber, stateFor(subscriber, view));
     const turn = turnOf(view);
+    if (turn) parts.onRestless(feed);
     if (turn || answering) answers().turn(turn);
   };
 
@@ -157,7 +167,8 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     } finally {
       fetching = false;
     }
-    if (view && head === view.lastSeq) settle();
+    if (isBehind()) parts.onRestless(feed);
+    else settle();
   };
 
   const end = (error: unknown, tell: (subscriber: Subscriber) => void): void => {
@@ -228,6 +239,9 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     get emptySinceMs() {
       return emptySinceMs;
     },
+    get isBehind() {
+      return isBehind();
+    },
     join(place, sink) {
       const subscriber: Subscriber = {
         sink,
@@ -261,8 +275,7 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
     heardOf: (turn) => answers().heardOf(turn),
     forget,
     repair() {
-      if (over || !view || head >= view.lastSeq || fetching) return;
-      refresh().catch(() => {});
+      if (isBehind()) refresh().catch(() => {});
     },
     fail,
   };

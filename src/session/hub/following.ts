@@ -15,6 +15,8 @@ export type Following = {
   detach(sessionId: string): void;
   /** Looks whether the source of a feed is still the same. */
   check(feed: Feed): void;
+  /** Whether its source is this process, as far as is known. */
+  isHere(sessionId: string): boolean;
   /** This process may have another part in it than before: its source is looked for again. */
   forget(sessionId: string): void;
   /** Takes what a pod said of a session when it was asked for again. */
@@ -30,6 +32,8 @@ export type FollowingParts = {
   readView: (sessionId: string) => Promise<View | undefined>;
   /** Not dropped meanwhile. */
   isCurrent: (feed: Feed) => boolean;
+  /** Its source isn't this process: whether it is still the same is to be looked at every second. */
+  onElsewhere: (sessionId: string) => void;
 };
 
 /** What is "unknown" is looked for again, and the journal is asked whatever is found. */
@@ -55,6 +59,7 @@ export function createFollowing(parts: FollowingParts): Following {
     const before = addressOf(sources.get(sessionId));
     if (before !== undefined && before !== addressOf(source)) pods.unfollow(before, sessionId);
     sources.set(sessionId, source);
+    if (source !== "here") parts.onElsewhere(sessionId);
   };
 
   /** What the source knows; undefined where only the journal can tell. */
@@ -116,8 +121,9 @@ export function createFollowing(parts: FollowingParts): Following {
       });
     },
     forget(sessionId) {
-      if (addressOf(sources.get(sessionId)) === undefined) sources.set(sessionId, "unknown");
+      if (addressOf(sources.get(sessionId)) === undefined) move(sessionId, "unknown");
     },
+    isHere: (sessionId) => sources.get(sessionId) === "here",
     detach(sessionId) {
       const address = addressOf(sources.get(sessionId));
       sources.delete(sessionId);

@@ -10,7 +10,7 @@ import type { Hub, HubLimits, HubParts } from "./parts.ts";
 import { createPods } from "./pods.ts";
 import { createRing, type Room } from "./ring.ts";
 import { createUsers } from "./users.ts";
-import { type View, viewOf } from "./view.ts";
+import { turnOf, type View, viewOf } from "./view.ts";
 
 export type { CommittedSession, Hub, HubLimits, HubParts } from "./parts.ts";
 
@@ -26,9 +26,11 @@ const defaults: HubLimits = {
 const tickMs = 1_000;
 
 export function createHub(parts: HubParts): Hub {
-  const { bus, journal, clock, log, isLocal, runner } = parts;
+  const { bus, journal, clock, log, isLocal, isSure, runner } = parts;
   const limits = { ...defaults, ...parts.limits };
   const feeds = new Map<string, Feed>();
+  // Most feeds are quiet and at their source, and there may be as many as clients: these are the others.
+  const restless = new Set<Feed>();
   const coldRead = createColdReads(limits.coldReads);
   let cancelTick: (() => void) | undefined;
   let closed = false;
@@ -101,6 +103,10 @@ export function createHub(parts: HubParts): Hub {
     look,
     readView,
     isCurrent: (feed) => feeds.get(feed.sessionId) === feed,
+    onElsewhere(sessionId) {
+      const feed = feeds.get(sessionId);
+      if (feed) restless.add(feed);
+    },
   });
 
   /** Pages that are being read: those who come back together want the same ones. */
@@ -128,11 +134,15 @@ export function createHub(parts: HubParts): Hub {
         : listening.ask(address, sessionId);
     },
     onOver: (feed) => drop(feed),
+    onRestless(feed) {
+      if (feeds.get(feed.sessionId) === feed) restless.add(feed);
+    },
   };
 
   const open = (sessionId: string): Feed => {
     const feed = createFeed(sessionId, forFeeds);
     feeds.set(sessionId, feed);
+    restless.add(feed);
     following.attach(feed);
     schedule();
     return feed;
@@ -141,19 +151,25 @@ export function createHub(parts: HubParts): Hub {
   const drop = (feed: Feed) => {
     if (feeds.get(feed.sessionId) !== feed) return;
     feeds.delete(feed.sessionId);
+    restless.delete(feed);
     feed.forget();
     following.detach(feed.sessionId);
   };
 
+  const isAtRest = ({ sessionId, view, isBehind }: Feed): boolean =>
+    view !== undefined && !isBehind && !turnOf(view) && following.isHere(sessionId);
+
   const tick = () => {
     const nowMs = clock.monotonic();
-    for (const feed of feeds.values()) {
+    // Another may have taken what this process has had no word of for a while.
+    for (const feed of isSure() ? restless : feeds.values()) {
       if (feed.subscribers > 0) {
         feed.repair();
         following.check(feed);
+        if (isAtRest(feed)) restless.delete(feed);
       } else if (nowMs - feed.emptySinceMs >= limits.lingerMs) drop(feed);
     }
-    listening.tick(feeds.values());
+    listening.tick(restless);
     followers.expire();
     listeners.expire();
     users.tick();

@@ -27,6 +27,28 @@ describe("joining a session", () => {
     await scene.close();
   });
 
+  test("is looked after every second only while there is something to look for", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("owner"), "s");
+    await client.joined.ready;
+    await scene.clock.advance(2_000);
+    const looks = scene.reads.looks;
+    await scene.clock.advance(60_000);
+    expect(scene.reads.looks).toBe(looks);
+    await scene.commit("s", { say: 1, turn: {} });
+    await scene.clock.advance(3_000);
+    expect(scene.reads.looks).toBeGreaterThan(looks);
+    client.joined.leave();
+    await scene.clock.advance(5_000);
+    // It was forgotten meanwhile, so the next one asks the journal.
+    scene.isLoaded = false;
+    const before = scene.reads.headers;
+    await joinAs(scene.hub("owner"), "s").joined.ready;
+    expect(scene.reads.headers).toBe(before + 1);
+    await scene.close();
+  });
+
   test("misses nothing of what is said at any step of it", async () => {
     // A commit has two steps, stored and told of; joining has several turns of the event loop.
     for (let storedAt = 0; storedAt < 14; storedAt++) {

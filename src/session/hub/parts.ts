@@ -48,6 +48,8 @@ export type HubParts = {
   log: Logger;
   /** This process owns the session's log right now, and its last beat is fresh. */
   isLocal: (sessionId: string) => boolean;
+  /** The last beat of every log that it owns is fresh. */
+  isSure: () => boolean;
   /** The pod that owns the log; undefined while none does. */
   ownerOf: (sessionId: string) => Promise<string | undefined>;
   /** All pods that own logs. */

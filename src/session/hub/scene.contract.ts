@@ -18,13 +18,18 @@ export type Scene = {
   readonly journal: Journal;
   /** Reads wait while this is set, until it is resolved. */
   gate: PromiseWithResolvers<void> | undefined;
-  /** How often the journal was read, and how many reads there were at once. */
-  readonly reads: { headers: number; pages: number; most: number };
+  /**
+   * How often the journal was read, how many reads there were at once, and how often somebody looked
+   * where a session is.
+   */
+  readonly reads: { headers: number; pages: number; most: number; looks: number };
   /** The pod that owns the log, and the one that the others take for the owner. */
   owner: string | undefined;
   seenOwner: string | undefined;
   /** Whether the owner has sessions in memory. */
   isLoaded: boolean;
+  /** Whether an owner's last beat is fresh. */
+  isSure: boolean;
   /** Of the log, as far as readers of the journal know. */
   incarnation: string;
   /** Makes another pod the owner, or none, and tells those that it concerns. */
@@ -76,7 +81,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
   const exchange = createLocalExchange(options.carry && { carry: options.carry });
   const pods = new Map<string, { hub: Hub; runner: ScenedRunner; bus: Bus }>();
   const headers = new Map<string, Header>();
-  const reads = { headers: 0, pages: 0, most: 0 };
+  const reads = { headers: 0, pages: 0, most: 0, looks: 0 };
   let underWay = 0;
 
   const slowly = async <Found>(read: () => Promise<Found>): Promise<Found> => {
@@ -105,7 +110,8 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
       journal,
       clock,
       log: silentLogger,
-      isLocal: () => scene.owner === address,
+      isLocal: () => (reads.looks++, scene.owner === address),
+      isSure: () => scene.isSure,
       async ownerOf() {
         await scene.gate?.promise;
         return scene.seenOwner;
@@ -132,6 +138,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
     owner: "owner",
     seenOwner: "owner",
     isLoaded: true,
+    isSure: true,
     incarnation: "id-1",
     own(address) {
       const concerned = [scene.owner, address].filter((each) => each !== undefined);

@@ -20,6 +20,8 @@ export type Owners = {
   of(sessionId: string): Owner | undefined;
   /** Whether what this pod remembers of a session is the latest: nobody can have taken its log since. */
   isFresh(sessionId: string): boolean;
+  /** Whether that is so for all of its logs. */
+  readonly areFresh: boolean;
   readonly owned: readonly Owner[];
   /** Makes the logs if there are none, and looks at once. */
   awaken(): Promise<void>;
@@ -208,11 +210,16 @@ export function createOwners(parts: OwnersParts): Owners {
     return logs === 0 ? undefined : held.get(logOf(sessionId, logs));
   };
 
+  const isProven = ({ provenMs }: Held): boolean => clock.monotonic() - provenMs < silentMs;
+
   return {
     of: (sessionId) => heldOf(sessionId)?.owner,
     isFresh(sessionId) {
       const each = heldOf(sessionId);
-      return each !== undefined && clock.monotonic() - each.provenMs < silentMs;
+      return each !== undefined && isProven(each);
+    },
+    get areFresh() {
+      return [...held.values()].every(isProven);
     },
     get owned() {
       return [...held.values()].map(({ owner }) => owner);
