@@ -38,6 +38,7 @@ export default defineConfig({
     alias: [
       { find: /^flotilla$/, replacement: source("src/index.ts") },
       { find: /^flotilla\/testing$/, replacement: source("src/testing/index.ts") },
+      { find: /^flotilla\/client$/, replacement: source("src/client/index.ts") },
     ],
     conditions: ["flotilla:source"],
   },

@@ -1,0 +1,9 @@
+import type { AgentView } from "../views.ts";
+import type { PageOptions } from "./sessions.ts";
+
+export type AgentCalls = {
+  /** A page, in the order of their names. */
+  list(options?: PageOptions): Promise<AgentPage>;
+};
+
+export type AgentPage = { readonly agents: readonly AgentView[]; readonly next: string | null };

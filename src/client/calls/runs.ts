@@ -1,0 +1,34 @@
+import type { Json } from "../../base/jsonify.ts";
+import type { RunView } from "../views.ts";
+import type { Watched } from "../watched.ts";
+import type { PageOptions } from "./sessions.ts";
+import type { EnqueueOptions } from "./tasks.ts";
+
+export type RunCalls = {
+  start(flow: string, input?: Json, options?: StartRunOptions): Promise<StartedRun>;
+  get(runId: string): Promise<RunView>;
+  /** Asks for it to be cancelled. Its finalizers run first. */
+  cancel(runId: string): Promise<void>;
+  /** Says something to a run that waits for it, or will. The same id again says nothing new. */
+  signal(runId: string, name: string, payload?: Json, options?: { id?: string }): Promise<void>;
+  /** A page, newest first. */
+  list(options?: ListRunsOptions): Promise<RunPage>;
+  /** The same handle each time for the same run. */
+  watch(runId: string): Watched<RunView>;
+};
+
+export type StartRunOptions = Omit<EnqueueOptions, "attempts" | "onDuplicate"> & {
+  onDuplicate?: "existing" | "reject";
+};
+
+export type StartedRun = { readonly runId: string; readonly created: boolean };
+
+export type ListRunsOptions = PageOptions & {
+  flow?: string;
+  status?: RunView["status"] | "pending" | "claimed";
+  tenant?: string;
+  at?: string;
+  parent?: string;
+};
+
+export type RunPage = { readonly runs: readonly RunView[]; readonly next: string | null };

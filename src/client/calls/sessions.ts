@@ -1,0 +1,70 @@
+import type { Json } from "../../base/jsonify.ts";
+import type { Entry } from "../../protocol/message.ts";
+import type { SessionView } from "../views.ts";
+
+export type SessionCalls = {
+  /** Makes a session; again with the same id, gives what there is. */
+  create(options?: CreateSessionOptions): Promise<SessionView>;
+  get(sessionId: string): Promise<SessionView>;
+  /** A page, newest first. */
+  list(options?: ListSessionsOptions): Promise<SessionPage>;
+  /** Closes it: it can be read, and nothing can be added. */
+  archive(sessionId: string): Promise<void>;
+  unarchive(sessionId: string): Promise<void>;
+  /** Deletes it and all that was said in it, for good. */
+  remove(sessionId: string): Promise<void>;
+  setMetadata(
+    sessionId: string,
+    metadata: Json,
+    options?: { ifVersion?: number },
+  ): Promise<{ readonly metadataVersion: number }>;
+  /** Changes who takes part. */
+  members(sessionId: string, change: MembersChange): Promise<SessionView>;
+  /** Entries after a place, in order. */
+  entries(sessionId: string, options?: { after?: number; limit?: number }): Promise<EntryPage>;
+  /** Has what was said summed up; whether that has begun. */
+  compact(sessionId: string): Promise<boolean>;
+};
+
+export type CreateSessionOptions = {
+  /** Who answers; the first where a message names none. */
+  agents?: readonly string[];
+  /** The same, of one. */
+  agent?: string;
+  /** Default: a fresh one. */
+  sessionId?: string;
+  users?: readonly string[];
+  metadata?: Json;
+};
+
+export type ListSessionsOptions = PageOptions & {
+  user?: string;
+  agent?: string;
+  status?: "active" | "archived";
+  state?: "idle" | "catching_up" | "compacting";
+};
+
+export type PageOptions = {
+  /** How many at most. Default 50. */
+  limit?: number;
+  /** The `next` of the page before. */
+  cursor?: string;
+};
+
+export type SessionPage = {
+  readonly sessions: readonly SessionView[];
+  readonly next: string | null;
+};
+
+export type MembersChange = {
+  addUsers?: readonly string[];
+  removeUsers?: readonly string[];
+  /** All of them, in order. */
+  agents?: readonly string[];
+};
+
+export type EntryPage = {
+  readonly entries: readonly Entry[];
+  readonly lastSeq: number;
+  readonly incarnation: string;
+};

@@ -1,0 +1,65 @@
+export { type ErrorCode, FlotillaError } from "../base/errors.ts";
+export type { Json } from "../base/jsonify.ts";
+export type { Chunk } from "../protocol/chunk.ts";
+export type {
+  Entry,
+  EntryError,
+  InboxItem,
+  Part,
+  ReplyOutcome,
+  SessionState,
+  ToolResult,
+  UIMessage,
+} from "../protocol/message.ts";
+export type { EntryNote } from "../protocol/view.ts";
+export type { AgentCalls, AgentPage } from "./calls/agents.ts";
+export type {
+  ListRunsOptions,
+  RunCalls,
+  RunPage,
+  StartedRun,
+  StartRunOptions,
+} from "./calls/runs.ts";
+export type {
+  CreateSessionOptions,
+  EntryPage,
+  ListSessionsOptions,
+  MembersChange,
+  PageOptions,
+  SessionCalls,
+  SessionPage,
+} from "./calls/sessions.ts";
+export type {
+  Enqueued,
+  EnqueueOptions,
+  ListTasksOptions,
+  TaskCalls,
+  TaskPage,
+} from "./calls/tasks.ts";
+export { type Client, createClient } from "./client.ts";
+export type { ConnectionState, ErrorLike } from "./connection.ts";
+export type { Inbox, InboxSnapshot } from "./inbox.ts";
+export type { ClientOptions, Fetch, Network, SocketClass, SocketLike } from "./options.ts";
+export type {
+  LiveAnswer,
+  RegenerateOptions,
+  SendOptions,
+  Sent,
+  Session,
+  SessionEvent,
+  SessionEventsOptions,
+  SessionSnapshot,
+  StopOptions,
+  ToolResultOptions,
+  Unsent,
+} from "./session.ts";
+export type { Store } from "./store.ts";
+export type {
+  AgentView,
+  ErrorView,
+  RunView,
+  SessionView,
+  TaskEventView,
+  TaskView,
+} from "./views.ts";
+export type { Watched, WatchedSnapshot } from "./watched.ts";

@@ -1,0 +1,102 @@
+import type { Json } from "../base/jsonify.ts";
+import type { SessionState } from "../protocol/message.ts";
+
+/** What a server tells of sessions, tasks, runs and agents. A newer one may tell more. */
+
+export type SessionView = {
+  readonly sessionId: string;
+  readonly tenant: string;
+  /** Who answers; the first where a message names none. */
+  readonly agents: readonly string[];
+  readonly users: readonly string[];
+  readonly status: "active" | "archived";
+  readonly state: SessionState;
+  readonly lastSeq: number;
+  /** Tokens since the last summary. */
+  readonly tokens: number;
+  readonly needsCompaction: boolean;
+  readonly metadata: Json;
+  readonly metadataVersion: number;
+  readonly preview: string;
+  readonly previewAuthor: string;
+  readonly createdAtMs: number;
+  readonly activeAtMs: number;
+};
+
+export type ErrorView = {
+  readonly code: string;
+  readonly message: string;
+  readonly stack?: string;
+};
+
+export type TaskView = {
+  readonly taskId: string;
+  readonly tenant: string;
+  readonly name: string;
+  readonly priority: number;
+  readonly payload: Json;
+  readonly key: string | null;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly runAtMs: number;
+  /** Attempts that have failed so far. */
+  readonly failures: number;
+  readonly snoozes: number;
+  readonly maxAttempts: number | null;
+  /** What it said last of how far it is. */
+  readonly progress: Json;
+  readonly cancelRequested: boolean;
+} & (
+  | {
+      readonly status: "pending";
+      readonly error: ErrorView | null;
+      readonly noWorker: boolean;
+      readonly paused: boolean;
+    }
+  | { readonly status: "claimed"; readonly claimedBy: string; readonly error: ErrorView | null }
+  | { readonly status: "completed"; readonly result: Json }
+  | { readonly status: "failed"; readonly error: ErrorView }
+  | { readonly status: "cancelled"; readonly error: ErrorView | null }
+);
+
+export type TaskEventView = {
+  readonly seq: number;
+  readonly atMs: number;
+  readonly type: string;
+  readonly attempt: number | null;
+  readonly podId: string | null;
+  readonly detail: Json;
+};
+
+export type RunView = {
+  readonly runId: string;
+  readonly flow: string;
+  readonly version: number;
+  readonly tenant: string;
+  readonly key: string | null;
+  readonly priority: number;
+  readonly input: Json;
+  /** The transition or finalizer that is next or runs. */
+  readonly at: string | null;
+  /** What transitions have returned so far. */
+  readonly state: Readonly<Record<string, Json>>;
+  readonly attempt: number;
+  readonly status: "open" | "completed" | "failed" | "cancelled";
+  /** What a run that hasn't ended does right now. */
+  readonly doing: { readonly type: string; readonly [field: string]: Json | undefined } | null;
+  readonly noWorker: boolean;
+  readonly paused: boolean;
+  readonly output: Json;
+  readonly error: ErrorView | null;
+  readonly progress: Json;
+  readonly cancelRequested: boolean;
+  readonly parentId: string | null;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+};
+
+export type AgentView = {
+  readonly name: string;
+  /** `code`: live pods have it. `stored`: it was made over HTTP. */
+  readonly source: "code" | "stored";
+};
