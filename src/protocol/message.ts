@@ -73,6 +73,8 @@ export type SessionState =
       readonly attempt: number;
       readonly agent: string;
       readonly messageId: string;
+      /** What was said up to here is being answered; what came later waits. */
+      readonly upToSeq: number;
       readonly stopping: boolean;
     }
   | { readonly state: "compacting"; readonly epoch: number };

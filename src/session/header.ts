@@ -91,8 +91,8 @@ export type Pending = {
 export function stateOf({ work }: Pick<Header, "work">): SessionState {
   if (work === null) return { state: "idle" };
   if (work.type === "compaction") return { state: "compacting", epoch: work.epoch };
-  const { epoch, attempt, agent, messageId, stopping } = work;
-  return { state: "catching_up", epoch, attempt, agent, messageId, stopping };
+  const { epoch, attempt, agent, messageId, upToSeq, stopping } = work;
+  return { state: "catching_up", epoch, attempt, agent, messageId, upToSeq, stopping };
 }
 
 /** A session of which nothing was said yet. */

@@ -31,6 +31,7 @@ const catchingUp = {
   attempt: 1,
   agent: "helper",
   messageId: "a",
+  upToSeq: 1,
   stopping: false,
 } as const;
 const joined: SessionEvent = { type: "joined", lastSeq: 1, incarnation: "i", state: catchingUp };

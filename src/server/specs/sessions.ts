@@ -49,6 +49,7 @@ const state = named(
       attempt: z.int(),
       agent: z.string(),
       messageId: z.string(),
+      upToSeq: said(z.int(), "What was said up to here is being answered."),
       stopping: z.boolean(),
     }),
     z.object({ state: z.literal("compacting"), epoch: z.int() }),

@@ -120,12 +120,12 @@ function readEntry(value: unknown): Entry | undefined {
 }
 
 function isState(value: unknown): value is SessionState {
-  const { state, epoch, attempt, agent, messageId, stopping } = fieldsOf(value);
+  const { state, epoch, attempt, agent, messageId, upToSeq, stopping } = fieldsOf(value);
   if (state === "idle") return true;
   if (state === "compacting") return isCount(epoch);
   if (state !== "catching_up" || typeof agent !== "string") return false;
   if (typeof messageId !== "string" || typeof stopping !== "boolean") return false;
-  return isCount(epoch) && isCount(attempt);
+  return isCount(epoch) && isCount(attempt) && isCount(upToSeq);
 }
 
 function isChunk(value: unknown): value is Chunk {

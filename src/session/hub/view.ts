@@ -53,7 +53,7 @@ export function sameState(one: View, other: View): boolean {
   if (a.state === "idle" || b.state === "idle") return true;
   if (a.epoch !== b.epoch) return false;
   if (a.state !== "catching_up" || b.state !== "catching_up") return true;
-  return a.attempt === b.attempt && a.stopping === b.stopping;
+  return a.attempt === b.attempt && a.upToSeq === b.upToSeq && a.stopping === b.stopping;
 }
 
 /** The turn whose answer may be shown, undefined where none is being made. */
