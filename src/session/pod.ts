@@ -50,6 +50,8 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   const { bus, clock, ids, log, journal, heads } = parts;
   const { podId, fleet, book } = options;
   const overseers = new Map<number, Overseer>();
+  /** Pods whose processes are known to have ended. Their ids never come again. */
+  const gonePods = new Set<string>();
   let courier: Courier | undefined;
   let stopping = false;
   let cancelNaming = () => {};
@@ -98,7 +100,9 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     head: CommittedRecord["head"],
     busy: readonly Header[],
     onFenced: () => void,
+    gone: string | null,
   ): Promise<Owned> => {
+    if (gone !== null && gone !== podId) gonePods.add(gone);
     await Promise.all(busy.flatMap(({ tenant, agents }) => prime(tenant, agents) ?? []));
     const overseer = createOverseer({
       clock,
@@ -107,6 +111,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       abort,
       checkpoint,
       submit: (header, command) => owner.submit(header.tenant, header.sessionId, command),
+      isGone: (runner) => gonePods.has(runner),
       debounceMs: (tenant, name) => factsAbout(tenant, name)?.debounceMs ?? defaultDebounceMs,
     });
     const owner = createOwner(head, busy, {

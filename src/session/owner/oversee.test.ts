@@ -40,6 +40,7 @@ describe("an overseer", () => {
       submit: async (_, command) => asked.push(command),
       checkpoint: async () => soFar,
       debounceMs: () => 500,
+      isGone: (podId) => podId === "ended",
     });
   });
   afterEach(() => overseer.close());
@@ -62,6 +63,13 @@ describe("an overseer", () => {
     expect([started.length, asked]).toEqual([3, []]);
     await clock.advance(1_000);
     expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
+  });
+
+  test("waits for no word of a runner whose process is known to have ended", async () => {
+    overseer.see(headerOf({ ...turn, runner: "ended" }));
+    await clock.advance(250);
+    expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
+    expect(started).toEqual([]);
   });
 
   test("calls no runner lost because the process itself has stood still", async () => {
@@ -136,6 +144,7 @@ describe("an overseer", () => {
       },
       checkpoint: async () => undefined,
       debounceMs: () => 500,
+      isGone: (podId) => podId === "ended",
     });
     patient.see(headerOf({ ...turn, attempt: 0, runner: null }));
     await clock.advance(600);

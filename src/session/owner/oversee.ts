@@ -28,6 +28,8 @@ export type OverseerParts = {
   /** What was stored of a turn last. */
   checkpoint: (which: WorkName) => Promise<Reply | undefined>;
   debounceMs: (tenant: string, agent: string) => number;
+  /** Whether a pod's process is known to have ended: nobody need wait for its word. */
+  isGone: (podId: string) => boolean;
 };
 
 type Watched = {
@@ -100,7 +102,7 @@ export function createOverseer(parts: OverseerParts): Overseer {
         const left = isStopping(work) ? await parts.checkpoint(which) : undefined;
         return { type: "work_lost", epoch, attempt, ...withCheckpoint(left) };
       });
-    } else if (nowMs - each.heardMs >= lostMs) {
+    } else if (nowMs - each.heardMs >= lostMs || parts.isGone(work.runner)) {
       each.heardMs = nowMs;
       log.warn({ session: header.sessionId, runner: work.runner }, "a runner was lost");
       ask(each, async () => ({

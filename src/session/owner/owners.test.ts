@@ -93,10 +93,10 @@ describe("the owners of logs", () => {
       answers ? journal.beat(...asked) : new Promise(() => {});
     const a = start("a", { journal: { ...journal, beat } });
     await turns();
-    expect(a.isFresh("s")).toBe(true);
+    expect([a.isFresh("s"), a.areFresh]).toEqual([true, true]);
     answers = false;
     await clock.advance(2_600);
-    expect(a.isFresh("s")).toBe(false);
+    expect([a.isFresh("s"), a.areFresh]).toEqual([false, false]);
     expect(a.of("s")).toBeDefined();
     all.delete("a");
     expect(clock.timers).toBe(0);
@@ -129,15 +129,21 @@ describe("the owners of logs", () => {
     expect(await owned()).toEqual(["b", "b", "b", "b"]);
   });
 
-  test("those of a process that is seen to be gone are taken at once", async () => {
+  test("those of a process that is seen to be gone are taken at once, and who takes them is told of it", async () => {
     startMortal("a");
     await turns();
     kill("a");
     up.delete("a");
     gone.add("a");
-    start("b");
+    const told: (string | null)[] = [];
+    const own: OwnersParts["own"] = async (head, _busy, _onFenced, before) => {
+      told.push(before);
+      return { owner: ownerOf(head), end: () => {} };
+    };
+    start("b", { own });
     await turns(10);
     expect(await owned()).toEqual(["b", "b", "b", "b"]);
+    expect(told).toEqual(["a", "a", "a", "a"]);
   });
 
   test("a pod that is paused for long takes nothing from the living when it wakes", async () => {

@@ -43,7 +43,13 @@ export type OwnersParts = {
   /** Pods that are up and serve sessions, and for how long that has been known, in ms. */
   pods: () => ReadonlyMap<string, number>;
   isGone: (host: string) => boolean;
-  own: (head: Head, busy: readonly Header[], onFenced: () => void) => Promise<Owned>;
+  /** `gone` is the pod that had the log before, where its process is known to have ended. */
+  own: (
+    head: Head,
+    busy: readonly Header[],
+    onFenced: () => void,
+    gone: string | null,
+  ) => Promise<Owned>;
   onEvent: (event: LogEvent) => void;
   /** Asks a pod whether it would take a log: one that is gone is still known for a while. */
   wouldTake: (podId: string) => Promise<boolean>;
@@ -113,8 +119,9 @@ export function createOwners(parts: OwnersParts): Owners {
     return isFreeAtOnce(head) ? quietMs : quietMs - silentMs;
   };
   // A log that is this pod's by its head and isn't held was taken by a call whose answer was lost.
-  const isFreeAtOnce = ({ owner, host }: Head): boolean =>
-    owner === null || owner === podId || (host !== null && parts.isGone(host));
+  const isFreeAtOnce = (head: Head): boolean =>
+    head.owner === null || head.owner === podId || hasEnded(head);
+  const hasEnded = ({ host }: Head): boolean => host !== null && parts.isGone(host);
   const isFree = (head: Head): boolean => isFreeAtOnce(head) || freeForMs(head) >= 0;
 
   const beat = async (): Promise<void> => {
@@ -142,7 +149,8 @@ export function createOwners(parts: OwnersParts): Owners {
     const head = await journal.take(free, owner);
     if (!head) return;
     const busy = await journal.busy(logId);
-    const owned = await parts.own(head, busy, () => lose(logId));
+    const gone = hasEnded(free) ? free.owner : null;
+    const owned = await parts.own(head, busy, () => lose(logId), gone);
     if (stopped) {
       owned.end();
       return journal.release(podId, [{ logId, term: head.term }]);
