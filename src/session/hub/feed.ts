@@ -54,232 +54,260 @@ export type FeedParts = {
 };
 
 export function createFeed(sessionId: string, parts: FeedParts): Feed {
-  const subscribers = new Set<Subscriber>();
+  return new QuietFeed(sessionId, parts);
+}
+
+/** A class, since there may be as many as clients: functions of their own would take most of the memory. */
+class QuietFeed implements Feed {
+  readonly sessionId: string;
+  view: View | undefined = undefined;
+  emptySinceMs: number;
+  private readonly parts: FeedParts;
+  private readonly all = new Set<Subscriber>();
   // Most sessions that are followed are quiet, so what serves talk is made when there is some.
-  let kept: Ring | undefined;
-  let answering: Answers | undefined;
+  private kept: Ring | undefined = undefined;
+  private answering: Answers | undefined = undefined;
   /** Until something is known of the session. */
-  let opening: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
-  opening.promise.catch(() => {});
-  let view: View | undefined;
-  let head = 0;
-  let emptySinceMs = parts.monotonic();
-  let over: { error: unknown } | undefined;
-  let fetching = false;
+  private opening: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
+  private head = 0;
+  private isOver = false;
+  private fetching = false;
 
-  const drop = (subscriber: Subscriber) => {
-    subscriber.stage = "gone";
-    if (!subscribers.delete(subscriber) || subscribers.size > 0) return;
-    emptySinceMs = parts.monotonic();
-    parts.onRestless(feed);
-  };
-  const push = (subscriber: Subscriber, event: SessionEvent | undefined): void => {
-    if (event && subscriber.stage !== "gone" && !subscriber.sink.push(event)) drop(subscriber);
-  };
-  const live = function* () {
-    for (const subscriber of subscribers) if (subscriber.stage === "live") yield subscriber;
-  };
+  constructor(sessionId: string, parts: FeedParts) {
+    this.sessionId = sessionId;
+    this.parts = parts;
+    this.emptySinceMs = parts.monotonic();
+    this.opening?.promise.catch(() => {});
+  }
 
-  const ring = (): Ring => (kept ??= parts.newRing());
-  const forget = (): void => {
-    kept?.clear();
-    kept = undefined;
-  };
+  get subscribers(): number {
+    return this.all.size;
+  }
 
-  const answers = (): Answers =>
-    (answering ??= createAnswers({
-      live,
-      push,
-      ask: () => (view && turnOf(view) ? parts.answerSoFar(sessionId, view) : undefined),
-      // Nobody sees an answer before the question.
-      isShown: ({ epoch, attempt }) => {
-        const turn = view && head === view.lastSeq ? turnOf(view) : undefined;
-        return turn?.epoch === epoch && turn.attempt === attempt;
+  get isBehind(): boolean {
+    return this.isMissingSome() && !this.fetching;
+  }
+
+  join(place: Place, sink: Sink<SessionEvent>): Joined {
+    const subscriber: Subscriber = {
+      sink,
+      stage: "replaying",
+      seq: 0,
+      view: undefined,
+      nextIndex: 0,
+    };
+    this.all.add(subscriber);
+    let left: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
+    const ready = Promise.race([this.tell(subscriber, place), left.promise]).finally(
+      () => (left = undefined),
+    );
+    ready.catch((error: unknown) => {
+      if (subscriber.stage === "gone") return;
+      this.drop(subscriber);
+      sink.fail(error);
+    });
+    return {
+      ready,
+      leave: () => {
+        this.drop(subscriber);
+        left?.resolve();
       },
-    }));
+    };
+  }
 
-  const accept = (next: View, entries: readonly Entry[]): void => {
-    if (over) return;
-    if (view && next.incarnation !== view.incarnation) return void replaced(next);
-    if (!view || isLater(next, view)) {
-      const isFirst = !view;
-      view = next;
-      if (isFirst) {
-        head = next.lastSeq;
-        if (next.deleted) return deleted();
-        if (turnOf(next)) parts.onRestless(feed);
-        opening?.resolve();
-        opening = undefined;
-        return;
-      }
-    }
-    take(entries);
-    settle();
-  };
+  accept(next: View, entries: readonly Entry[]): void {
+    if (this.isOver) return;
+    const { view } = this;
+    if (!view) return this.begin(next);
+    if (next.incarnation !== view.incarnation) return void this.replaced(next);
+    if (isLater(next, view)) this.view = next;
+    this.take(entries);
+    this.settle();
+  }
 
-  const isBehind = () => !over && view !== undefined && head < view.lastSeq && !fetching;
+  chunks(live: LiveChunks): void {
+    this.answers().chunks(live);
+  }
 
-  const take = (entries: readonly Entry[]): void => {
+  heardOf(turn: { epoch: number; attempt: number; nextIndex: number }): void {
+    this.answers().heardOf(turn);
+  }
+
+  repair(): void {
+    if (this.isBehind) this.refresh().catch(() => {});
+  }
+
+  forget(): void {
+    this.kept?.clear();
+    this.kept = undefined;
+  }
+
+  fail(error: unknown): void {
+    this.end(error, ({ sink }) => sink.fail(error));
+  }
+
+  private begin(first: View): void {
+    this.view = first;
+    this.head = first.lastSeq;
+    if (first.deleted) return this.deleted();
+    if (turnOf(first)) this.parts.onRestless(this);
+    this.opening?.resolve();
+    this.opening = undefined;
+  }
+
+  private take(entries: readonly Entry[]): void {
     let from = 0;
-    while (from < entries.length && entries[from]!.seq <= head) from++;
+    while (from < entries.length && entries[from]!.seq <= this.head) from++;
     let to = from;
-    while (to < entries.length && entries[to]!.seq === head + 1 && head < view!.lastSeq) {
-      head++;
+    const { lastSeq } = this.view!;
+    while (to < entries.length && entries[to]!.seq === this.head + 1 && this.head < lastSeq) {
+      this.head++;
       to++;
     }
     if (to === from) return;
+    const { head } = this;
     const fresh = from === 0 && to === entries.length ? entries : entries.slice(from, to);
-    ring().add(fresh);
+    this.ring().add(fresh);
     const event: SessionEvent = { type: "entries", entries: fresh };
     const before = fresh[0]!.seq - 1;
-    for (const subscriber of live()) {
+    for (const subscriber of this.live()) {
       const known = subscriber.seq;
       if (known >= head) continue;
       subscriber.seq = head;
       // A client may have come with more than this process had heard of.
-      if (known === before) push(subscriber, event);
-      else push(subscriber, { type: "entries", entries: fresh.slice(known - before) });
+      if (known === before) this.push(subscriber, event);
+      else this.push(subscriber, { type: "entries", entries: fresh.slice(known - before) });
     }
-  };
+  }
 
   /** Tells the state, which says something only together with all entries before it. */
-  const settle = (): void => {
-    if (over || !view) return;
-    if (view.deleted) return deleted();
-    if (head < view.lastSeq) return void fill();
-    for (const subscriber of live()) push(subscriber, stateFor(subscriber, view));
+  private settle(): void {
+    const { view } = this;
+    if (this.isOver || !view) return;
+    if (view.deleted) return this.deleted();
+    if (this.isMissingSome()) return void this.fill();
+    for (const subscriber of this.live()) this.push(subscriber, stateFor(subscriber, view));
     const turn = turnOf(view);
-    if (turn) parts.onRestless(feed);
-    if (turn || answering) answers().turn(turn);
-  };
+    if (turn) this.parts.onRestless(this);
+    if (turn || this.answering) this.answers().turn(turn);
+  }
 
-  const fill = async (): Promise<void> => {
-    if (fetching) return;
-    fetching = true;
+  private async fill(): Promise<void> {
+    if (this.fetching) return;
+    this.fetching = true;
     try {
-      while (!over && subscribers.size > 0 && head < view!.lastSeq) {
-        const before = head;
-        take(await parts.page(sessionId, head));
-        if (head === before) break;
+      while (this.all.size > 0 && this.isMissingSome()) {
+        const before = this.head;
+        this.take(await this.parts.page(this.sessionId, before));
+        if (this.head === before) break;
       }
     } catch {
       // The next second asks again.
     } finally {
-      fetching = false;
+      this.fetching = false;
     }
-    if (isBehind()) parts.onRestless(feed);
-    else settle();
-  };
+    if (this.isMissingSome()) this.parts.onRestless(this);
+    else this.settle();
+  }
 
-  const end = (error: unknown, tell: (subscriber: Subscriber) => void): void => {
-    if (over) return;
-    over = { error };
-    opening?.reject(error);
-    for (const subscriber of subscribers) {
+  private isMissingSome(): boolean {
+    return !this.isOver && this.view !== undefined && this.head < this.view.lastSeq;
+  }
+
+  private end(error: unknown, tell: (subscriber: Subscriber) => void): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.opening?.reject(error);
+    for (const subscriber of this.all) {
       tell(subscriber);
       subscriber.stage = "gone";
     }
-    subscribers.clear();
-    forget();
-    parts.onOver(feed);
-  };
-  const fail = (error: unknown) => end(error, ({ sink }) => sink.fail(error));
-  const deleted = () =>
-    end(missing(sessionId), (subscriber) =>
+    this.all.clear();
+    this.forget();
+    this.parts.onOver(this);
+  }
+
+  private deleted(): void {
+    const error = missing(this.sessionId);
+    this.end(error, (subscriber) =>
       // Whoever was told nothing yet has joined a session that there isn't.
-      subscriber.view
-        ? push(subscriber, { type: "deleted" })
-        : subscriber.sink.fail(missing(sessionId)),
+      subscriber.view ? this.push(subscriber, { type: "deleted" }) : subscriber.sink.fail(error),
     );
+  }
 
   /** Another log in the place of this one: clients come back, and are then told to forget what they have. */
-  const replaced = async (next: View): Promise<void> => {
+  private async replaced(next: View): Promise<void> {
     try {
-      const stored = await parts.readView(sessionId);
-      if (stored && stored.incarnation === view?.incarnation) return;
+      const stored = await this.parts.readView(this.sessionId);
+      if (stored && stored.incarnation === this.view?.incarnation) return;
     } catch {
       return;
     }
-    if (next.incarnation === view?.incarnation) return;
-    fail(new FlotillaError("conflict", "the log of this session was replaced: join it again"));
-  };
+    if (next.incarnation === this.view?.incarnation) return;
+    this.fail(new FlotillaError("conflict", "the log of this session was replaced: join it again"));
+  }
 
-  const refresh = async (): Promise<void> => {
-    const stored = await parts.readView(sessionId);
-    if (stored) accept(stored, []);
-    else fail(missing(sessionId));
-  };
+  private async refresh(): Promise<void> {
+    const stored = await this.parts.readView(this.sessionId);
+    if (stored) this.accept(stored, []);
+    else this.fail(missing(this.sessionId));
+  }
 
-  const replay = (subscriber: Subscriber, place: Place): Promise<void> => {
-    const tell = createReplay({
-      ring,
-      page: (after) => parts.page(sessionId, after),
-      refresh,
-      push,
-      current: () => ({ view: view!, head }),
+  private async tell(subscriber: Subscriber, place: Place): Promise<void> {
+    await this.opening?.promise;
+    const replay = createReplay({
+      ring: () => this.ring(),
+      page: (after) => this.parts.page(this.sessionId, after),
+      refresh: () => this.refresh(),
+      push: (to, event) => this.push(to, event),
+      current: () => ({ view: this.view!, head: this.head }),
       // From here on everything comes live, in the same turn of the event loop as this was seen.
-      goLive() {
+      goLive: () => {
+        const view = this.view!;
         subscriber.stage = "live";
-        if (head < view!.lastSeq) void fill();
-        else push(subscriber, stateFor(subscriber, view!));
-        return turnOf(view!) ? answers().joined() : undefined;
+        if (this.head < view.lastSeq) void this.fill();
+        else this.push(subscriber, stateFor(subscriber, view));
+        return turnOf(view) ? this.answers().joined() : undefined;
       },
     });
-    return tell(subscriber, place);
-  };
+    await replay(subscriber, place);
+  }
 
-  const feed: Feed = {
-    sessionId,
-    get view() {
-      return view;
-    },
-    get subscribers() {
-      return subscribers.size;
-    },
-    get emptySinceMs() {
-      return emptySinceMs;
-    },
-    get isBehind() {
-      return isBehind();
-    },
-    join(place, sink) {
-      const subscriber: Subscriber = {
-        sink,
-        stage: "replaying",
-        seq: 0,
-        view: undefined,
-        nextIndex: 0,
-      };
-      subscribers.add(subscriber);
-      let left: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
-      const told = async () => {
-        await opening?.promise;
-        await replay(subscriber, place);
-      };
-      const ready = Promise.race([told(), left.promise]).finally(() => (left = undefined));
-      ready.catch((error: unknown) => {
-        if (subscriber.stage === "gone") return;
-        drop(subscriber);
-        sink.fail(error);
-      });
-      return {
-        ready,
-        leave() {
-          drop(subscriber);
-          left?.resolve();
-        },
-      };
-    },
-    accept,
-    chunks: (live) => answers().chunks(live),
-    heardOf: (turn) => answers().heardOf(turn),
-    forget,
-    repair() {
-      if (isBehind()) refresh().catch(() => {});
-    },
-    fail,
-  };
-  return feed;
+  private answers(): Answers {
+    return (this.answering ??= createAnswers({
+      live: () => this.live(),
+      push: (subscriber, event) => this.push(subscriber, event),
+      ask: () => {
+        const { view } = this;
+        return view && turnOf(view) ? this.parts.answerSoFar(this.sessionId, view) : undefined;
+      },
+      // Nobody sees an answer before the question.
+      isShown: ({ epoch, attempt }) => {
+        const { view } = this;
+        const turn = view && this.head === view.lastSeq ? turnOf(view) : undefined;
+        return turn?.epoch === epoch && turn.attempt === attempt;
+      },
+    }));
+  }
+
+  private ring(): Ring {
+    return (this.kept ??= this.parts.newRing());
+  }
+
+  private *live(): Generator<Subscriber> {
+    for (const subscriber of this.all) if (subscriber.stage === "live") yield subscriber;
+  }
+
+  private push(subscriber: Subscriber, event: SessionEvent | undefined): void {
+    if (event && subscriber.stage !== "gone" && !subscriber.sink.push(event)) this.drop(subscriber);
+  }
+
+  private drop(subscriber: Subscriber): void {
+    subscriber.stage = "gone";
+    if (!this.all.delete(subscriber) || this.all.size > 0) return;
+    this.emptySinceMs = this.parts.monotonic();
+    this.parts.onRestless(this);
+  }
 }
 
 export function missing(sessionId: string): FlotillaError {
