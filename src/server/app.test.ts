@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { type TaskContract, task } from "../queue/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
@@ -8,11 +8,7 @@ import { asking, openPlace } from "./asking.contract.ts";
 
 const key = "a-key-of-16-chars-or-more";
 
-let place: ReturnType<typeof openPlace>;
-beforeEach(() => {
-  place = openPlace();
-});
-afterEach(() => place.close());
+const place = openPlace();
 
 const server = (parts: Partial<AppParts> = {}) => asking(place.flotilla, parts);
 

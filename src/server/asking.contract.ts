@@ -1,6 +1,8 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterAll, afterEach } from "vitest";
 import { z } from "zod";
 import { systemClock } from "../base/clock.ts";
 import { silentLogger } from "../base/log.ts";
@@ -16,20 +18,32 @@ export const mailOnly: ReadonlyMap<string, TaskContract> = new Map<string, TaskC
   ["mail", task("mail", { input: z.object({ to: z.string() }) })],
 ]);
 
-/** A store in a folder of its own, and a way to it. */
+/**
+ * A store in a folder of its own, and a way to it, for all tests of a file: to open one takes longer
+ * than what they do with it. Each of them finds it empty.
+ */
 export function openPlace() {
   const folder = mkdtempSync(join(tmpdir(), "flotilla-server-"));
-  const store = `sqlite:${join(folder, "test.db")}`;
+  const path = join(folder, "test.db");
+  const store = `sqlite:${path}`;
   const flotilla = connect(store);
-  return {
-    folder,
-    store,
-    flotilla,
-    async close(): Promise<void> {
-      await flotilla.close();
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
+  afterEach(() => emptyFile(path));
+  afterAll(async () => {
+    await flotilla.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return { folder, store, flotilla };
+}
+
+function emptyFile(path: string): void {
+  if (!existsSync(path)) return;
+  const file = new DatabaseSync(path, { timeout: 30_000 });
+  const tables = file
+    .prepare("select name from sqlite_schema where type = 'table' and name not like '%migration'")
+    .all();
+  const deletes = tables.map(({ name }) => `delete from "${String(name)}"`);
+  file.exec(["begin immediate", ...deletes, "commit"].join(";"));
+  file.close();
 }
 
 /** Every route, asked without a socket by a program on the same machine. */

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { beat } from "../../pods/statements.ts";
 import { openStore } from "../../store/open.ts";
 import { asking, openPlace } from "../asking.contract.ts";
@@ -6,13 +6,11 @@ import { asking, openPlace } from "../asking.contract.ts";
 const signing = (letter: string) => `whsec_${Buffer.from(letter.repeat(24)).toString("base64")}`;
 const url = "https://agent.example/chat";
 
-let place: ReturnType<typeof openPlace>;
+const place = openPlace();
 let lines: string[];
 beforeEach(() => {
-  place = openPlace();
   lines = [];
 });
-afterEach(() => place.close());
 
 const told: string[] = [];
 const ask = async (method: string, path: string, body?: unknown) => {

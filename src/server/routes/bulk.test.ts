@@ -1,11 +1,7 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { asking, mailOnly, openPlace } from "../asking.contract.ts";
 
-let place: ReturnType<typeof openPlace>;
-beforeEach(() => {
-  place = openPlace();
-});
-afterEach(() => place.close());
+const place = openPlace();
 
 function post(body: string | Uint8Array, type = "application/x-ndjson") {
   const { post } = asking(place.flotilla, { contracts: mailOnly });

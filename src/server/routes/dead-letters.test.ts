@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { abort } from "../../base/errors.ts";
@@ -7,28 +7,14 @@ import { type Pod } from "../../runtime/assemble.ts";
 import { startPod } from "../../runtime/pod.ts";
 import { asking, openPlace } from "../asking.contract.ts";
 
-let place: ReturnType<typeof openPlace>;
-let pod: Pod;
+const place = openPlace();
+let started: Pod | undefined;
+afterEach(() => started?.stop());
+
 let mended = false;
 const flaky = task("flaky", { attempts: 1 }, ({ input }) => {
   if (!mended) throw abort(`no answer for ${JSON.stringify(input)}`);
   return 1;
-});
-
-beforeEach(async () => {
-  place = openPlace();
-  mended = false;
-  pod = await startPod({
-    store: place.store,
-    use: [flaky],
-    log: silentLogger,
-    heartbeatMs: 50,
-    deadAfterMs: 30_000,
-  });
-});
-afterEach(async () => {
-  await pod.stop();
-  await place.close();
 });
 
 const server = (deadLetters = () => place.flotilla.deadLetters) =>
@@ -36,6 +22,14 @@ const server = (deadLetters = () => place.flotilla.deadLetters) =>
 
 describe("failed tasks over HTTP", () => {
   test("are grouped and listed, by the leader's view and without it, and redriven and given up", async () => {
+    const pod = await startPod({
+      store: place.store,
+      use: [flaky],
+      log: silentLogger,
+      heartbeatMs: 50,
+      deadAfterMs: 30_000,
+    });
+    started = pod;
     const { get, post } = server();
     const made = await pod.enqueueMany("flaky", [1, 2, 3]);
     for (const { taskId } of made) await pod.settled(taskId);

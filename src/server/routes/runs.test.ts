@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
@@ -26,15 +26,10 @@ const order = flow("order", {
 const mail = task("mail", {}, () => {});
 const use = [order, parcel, mail];
 
-let place: ReturnType<typeof openPlace>;
-let pods: Pod[];
-beforeEach(() => {
-  place = openPlace();
-  pods = [];
-});
+const place = openPlace();
+const pods: Pod[] = [];
 afterEach(async () => {
-  for (const pod of pods) await pod.stop();
-  await place.close();
+  for (const pod of pods.splice(0)) await pod.stop();
 });
 
 const ask = (method: string, path: string, body?: unknown) =>

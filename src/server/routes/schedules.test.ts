@@ -1,15 +1,11 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { task } from "../../queue/task.ts";
 import { startPod } from "../../runtime/pod.ts";
 import { asking, mailOnly, openPlace } from "../asking.contract.ts";
 import { createMetrics } from "../metrics.ts";
 
-let place: ReturnType<typeof openPlace>;
-beforeEach(() => {
-  place = openPlace();
-});
-afterEach(() => place.close());
+const place = openPlace();
 
 const ask = (method: string, path: string, body?: unknown) =>
   asking(place.flotilla, { contracts: mailOnly }).send(method, path, body);

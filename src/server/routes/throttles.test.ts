@@ -1,21 +1,17 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../../store/open.ts";
 import type { Database } from "../../store/database.ts";
 import { noCounts } from "../../throttle/sample.ts";
 import { storeThrottle } from "../../throttle/share/stored.contract.ts";
 import { asking, openPlace } from "../asking.contract.ts";
 
-let place: ReturnType<typeof openPlace>;
+const place = openPlace();
 let database: Database;
-beforeEach(async () => {
-  place = openPlace();
+beforeAll(async () => {
   await place.flotilla.stats();
   database = await openStore(place.store);
 });
-afterEach(async () => {
-  await database.close();
-  await place.close();
-});
+afterAll(() => database.close());
 
 const ask = (method: string, path: string, body?: unknown) =>
   asking(place.flotilla).send(method, path, body);
