@@ -102,7 +102,6 @@ export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./sch
 export { agent, type UrlAgentOptions } from "./session/agents/agent.ts";
 export type { CompactionOptions } from "./session/agents/compaction.ts";
 export type {
-  AgentAnswer,
   AgentContext,
   AgentFunction,
   CompactorContext,
@@ -119,6 +118,7 @@ export type {
   AgentView,
   StoredAgents,
 } from "./session/agents/stored.ts";
+export type { AgentAnswer } from "./protocol/agent-answer.ts";
 export type { Chunk } from "./protocol/chunk.ts";
 export type {
   Entry,

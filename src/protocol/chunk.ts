@@ -49,6 +49,22 @@ export function endsListening(chunk: Chunk): boolean {
   return chunk.type === "error" || chunk.type === "abort";
 }
 
+/** Whether anybody could see anything of an answer at this chunk: before that another try may begin anew. */
+export function saysSomething(chunk: Chunk): boolean {
+  return !silent.has(chunk.type);
+}
+
+const silent = new Set([
+  "start",
+  "start-step",
+  "finish-step",
+  "reset-step",
+  "message-metadata",
+  "finish",
+  "abort",
+  "error",
+]);
+
 type Field = { readonly name: string; readonly kind: Kind };
 type Kind = "string" | "boolean" | "object" | "array";
 type Fields = { readonly required: readonly Field[]; readonly optional: readonly Field[] };

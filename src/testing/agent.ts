@@ -1,4 +1,5 @@
-import type { AgentAnswer, AgentContext } from "../session/agents/function.ts";
+import type { AgentAnswer } from "../protocol/agent-answer.ts";
+import type { AgentContext } from "../session/agents/function.ts";
 import type { AgentSpec } from "../session/agents/spec.ts";
 import type { Life } from "./crash.ts";
 

@@ -1,6 +1,6 @@
 import type { Json } from "../../base/jsonify.ts";
 import type { Logger } from "../../base/log.ts";
-import type { Chunk } from "../../protocol/chunk.ts";
+import type { AgentAnswer } from "../../protocol/agent-answer.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 
 /** What an agent's function is given. */
@@ -38,17 +38,6 @@ export type TurnCall<Made> = (
     readonly toolCallId?: string;
   },
 ) => Promise<Made>;
-
-/** What an agent may answer with. Strings are text; everything else is the AI SDK's. */
-export type AgentAnswer =
-  | string
-  | UIMessage
-  | Response
-  | ReadableStream<unknown>
-  | AsyncIterable<Chunk | string>
-  | Iterable<Chunk | string>
-  /** What `streamText` gives. */
-  | { toUIMessageStream(options?: never): unknown };
 
 export type AgentFunction = (context: AgentContext) => AgentAnswer | PromiseLike<AgentAnswer>;
 

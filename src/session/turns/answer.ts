@@ -1,7 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { type Assembler, createAssembler } from "../../protocol/assembler.ts";
-import { type Chunk, endsListening, parseChunk, withMessageId } from "../../protocol/chunk.ts";
+import {
+  type Chunk,
+  endsListening,
+  parseChunk,
+  saysSomething,
+  withMessageId,
+} from "../../protocol/chunk.ts";
 import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
 import { createRepair } from "../../protocol/storable.ts";
 import { messageToChunks } from "../../protocol/to-chunks.ts";
@@ -19,18 +25,6 @@ export type AnswerOptions = {
 };
 
 export type Answer = ReturnType<typeof createAnswer>;
-
-/** Chunks after which nothing was said yet that anybody could see: another try may still begin anew. */
-const silent = new Set([
-  "start",
-  "start-step",
-  "finish-step",
-  "reset-step",
-  "message-metadata",
-  "finish",
-  "abort",
-  "error",
-]);
 
 /**
  * An answer while it is made: put together here for the log, and sent live to whoever watches, a
@@ -67,7 +61,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       else if (chunk.type !== "start") waiting.push({ type: "start", messageId });
     }
     waiting.push(chunk);
-    begun ||= !silent.has(chunk.type);
+    begun ||= saysSomething(chunk);
     if (begun) cancelFlush ??= clock.after(0, flush);
   };
 

@@ -3,7 +3,8 @@ import { describe, expect, test } from "vitest";
 import { abort, retryAfter } from "../../base/errors.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { agent } from "../agents/agent.ts";
-import type { AgentAnswer, AgentContext } from "../agents/function.ts";
+import type { AgentAnswer } from "../../protocol/agent-answer.ts";
+import type { AgentContext } from "../agents/function.ts";
 import { events, runnerScene, saying, sse, textOf } from "./scene.contract.ts";
 
 const quick = { backoff: { baseMs: 1, jitter: 0 } };

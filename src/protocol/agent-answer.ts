@@ -1,0 +1,113 @@
+import { messageOf } from "../base/errors.ts";
+import type { Chunk } from "./chunk.ts";
+import type { UIMessage } from "./message.ts";
+import { messageToChunks } from "./to-chunks.ts";
+
+/** What an agent may answer with. Strings are text; everything else is the AI SDK's. */
+export type AgentAnswer =
+  | string
+  | UIMessage
+  | Response
+  | ReadableStream<unknown>
+  | AsyncIterable<Chunk | string>
+  | Iterable<Chunk | string>
+  /** What `streamText` gives. */
+  | { toUIMessageStream(options?: never): unknown };
+
+/** An answer in one of two forms. */
+export type GivenAnswer =
+  | {
+      readonly type: "chunks";
+      /** Not looked at yet. Their end is a good one. */
+      readonly chunks: AsyncGenerator<unknown>;
+      /** The error behind an `error` chunk, where it is known. */
+      readonly cause?: () => unknown;
+    }
+  | { readonly type: "response"; readonly response: Response };
+
+/** Tells apart what an agent's function may give. `invalid` makes the error for what it may not. */
+export function givenAnswer(given: unknown, invalid: (message: string) => Error): GivenAnswer {
+  const byItself = (pieces: Pieces) =>
+    ({ type: "chunks", chunks: asChunks(pieces, invalid) }) as const;
+  if (typeof given === "string") return byItself([given]);
+  if (isResponse(given)) return { type: "response", response: given };
+  if (isObject(given)) {
+    if (typeof given["toUIMessageStream"] === "function") {
+      const { stream, cause } = modelStream(given as Streamed);
+      if (isObject(stream) && isIterable(stream)) return { ...byItself(stream), cause };
+      throw invalid("`toUIMessageStream` gave no stream");
+    }
+    if (isIterable(given)) return byItself(given);
+    if (Array.isArray(given["parts"]))
+      return byItself(messageToChunks(given as UIMessage, { live: false }));
+  }
+  throw invalid("an agent gives text, chunks, a message, a Response, or what `streamText` gives");
+}
+
+type Pieces = AsyncIterable<unknown> | Iterable<unknown>;
+
+/** Text among the chunks becomes a part of its own. */
+async function* asChunks(
+  given: Pieces,
+  invalid: (message: string) => Error,
+): AsyncGenerator<unknown> {
+  let texts = 0;
+  let open: string | undefined;
+  for await (const piece of given) {
+    if (typeof piece === "string") {
+      if (open === undefined) {
+        open = `text-${++texts}`;
+        yield { type: "text-start", id: open };
+      }
+      yield { type: "text-delta", id: open, delta: piece };
+      continue;
+    }
+    if (open !== undefined) yield { type: "text-end", id: open };
+    open = undefined;
+    yield plain(piece, invalid);
+  }
+  if (open !== undefined) yield { type: "text-end", id: open };
+}
+
+const deltas = new Set(["text-delta", "reasoning-delta", "tool-input-delta"]);
+
+/** What is left of a piece after a trip through JSON, as it is stored and sent: a `Date` is text. */
+function plain(piece: unknown, invalid: (message: string) => Error): unknown {
+  if (piece instanceof Uint8Array) {
+    throw invalid("an agent's stream holds bytes: give the Response itself");
+  }
+  if (deltas.has((piece as Chunk | undefined)?.type ?? "")) return piece;
+  try {
+    return JSON.parse(JSON.stringify(piece) ?? "null");
+  } catch (error) {
+    throw invalid(`a chunk isn't JSON: ${messageOf(error, 200)}`);
+  }
+}
+
+type Streamed = { toUIMessageStream(options: object): unknown };
+
+/** What `streamText` gives. It hides errors from whoever watches; here they are kept for the log. */
+function modelStream(given: Streamed): { stream: unknown; cause: () => unknown } {
+  let cause: unknown;
+  const stream = given.toUIMessageStream({
+    onError(error: unknown) {
+      cause ??= error;
+      return "An error occurred.";
+    },
+  });
+  return { stream, cause: () => cause };
+}
+
+/** Servers put classes of their own in the place of the global one, so what it has counts. */
+function isResponse(given: unknown): given is Response {
+  if (!isObject(given) || typeof given["status"] !== "number" || !("body" in given)) return false;
+  return isObject(given["headers"]) && typeof given["headers"]["get"] === "function";
+}
+
+function isIterable(given: object): given is Pieces {
+  return Symbol.asyncIterator in given || Symbol.iterator in given;
+}
+
+function isObject(given: unknown): given is Record<string, unknown> {
+  return typeof given === "object" && given !== null;
+}
