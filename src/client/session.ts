@@ -10,7 +10,11 @@ import type { Store } from "./store.ts";
  */
 export type Session = Store<SessionSnapshot> & {
   readonly sessionId: string;
-  /** Everything as it comes, for those who build something else of it. Follows while it listens. */
+  /**
+   * Everything as it comes, for those who build something else of it. Follows while it listens. Who
+   * listens later than others hears at once what they know: `joined`, every entry in order, and of an
+   * answer that is being made its chunks from the start. A session that is gone is joined anew.
+   */
   on(listener: (event: SessionEvent) => void): () => void;
   /** The same to iterate over. A reader that is too slow gets `overloaded`, not endless memory. */
   events(options?: SessionEventsOptions): AsyncIterableIterator<SessionEvent>;

@@ -24,13 +24,14 @@ export function messageToChunks(
     for (let free = index; id === undefined; free += parts.length) {
       if (!taken.has(`part-${free}`)) id = `part-${free}`;
     }
-    chunks.push(...chunksOf(part, id));
+    chunks.push(...partToChunks(part, id));
   });
   if (!live) chunks.push({ type: "finish" });
   return chunks;
 }
 
-function chunksOf(part: Part, freeId: string): Chunk[] {
+/** One part of it, where a text that has no id goes by this one. */
+export function partToChunks(part: Part, freeId: string): Chunk[] {
   switch (part.type) {
     case "text":
       return textChunks(part, freeId);

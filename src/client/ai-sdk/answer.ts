@@ -1,0 +1,194 @@
+import type { Chunk } from "../../protocol/chunk.ts";
+import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
+import { viewOf } from "../../protocol/view.ts";
+import type { Session, SessionEvent } from "../session.ts";
+import { createReader, type Reader } from "./reader.ts";
+
+export type Turn = Extract<SessionState, { state: "catching_up" }>;
+
+/** Which answer is waited for. */
+export type Asked = {
+  isTurn(turn: Turn): boolean;
+  /** Of an answer whose turn was over before it could be seen. */
+  isAnswer(entry: Entry): boolean;
+  /** The entry that asks for it: where all is said up to it and nobody is at work, there is no answer. */
+  readonly seq?: number;
+};
+
+export type AnswerOptions = {
+  asked: Asked;
+  /** What the reader has of the message already, where the answer goes on with it. */
+  initial?: UIMessage;
+  signal?: AbortSignal | undefined;
+  /** Whether what can't be streamed is shown by other means. */
+  isFollowed: () => boolean;
+  onEnd: (end: AnswerEnd) => void;
+};
+
+/** How it ended for its reader; of a turn that may still be running. */
+export type AnswerEnd = {
+  readonly type: "stored" | "over" | "restarted" | "detached" | "gone";
+  readonly turn?: { readonly epoch: number; readonly attempt: number };
+};
+
+/** What a reader may leave lying before it is taken for dead. */
+const waitingMost = 100_000;
+
+/**
+ * One answer as `useChat` reads it: from `start` with an id that stays, over however many connections,
+ * to how it ended. What was said while nobody was connected comes in one piece.
+ */
+export function streamAnswer(session: Session, options: AnswerOptions): ReadableStream<Chunk> {
+  let stop: (how: AnswerEnd["type"]) => void = () => {};
+  return new ReadableStream<Chunk>({
+    start(controller) {
+      stop = follow(session, options, {
+        write: (chunk) => controller.enqueue(chunk),
+        isFull: () => (controller.desiredSize ?? 0) < -waitingMost,
+        close: () => controller.close(),
+        fail: (error) => controller.error(error),
+      });
+    },
+    cancel: () => stop("detached"),
+  });
+}
+
+type Output = {
+  write(chunk: Chunk): void;
+  isFull(): boolean;
+  close(): void;
+  fail(error: unknown): void;
+};
+
+function follow(session: Session, options: AnswerOptions, output: Output) {
+  const { asked, initial, signal, isFollowed, onEnd } = options;
+  let reader: Reader | undefined;
+  let turn: { epoch: number; attempt: number } | undefined;
+  let state: SessionState = { state: "idle" };
+  /** The entries that are on their way. */
+  let toCome = Infinity;
+  let lastSeq = 0;
+  let hasEnded = false;
+  let over = false;
+  let leave: (() => void) | undefined;
+
+  const end = (type: AnswerEnd["type"], error?: unknown): void => {
+    if (over) return;
+    over = true;
+    leave?.();
+    signal?.removeEventListener("abort", onAbort);
+    if (error !== undefined) output.fail(error);
+    else if (type !== "detached") output.close();
+    onEnd({ type, ...(turn && { turn }) });
+  };
+  const onAbort = () => {
+    output.close();
+    end("detached");
+  };
+  /** It began anew, and a reader can't go back: whoever follows the chat shows it from the start. */
+  const restart = () =>
+    isFollowed()
+      ? end("restarted")
+      : end("restarted", new TypeError("network: the answer began anew; resume to see it"));
+
+  const write = (chunk: Chunk): void => {
+    hasEnded ||= chunk.type === "finish" || chunk.type === "abort" || chunk.type === "error";
+    output.write(chunk);
+  };
+  const begin = (messageId: string): Reader => {
+    if (reader) return reader;
+    write({ type: "start", messageId });
+    return (reader = createReader({ messageId, initial }));
+  };
+
+  const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
+    if (event.epoch !== turn?.epoch || state.state !== "catching_up") return;
+    turn = { epoch: event.epoch, attempt: event.attempt };
+    const mine = begin(state.messageId);
+    if (!event.fromStart) {
+      for (const chunk of event.chunks) {
+        mine.push(chunk);
+        write(chunk);
+      }
+    } else {
+      const next = createReader({ messageId: state.messageId });
+      for (const chunk of event.chunks) next.push(chunk);
+      const missing = mine.bringTo(next.message(), next.openIds());
+      if (!missing) return restart();
+      // What belongs to no part is passed on as it is.
+      const rest = event.chunks.filter(({ type, transient }) => transient === true || isEnd(type));
+      for (const chunk of [...missing, ...rest]) write(chunk);
+    }
+    if (output.isFull()) end("gone", new Error("the reader of this answer has stopped reading"));
+  };
+
+  const stored = (entry: Entry): void => {
+    const [message] = viewOf([entry]);
+    const missing = message && begin(message.id).bringTo(message, new Map());
+    for (const chunk of missing ?? []) write(chunk);
+    if (!hasEnded) write(endOf(entry));
+    end("stored");
+  };
+
+  const look = (): void => {
+    if (state.state === "catching_up" && asked.isTurn(state)) {
+      const { epoch, attempt } = state;
+      turn ??= { epoch, attempt };
+      if (turn.epoch === epoch) return;
+    }
+    if (lastSeq < toCome || lastSeq < (asked.seq ?? Infinity)) return;
+    // Whoever was at it left nothing behind, or there is nobody who answers.
+    if (turn ? !isAt(state, turn.epoch) : state.state === "idle") end("over");
+  };
+
+  const take = (event: SessionEvent): void => {
+    if (over) return;
+    switch (event.type) {
+      case "joined":
+        state = event.state;
+        toCome = event.lastSeq;
+        return look();
+      case "state":
+        state = event.state;
+        return look();
+      case "entry": {
+        const { entry } = event;
+        lastSeq = entry.seq;
+        if (turn ? entry.epoch === turn.epoch : asked.isAnswer(entry)) return stored(entry);
+        return look();
+      }
+      case "chunks":
+        return chunks(event);
+      case "reset":
+        return restart();
+      case "gone":
+        return end("gone", event.error);
+      case "away":
+    }
+  };
+
+  if (signal?.aborted) {
+    onAbort();
+  } else {
+    signal?.addEventListener("abort", onAbort, { once: true });
+    leave = session.on(take);
+    if (over) leave();
+  }
+  return end;
+}
+
+function isAt(state: SessionState, epoch: number): boolean {
+  return state.state === "catching_up" && state.epoch === epoch;
+}
+
+function isEnd(type: string): boolean {
+  return type === "finish" || type === "abort" || type === "error";
+}
+
+function endOf({ outcome, error }: Entry): Chunk {
+  if (outcome === "stopped") return { type: "abort", reason: "the answer was stopped" };
+  if (outcome === "cut" || outcome === "failed") {
+    return { type: "error", errorText: error?.message ?? "the answer ended early" };
+  }
+  return { type: "finish" };
+}

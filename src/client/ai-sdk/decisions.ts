@@ -1,0 +1,72 @@
+import type { Json } from "../../base/jsonify.ts";
+import type { Part, ToolResult, UIMessage } from "../../protocol/message.ts";
+
+/**
+ * What a user interface says of calls that the log doesn't know yet: outputs of tools that it ran, and
+ * what its user has allowed.
+ */
+export function decisionsIn(shown: UIMessage, stored: UIMessage | undefined): ToolResult[] {
+  return callsOf(shown).flatMap((part) => {
+    const known = callsOf(stored).findLast((each) => each["toolCallId"] === part["toolCallId"]);
+    return known && isAhead(part, known) ? [resultOf(part)] : [];
+  });
+}
+
+/** Whether the user interface knows of a call what the log doesn't. */
+export function knowsMore(shown: UIMessage, stored: UIMessage): boolean {
+  return decisionsIn(shown, stored).length > 0;
+}
+
+/** The same decisions have the same id, so that saying them twice says them once. */
+export function idOf(messageId: string, results: readonly ToolResult[]): string {
+  return `t-${hash(JSON.stringify([messageId, results]))}`;
+}
+
+function callsOf(message: UIMessage | undefined): Part[] {
+  return (message?.parts ?? []).filter(({ toolCallId }) => typeof toolCallId === "string");
+}
+
+const order: { readonly [state: string]: number } = {
+  "input-available": 1,
+  "approval-requested": 1,
+  "approval-responded": 2,
+  "output-available": 3,
+  "output-error": 3,
+};
+
+function isAhead(part: Part, known: Part): boolean {
+  const [is, was] = [order[String(part["state"])] ?? 0, order[String(known["state"])] ?? 4];
+  return is > 1 && was >= 1 && is > was;
+}
+
+function resultOf(part: Part): ToolResult {
+  const toolCallId = part["toolCallId"] as string;
+  if (part["state"] === "output-available") {
+    return { toolCallId, output: (part["output"] ?? null) as Json };
+  }
+  if (part["state"] === "output-error") {
+    return { toolCallId, errorText: String(part["errorText"]) };
+  }
+  const { id, approved, reason } = part["approval"] as {
+    readonly id?: string;
+    readonly approved: boolean;
+    readonly reason?: string;
+  };
+  return {
+    toolCallId,
+    approved,
+    ...(id !== undefined && { approvalId: id }),
+    ...(reason !== undefined && { reason }),
+  };
+}
+
+/** 53 bits of a text: enough to tell the decisions on one message apart. */
+function hash(text: string): string {
+  let [high, low] = [0xdeadbeef, 0x41c6ce57];
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    high = Math.imul(high ^ code, 2_654_435_761);
+    low = Math.imul(low ^ code, 1_597_334_677);
+  }
+  return `${(high >>> 0).toString(36)}${(low >>> 0).toString(36)}`;
+}

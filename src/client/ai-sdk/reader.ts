@@ -1,0 +1,123 @@
+import { createAssembler } from "../../protocol/assembler.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
+import type { Part, UIMessage } from "../../protocol/message.ts";
+import { partToChunks } from "../../protocol/to-chunks.ts";
+import { same } from "./same.ts";
+
+/** A message as a reader of chunks has it, with the ids under which its texts are still open. */
+export type ReaderOptions = {
+  readonly messageId: string;
+  /** What the reader had before the first chunk. */
+  readonly initial?: UIMessage | undefined;
+};
+
+export type Reader = ReturnType<typeof createReader>;
+
+/**
+ * Knows what somebody has who reads a stream of chunks: `useChat` has no way back, so what it was told
+ * once must not be told again, and what it must be told is only what is missing.
+ */
+export function createReader({ messageId, initial }: ReaderOptions) {
+  const assembler = createAssembler({
+    messageId,
+    maxParts: Infinity,
+    maxBytes: Infinity,
+    ...(initial && { initial }),
+  });
+  /** By the index of their parts. */
+  const openIds = new Map<number, string>();
+
+  const note = (chunk: Chunk): void => {
+    const { type, id } = chunk;
+    if (type === "text-start" || type === "reasoning-start") {
+      openIds.set(assembler.parts, id as string);
+    } else if (type === "text-end" || type === "reasoning-end") {
+      for (const [index, open] of openIds) if (open === id) openIds.delete(index);
+    }
+  };
+
+  const push = (chunk: Chunk): void => {
+    note(chunk);
+    assembler.push(chunk);
+    for (const index of openIds.keys()) if (index >= assembler.parts) openIds.delete(index);
+  };
+
+  return {
+    push,
+    openIds: (): ReadonlyMap<number, string> => openIds,
+    message: (): UIMessage => assembler.message(),
+    /**
+     * The chunks that bring the reader from what it has to this message, which it has been told then.
+     * Undefined where it has something that the message hasn't: that can't be taken back, and the
+     * reader is of no more use.
+     */
+    bringTo(wanted: UIMessage, wantedIds: ReadonlyMap<number, string>): Chunk[] | undefined {
+      const has = assembler.message();
+      if (has.parts.length > wanted.parts.length) return undefined;
+      const chunks: Chunk[] = [];
+      for (const [index, part] of wanted.parts.entries()) {
+        const known = has.parts[index];
+        const id = wantedIds.get(index) ?? `part-${index}`;
+        const more = known
+          ? bringPart(known, part, openIds.get(index), wantedIds.get(index))
+          : partToChunks(part, id);
+        if (more === undefined) return undefined;
+        chunks.push(...more);
+      }
+      if (wanted.metadata !== undefined && !same(has.metadata, wanted.metadata)) {
+        chunks.push({ type: "message-metadata", messageMetadata: wanted.metadata });
+      }
+      for (const chunk of chunks) push(chunk);
+      // Chunks can't say everything, such as which of two calls with one id they are about.
+      return same(assembler.message().parts, wanted.parts) ? chunks : undefined;
+    },
+  };
+}
+
+function bringPart(
+  known: Part,
+  wanted: Part,
+  openId: string | undefined,
+  wantedId: string | undefined,
+): Chunk[] | undefined {
+  if (known.type !== wanted.type) return undefined;
+  if (known.type === "text" || known.type === "reasoning") {
+    return bringText(known, wanted, openId, wantedId);
+  }
+  if (typeof known["toolCallId"] === "string") return bringCall(known, wanted);
+  if (same(known, wanted)) return [];
+  const isData = known.type.startsWith("data-") && typeof known["id"] === "string";
+  return isData && known["id"] === wanted["id"] ? [wanted] : undefined;
+}
+
+function bringText(
+  known: Part,
+  wanted: Part,
+  openId: string | undefined,
+  wantedId: string | undefined,
+): Chunk[] | undefined {
+  const [has, wants] = [String(known["text"]), String(wanted["text"])];
+  if (openId === undefined) return has === wants ? [] : undefined;
+  if (!wants.startsWith(has) || (wantedId !== undefined && wantedId !== openId)) return undefined;
+  const chunks = partToChunks({ ...wanted, id: openId, text: wants.slice(has.length) }, openId);
+  // It has begun already.
+  return chunks.slice(1);
+}
+
+/** Where the input is known, only what became of the call: a stock client takes an input for a new call. */
+function bringCall(known: Part, wanted: Part): Chunk[] | undefined {
+  if (known["toolCallId"] !== wanted["toolCallId"]) return undefined;
+  if (same(known, wanted)) return [];
+  const hasInput = known["state"] !== "input-streaming" && same(known["input"], wanted["input"]);
+  const [had, has] = [approvalOf(known), approvalOf(wanted)];
+  return partToChunks(wanted, "").filter(({ type }) => {
+    if (type.startsWith("tool-input-")) return !hasInput;
+    if (type === "tool-approval-request") return had["id"] !== has["id"];
+    if (type === "tool-approval-response") return had["approved"] !== has["approved"];
+    return true;
+  });
+}
+
+function approvalOf(part: Part): { readonly [field: string]: unknown } {
+  return (part["approval"] ?? {}) as { readonly [field: string]: unknown };
+}

@@ -1,0 +1,209 @@
+import type { ChatTransport, UIMessage as ChatMessage, UIMessageChunk } from "ai";
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Json } from "../../base/jsonify.ts";
+import type { Entry, UIMessage } from "../../protocol/message.ts";
+import { type Client, createClient } from "../client.ts";
+import type { ClientOptions } from "../options.ts";
+import type { Session, SessionSnapshot } from "../session.ts";
+import { type AnswerOptions, type Asked, streamAnswer } from "./answer.ts";
+import { type ChatLike, createFollowers } from "./follow.ts";
+import { decisionsIn, idOf } from "./decisions.ts";
+import { same } from "./same.ts";
+import { whenLive } from "./when-live.ts";
+
+export type ChatTransportOptions = ClientOptions & {
+  /** Default: one of its own, made of the other options. */
+  client?: Client;
+  /** Who answers in chats that are new: their sessions are made with the first message. */
+  agent?: string | readonly string[];
+};
+
+/** What `useChat` takes as its `transport`. A chat's id is the id of its session. */
+export type FlotillaTransport<Message extends ChatMessage = ChatMessage> =
+  ChatTransport<Message> & {
+    readonly resumeStreamIsReplay: true;
+    readonly client: Client;
+    session(chatId: string): Session;
+    /** Ends the answer that is being made, for everybody who watches it. Detaching doesn't. */
+    stop(chatId: string): Promise<boolean>;
+    /**
+     * Keeps a chat like its session until the returned function is called: its history, what others
+     * say, and answers that others asked for.
+     */
+    follow(chat: ChatLike<Message>): () => void;
+    /** Ends its connection, unless the client is another's. */
+    close(): void;
+  };
+
+type SendOptions<Message extends ChatMessage> = Parameters<
+  ChatTransport<Message>["sendMessages"]
+>[0];
+
+/**
+ * Puts `useChat` on a session: what is said is stored before it is answered, the answer goes on while
+ * nobody watches, and whoever comes back, by whichever tab or connection, sees the same.
+ */
+export function createChatTransport<Message extends ChatMessage = ChatMessage>(
+  options: ChatTransportOptions = {},
+): FlotillaTransport<Message> {
+  const { client: given, agent, ...clientOptions } = options;
+  const client = given ?? createClient(clientOptions);
+  const followers = createFollowers<Message>(
+    (chatId) => client.session(chatId),
+    options.clock ?? systemClock,
+  );
+  const made = new Set<string>();
+
+  /** A chat that is new has no session until something is said in it. */
+  const ensure = async (chatId: string): Promise<void> => {
+    if (agent === undefined || made.has(chatId)) return;
+    if (client.session(chatId).get().status !== "live") {
+      const agents = typeof agent === "string" ? [agent] : agent;
+      await client.sessions.create({ sessionId: chatId, agents });
+      followers.made(chatId);
+    }
+    made.add(chatId);
+  };
+
+  const stream = (
+    chatId: string,
+    asked: Asked,
+    rest: Pick<AnswerOptions, "initial" | "signal">,
+  ): ReadableStream<UIMessageChunk> => {
+    const isFollowed = () => followers.has(chatId);
+    const onEnd: AnswerOptions["onEnd"] = (end) => followers.ended(chatId, end);
+    const session = client.session(chatId);
+    return streamAnswer(session, { ...rest, asked, isFollowed, onEnd }) as ReadableStream<never>;
+  };
+
+  const say = async (chatId: string, message: UIMessage, signal: AbortSignal | undefined) => {
+    await ensure(chatId);
+    const session = client.session(chatId);
+    const metadata = ownMetadata(message.metadata);
+    const sent = await session.send(message.parts, {
+      id: message.id,
+      ...(metadata !== undefined && { metadata }),
+      ...(signal && { signal }),
+    });
+    if (sent.duplicate) checkUnchanged(message, await whenLive(session, signal));
+    const { seq } = sent;
+    const asked: Asked = {
+      seq,
+      isTurn: ({ upToSeq }) => upToSeq >= seq,
+      isAnswer: ({ role, upToSeq = 0 }) => role === "assistant" && upToSeq >= seq,
+    };
+    return stream(chatId, asked, { signal });
+  };
+
+  const goOn = async (chatId: string, message: UIMessage, signal: AbortSignal | undefined) => {
+    const session = client.session(chatId);
+    const { messages, state, lastSeq } = await whenLive(session, signal);
+    const { id: messageId } = message;
+    const stored = messages.find(({ id }) => id === messageId);
+    const results = decisionsIn(message, stored);
+    let seq = lastSeq;
+    if (results.length > 0) {
+      ({ seq } = await session.toolResult(messageId, results, { id: idOf(messageId, results) }));
+    } else if (state.state !== "catching_up" || state.messageId !== messageId) {
+      throw new FlotillaError(
+        "invalid_input",
+        "there is nothing to go on with: no call of the last answer has got an output or an approval",
+      );
+    }
+    const asked: Asked = {
+      seq,
+      isTurn: (turn) => turn.messageId === messageId && turn.upToSeq >= seq,
+      isAnswer: (entry) => isNew(entry, messageId, seq),
+    };
+    return stream(chatId, asked, { initial: message, signal });
+  };
+
+  const again = async (
+    chatId: string,
+    asked: string | undefined,
+    signal: AbortSignal | undefined,
+  ) => {
+    const session = client.session(chatId);
+    const { messages, lastSeq } = await whenLive(session, signal);
+    const target = answerAt(messages, asked);
+    await session.regenerate({ messageId: target.id });
+    return stream(
+      chatId,
+      {
+        isTurn: ({ messageId }) => messageId === target.id,
+        isAnswer: (entry) => isNew(entry, target.id, lastSeq),
+      },
+      { signal },
+    );
+  };
+
+  return {
+    client,
+    resumeStreamIsReplay: true,
+    session: (chatId) => client.session(chatId),
+    stop: (chatId) => client.session(chatId).stop(),
+    follow: (chat) => followers.follow(chat),
+    close() {
+      if (!given) client.close();
+    },
+    async sendMessages({
+      trigger,
+      chatId,
+      messageId,
+      messages,
+      abortSignal,
+    }: SendOptions<Message>) {
+      if (trigger === "regenerate-message") return again(chatId, messageId, abortSignal);
+      const named = messages.find(({ id }) => id === messageId);
+      const message = named?.role === "assistant" ? named : messages.at(-1);
+      if (!message) throw new FlotillaError("invalid_input", "there is no message to send");
+      const plain = message as unknown as UIMessage;
+      const run = message.role === "assistant" ? goOn : say;
+      return run(chatId, plain, abortSignal);
+    },
+    async reconnectToStream({ chatId, abortSignal }) {
+      const session = client.session(chatId);
+      const { status, state } = await whenLive(session, abortSignal, { orGone: true });
+      if (status !== "live" || state.state !== "catching_up") return null;
+      const { epoch } = state;
+      const asked: Asked = {
+        isTurn: (turn) => turn.epoch === epoch,
+        isAnswer: (entry) => entry.epoch === epoch,
+      };
+      return stream(chatId, asked, { signal: abortSignal });
+    },
+  };
+}
+
+function isNew(entry: Entry, messageId: string, after: number): boolean {
+  return entry.kind === "message" && entry.messageId === messageId && entry.seq > after;
+}
+
+/** A log keeps what was said: what looks like a correction would be dropped as a repetition. */
+function checkUnchanged(message: UIMessage, { messages }: SessionSnapshot): void {
+  const stored = messages.find(({ id }) => id === message.id);
+  if (!stored || same(stored.parts, message.parts)) return;
+  throw new FlotillaError(
+    "conflict",
+    "what was said can't be changed: send the corrected text as a new message",
+  );
+}
+
+/** The answer that is meant: the one named, the one behind the question that is named, or the last. */
+function answerAt(messages: readonly UIMessage[], named: string | undefined): UIMessage {
+  const at = named === undefined ? -1 : messages.findIndex(({ id }) => id === named);
+  const isAnswer = ({ role }: UIMessage) => role === "assistant";
+  const answer = at === -1 ? messages.findLast(isAnswer) : messages.slice(at).find(isAnswer);
+  if (answer) return answer;
+  throw new FlotillaError("not_found", "there is no answer yet that could be made anew");
+}
+
+/** Without what we say of a message ourselves. */
+function ownMetadata(metadata: unknown): Json | undefined {
+  if (typeof metadata !== "object" || metadata === null || Array.isArray(metadata)) {
+    return metadata as Json | undefined;
+  }
+  const { flotilla: _, ...own } = metadata as { readonly [name: string]: Json };
+  return Object.keys(own).length === 0 ? undefined : own;
+}

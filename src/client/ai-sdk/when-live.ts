@@ -1,0 +1,38 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Session, SessionSnapshot } from "../session.ts";
+
+/** Waits until all of a session is here, and gives it. Rejects where there is none, unless `orGone`. */
+export function whenLive(
+  session: Session,
+  signal: AbortSignal | undefined,
+  { orGone = false } = {},
+): Promise<SessionSnapshot> {
+  return new Promise((resolve, reject) => {
+    let leave: (() => void) | undefined;
+    const end = (settle: () => void): void => {
+      signal?.removeEventListener("abort", onAbort);
+      settle();
+      leave?.();
+    };
+    const onAbort = () => end(() => reject(abortError()));
+    const look = (): void => {
+      const snapshot = session.get();
+      const { status, error } = snapshot;
+      if (status === "live" || (status === "gone" && orGone)) end(() => resolve(snapshot));
+      else if (status === "gone") end(() => reject(error ?? gone(session)));
+    };
+    if (signal?.aborted) return reject(abortError());
+    signal?.addEventListener("abort", onAbort, { once: true });
+    leave = session.subscribe(look);
+    look();
+  });
+}
+
+/** By its name `useChat` knows that nothing went wrong. */
+function abortError(): Error {
+  return new DOMException("the wait was cut short", "AbortError");
+}
+
+function gone({ sessionId }: Session): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId}`);
+}
