@@ -167,6 +167,8 @@ function announce({ settings, live, work }: RunOptions, url: string, screen?: Sc
   const names = handlers.filter(({ flow }) => !flow).map(({ name }) => name);
   const flows = handlers.flatMap(({ name, flow }) => (flow ? [`${name} (${flow.version})`] : []));
   say(`${paint("bold", "flotilla")} listens on ${paint("cyan", url)}`);
+  for (const path of Object.keys(settings.server?.pages ?? {}))
+    say(`  ${path.split("/").at(-1)!.padEnd(7)} ${paint("cyan", url + path)}`);
   say(`  store   ${withoutSecrets(settings.store)}`);
   if (work && (names.length > 0 || flows.length === 0))
     say(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);

@@ -15,6 +15,7 @@ describe("what a config says of the server", () => {
     { tokens: { jwksUrl: "https://id.example/jwks.json", algorithms: ["ES256"] } },
     { tokens: { jwks: { keys: [] }, issuer: "x", audience: "y" } },
     { origins: ["https://app.example.com", "http://localhost:3000"] },
+    { pages: { "/chat": "web/dist", "/desk/inbox": "/srv/inbox" } },
     { maxConnections: 1_000_000, socketBufferBytes: 65_536, framesPerSecond: 1 },
   ])("may be %j", (server) => {
     expect(() => checkServer(server)).not.toThrow();
@@ -42,6 +43,12 @@ describe("what a config says of the server", () => {
     [{ origins: ["app.example.com"] }, "isn't an origin"],
     [{ origins: ["https://app.example.com/"] }, "isn't an origin"],
     [{ origins: ["*"] }, "isn't an origin"],
+    [{ pages: { chat: "web/dist" } }, "isn't a path like /chat"],
+    [{ pages: { "/chat/": "web/dist" } }, "isn't a path like /chat"],
+    [{ pages: { "/:chat": "web/dist" } }, "isn't a path like /chat"],
+    [{ pages: { "/v1/chat": "web/dist" } }, "the server's own routes"],
+    [{ pages: { "/health": "web/dist" } }, "the server's own routes"],
+    [{ pages: { "/chat": "" } }, "needs the folder of a built page"],
     [{ maxConnections: 0 }, "from 1 to"],
     [{ socketBufferBytes: 1 }, "from 65536 to"],
     [{ framesPerSecond: 0 }, "from 1 to"],

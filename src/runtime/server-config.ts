@@ -13,6 +13,8 @@ export type ServerConfig = {
   tokens?: TokenConfig;
   /** Web pages of other sites that may call and open sockets, as `https://app.example.com`. Default none. */
   origins?: readonly string[];
+  /** Built single-page apps to serve, by where: `{ "/chat": "web/dist" }`. Anybody may read them. */
+  pages?: Readonly<Record<string, string>>;
   /** Connections at once, sockets among them. Default 10,000. */
   maxConnections?: number;
   /** What may wait for one connection that reads too slowly, before it is cut off. Default 1 MiB. */
@@ -79,6 +81,7 @@ export function checkServer(server: ServerConfig | undefined): void {
     "apiKeys",
     "tokens",
     "origins",
+    "pages",
     "maxConnections",
     "socketBufferBytes",
     "framesPerSecond",
@@ -96,6 +99,7 @@ export function checkServer(server: ServerConfig | undefined): void {
   for (const key of server.apiKeys ?? []) checkKey(key);
   if (server.tokens) checkTokens(server.tokens);
   for (const origin of server.origins ?? []) checkOrigin(origin);
+  for (const [prefix, folder] of Object.entries(server.pages ?? {})) checkPage(prefix, folder);
 }
 
 function checkKey(given: ApiKey): void {
@@ -146,6 +150,17 @@ function checkOrigin(origin: string): void {
   throw invalid(
     `server.origins: ${JSON.stringify(origin)} isn't an origin, which has a scheme, a host and perhaps a port: https://app.example.com`,
   );
+}
+
+function checkPage(prefix: string, folder: unknown): void {
+  if (!/^(?:\/[\w-]+)+$/.test(prefix))
+    throw invalid(
+      `server.pages: ${JSON.stringify(prefix)} isn't a path like /chat, of letters, digits, _ and -`,
+    );
+  if (/^\/(?:v\d+|metrics|health)(?:\/|$)/.test(prefix))
+    throw invalid(`server.pages: ${prefix} is where the server's own routes are`);
+  if (typeof folder !== "string" || folder === "")
+    throw invalid(`server.pages: ${prefix} needs the folder of a built page, as text`);
 }
 
 function invalid(message: string): FlotillaError {

@@ -14,6 +14,7 @@ import { createMembers, type Members } from "./auth/members.ts";
 import { allowOrigins } from "./cors.ts";
 import { refuse } from "./errors.ts";
 import type { Metrics } from "./metrics.ts";
+import { mountPages, type Page } from "./pages/pages.ts";
 import { createReadiness } from "./ready.ts";
 import { mount } from "./route.ts";
 import { agentRoutes } from "./routes/agents.ts";
@@ -35,6 +36,8 @@ export type AppParts = {
   apiKeys: readonly ApiKey[];
   /** Web pages of other sites that may call. */
   origins?: readonly string[];
+  /** Pages that are served beside the routes. */
+  pages?: readonly Page[];
   /** What tells who calls, if not `apiKeys` alone. */
   authenticator?: Authenticator;
   /** Where sessions are asked about, if not through `flotilla`. */
@@ -82,6 +85,7 @@ export function createApp(parts: AppParts): Hono {
     const shown = path.slice(0, 200);
     return refuse(c, new FlotillaError("not_found", `there is no route ${method} ${shown}`), log);
   });
+  mountPages(app, parts.pages ?? []);
   app.use(async (c, next) => {
     await next();
     c.header("Cache-Control", "no-store");

@@ -4,12 +4,13 @@ import { type AppParts, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
 import { listen, type Listening } from "./listen.ts";
+import { openPages } from "./pages/pages.ts";
 import { createSockets } from "./socket/sockets.ts";
 import { createStreams, usualBufferBytes } from "./streams.ts";
 
 export type ServeParts = Omit<
   AppParts,
-  "authenticator" | "members" | "streams" | "apiKeys" | "origins"
+  "authenticator" | "members" | "streams" | "apiKeys" | "origins" | "pages"
 > & {
   /** What the config says of the server, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
@@ -24,9 +25,10 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     { apiKeys, tokens, origins },
     { clock, random: systemRandom },
   );
+  const pages = await openPages(parts.server.pages);
   const members = createMembers(sessions, clock);
   const streams = createStreams(clock, bufferBytes);
-  const app = createApp({ ...parts, apiKeys, origins, authenticator, members, streams });
+  const app = createApp({ ...parts, apiKeys, origins, pages, authenticator, members, streams });
   const sockets = createSockets({
     sessions,
     members,
