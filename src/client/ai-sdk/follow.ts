@@ -10,7 +10,7 @@ export type ChatLike<Message extends ChatMessage = ChatMessage> = {
   readonly id: string;
   readonly status: "submitted" | "streaming" | "ready" | "error";
   messages: Message[];
-  setMessages?(messages: Message[]): void;
+  setMessages?(change: (messages: Message[]) => Message[]): void;
   resumeStream(): Promise<void>;
 };
 
@@ -87,8 +87,10 @@ function createFollower<Message extends ChatMessage>(
       if (snapshot.status !== "live" && snapshot.status !== "away") return;
       const isToCome = isToBeSeen(snapshot, follower.ended);
       const shown = chat.messages as unknown as readonly UIMessage[];
-      const wanted = reconcile(shown, snapshot, { isWatched: isToCome });
-      if (wanted) show(chat, wanted);
+      if (reconcile(shown, snapshot, { isWatched: isToCome })) {
+        // What is shown may be older than what the chat has: something was just typed, perhaps.
+        show(chat, (current) => reconcile(current, snapshot, { isWatched: isToCome }) ?? current);
+      }
       if (isToCome && snapshot.status === "live") void resume();
     },
     rejoin(): void {
@@ -119,11 +121,11 @@ function createFollower<Message extends ChatMessage>(
 
 function show<Message extends ChatMessage>(
   chat: ChatLike<Message>,
-  messages: readonly UIMessage[],
+  change: (messages: readonly UIMessage[]) => readonly UIMessage[],
 ): void {
-  const shown = messages as unknown as Message[];
-  if (chat.setMessages) chat.setMessages(shown);
-  else chat.messages = shown;
+  const changed = change as unknown as (messages: Message[]) => Message[];
+  if (chat.setMessages) chat.setMessages(changed);
+  else chat.messages = changed(chat.messages);
 }
 
 function isToBeSeen({ state }: SessionSnapshot, ended: Ended | undefined): boolean {

@@ -1,0 +1,21 @@
+import { createContext, createElement, type ReactNode, useContext } from "react";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Client } from "../client.ts";
+
+const ClientContext = createContext<Client | undefined>(undefined);
+
+/** Gives a client to the hooks below it. */
+export function FlotillaProvider({ client, children }: { client: Client; children?: ReactNode }) {
+  return createElement(ClientContext.Provider, { value: client }, children);
+}
+
+/** The client that hooks use: the one that is given, else that of the provider above. */
+export function useClient(given?: Client): Client {
+  const provided = useContext(ClientContext);
+  const client = given ?? provided;
+  if (client) return client;
+  throw new FlotillaError(
+    "invalid_input",
+    "there is no client: put <FlotillaProvider client={createClient()}> around this component",
+  );
+}

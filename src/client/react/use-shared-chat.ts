@@ -1,0 +1,65 @@
+import type { UIMessage as ChatMessage } from "ai";
+import { useCallback, useEffect, useMemo, useRef } from "react";
+import type { ChatLike } from "../ai-sdk/follow.ts";
+import type { FlotillaTransport } from "../ai-sdk/transport.ts";
+import type { ConnectionState } from "../connection.ts";
+import { useStore } from "./use-store.ts";
+
+/** What this needs of what `useChat` returns. */
+type UsedChat<Message extends ChatMessage> = {
+  readonly id: string;
+  readonly status: ChatLike["status"];
+  readonly messages: Message[];
+  setMessages(change: (messages: Message[]) => Message[]): void;
+  resumeStream(): Promise<void>;
+  stop(): Promise<void>;
+};
+
+export type Shared = {
+  /** Ends the answer that is being made, for everybody who watches it. */
+  stop(): Promise<void>;
+  readonly connection: ConnectionState;
+};
+
+const notConnected: ConnectionState = { status: "idle" };
+
+/**
+ * Keeps what `useChat` shows like the session behind it: its history, what other tabs and people say,
+ * and the answers that they get. `stop` of the AI SDK only stops watching; this one ends the answer.
+ */
+export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat<Message>>(
+  chat: Chat & UsedChat<Message>,
+  transport: FlotillaTransport<Message>,
+): Omit<Chat, "stop"> & Shared {
+  const { id } = chat;
+  const latest = useRef(chat);
+  useEffect(() => {
+    latest.current = chat;
+  });
+  useEffect(
+    () =>
+      transport.follow({
+        id,
+        get status() {
+          return latest.current.status;
+        },
+        get messages() {
+          return latest.current.messages;
+        },
+        setMessages: (change) => latest.current.setMessages(change),
+        resumeStream: () => latest.current.resumeStream(),
+      }),
+    [id, transport],
+  );
+  const connection = useStore(transport.client.connection, notConnected);
+  const stop = useCallback(async () => {
+    if (transport.client.connection.get().status === "open") {
+      await transport.stop(id);
+      return;
+    }
+    // The word goes out when there is a connection again; here it is over at once.
+    transport.stop(id).catch(() => {});
+    await latest.current.stop();
+  }, [id, transport]);
+  return useMemo(() => ({ ...chat, stop, connection }), [chat, stop, connection]);
+}
