@@ -2,6 +2,7 @@
 // Kept to syntax that Node 12 can parse, so that an old Node gets a sentence and not a stack trace.
 import { spawn } from "child_process";
 import { existsSync } from "fs";
+import module from "module";
 import { fileURLToPath } from "url";
 
 var needed = [22, 18];
@@ -34,16 +35,19 @@ process.emitWarning = function (warning, type) {
 };
 
 function run() {
-  var built = new URL("../dist/cli/main.js", import.meta.url);
   var source = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
-  if (existsSync(built) || !existsSync(source)) {
-    void import(built.href);
-  } else {
+  // Only a checkout has the source, and a build that lies there may be older.
+  if (existsSync(source)) {
     runSource(source);
+  } else {
+    // Most of a short command's time is compiling, which needs doing once. Where nothing can be kept,
+    // this says so in what it returns, and nobody has to care.
+    module.enableCompileCache();
+    void import("../dist/cli.js");
   }
 }
 
-// A checkout has no build, and only a flag on the command line can point imports at the source.
+// Only a flag on the command line can point imports at the source.
 function runSource(source) {
   var args = ["--conditions=flotilla:source", source].concat(process.argv.slice(2));
   var child = spawn(process.execPath, args, { stdio: "inherit" });

@@ -1,5 +1,13 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -32,7 +40,7 @@ describe("an old Node", () => {
   );
 
   test.each(["22.18.0", "24.0.0"])("is not what %s is", async (version) => {
-    write("dist/cli/main.js", `console.log("started");`);
+    write("dist/cli.js", `console.log("started");`);
     expect(await run([], asNode(version))).toMatchObject({ code: 0, stdout: "started\n" });
   });
 });
@@ -69,24 +77,46 @@ describe("in a checkout", () => {
     expect(await run([])).toMatchObject({ code: null, signal: "SIGKILL" });
   });
 
-  test("a build is preferred", async () => {
-    write("src/cli/main.ts", `console.log("source");`);
-    write("dist/cli/main.js", `console.log("built", ...process.argv.slice(2));`);
-    expect(await run(["dev"])).toMatchObject({ code: 0, stdout: "built dev\n" });
+  test("the source is preferred to a build, which may be older", async () => {
+    write("src/cli/main.ts", `console.log("source", ...process.argv.slice(2));`);
+    write("dist/cli.js", `console.log("built");`);
+    expect(await run(["dev"])).toMatchObject({ code: 0, stdout: "source dev\n" });
+  });
+});
+
+describe("in an installed package", () => {
+  test("the build runs with its arguments, and its exit code is ours", async () => {
+    write("dist/cli.js", `console.log("built", ...process.argv.slice(2)); process.exitCode = 7;`);
+    expect(await run(["dev", "a b"])).toMatchObject({ code: 7, stdout: "built dev a b\n" });
+  });
+
+  test("what was compiled is kept for the next start, in the folder that Node is told", async () => {
+    write("dist/cli.js", `console.log("built");`);
+    const cache = join(root, "compiled");
+    await run([], { env: { NODE_COMPILE_CACHE: cache } });
+    expect(readdirSync(cache)).toHaveLength(1);
+  });
+
+  test("it runs where nothing can be kept", async () => {
+    write("dist/cli.js", `console.log("built");`);
+    const env = { NODE_COMPILE_CACHE: join(root, "package.json", "in-a-file") };
+    expect(await run([], { env })).toMatchObject({ code: 0, stdout: "built\n", stderr: "" });
   });
 });
 
 type Launch = {
   node?: string;
   nodeArgs?: string[];
+  env?: Record<string, string>;
   onReady?: (child: ChildProcess) => void;
 };
 type Outcome = { code: number | null; signal: string | null; stdout: string; stderr: string };
 
 async function run(args: string[], launch: Launch = {}): Promise<Outcome> {
-  const { node = process.execPath, nodeArgs = [], onReady } = launch;
+  const { node = process.execPath, nodeArgs = [], env = {}, onReady } = launch;
   const child = spawn(node, [...nodeArgs, join(root, "bin/flotilla.js"), ...args], {
     stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, ...env },
   });
   let [stdout, stderr] = ["", ""];
   child.stderr.on("data", (chunk) => (stderr += chunk));

@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { copyFileSync, mkdirSync } from "node:fs";
+import { cpSync, mkdirSync } from "node:fs";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { bundle } from "../../build/bundle.ts";
+import { packageEntries } from "../../build/entries.ts";
 import { startRole } from "../roles.ts";
 import { takeTurns } from "../side-by-side/bench.ts";
 import { collect, type Work } from "../side-by-side/figures.ts";
@@ -15,7 +17,7 @@ export type RestartWork = { readonly sessions: number };
 const root = fileURLToPath(new URL("../../", import.meta.url));
 // Inside the project, so that what it imports is found.
 const built = `${root}node_modules/.cache/flotilla-bench/`;
-const program = `${built}dist/cli/main.js`;
+const program = `${built}bin/flotilla.js`;
 
 /**
  * A server is killed and started again on a store with many sessions: from the start of its process to
@@ -116,17 +118,7 @@ function start(args: readonly string[]): ChildProcess {
 
 async function build(): Promise<void> {
   mkdirSync(built, { recursive: true });
-  copyFileSync(`${root}package.json`, `${built}package.json`);
-  const compiler = `${root}node_modules/typescript/bin/tsc`;
-  const args = [
-    compiler,
-    "-p",
-    `${root}tsconfig.build.json`,
-    "--outDir",
-    `${built}dist`,
-    "--noCheck",
-  ];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", 2, 2] });
-  const code = await new Promise((resolve) => child.once("exit", resolve));
-  if (code !== 0) throw new Error("the program couldn't be built");
+  for (const file of ["package.json", "bin/flotilla.js"])
+    cpSync(`${root}${file}`, `${built}${file}`);
+  await bundle(packageEntries(), `${built}dist`);
 }

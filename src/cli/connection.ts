@@ -1,6 +1,5 @@
-import { connect, type ConnectOptions, type Flotilla } from "../runtime/connect.ts";
+import type { ConnectOptions, Flotilla } from "../runtime/connect.ts";
 import type { StoreFlags } from "./flags.ts";
-import { canBeWritten } from "../runtime/data-folder.ts";
 import { loadPlace } from "./settings.ts";
 
 /**
@@ -12,6 +11,8 @@ export async function onStore<Result>(
   work: (flotilla: Flotilla) => Promise<Result>,
   options: Pick<ConnectOptions, "maxPayloadBytes" | "privateAgents"> = {},
 ): Promise<Result> {
+  const { canBeWritten } = await import("../runtime/data-folder.ts");
+  const { connect } = await import("../runtime/connect.ts");
   const { store, dataDir } = await loadPlace(flags);
   await using flotilla = connect(store, {
     ...options,

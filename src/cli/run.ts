@@ -1,5 +1,4 @@
 import process from "node:process";
-import { collectDefaultMetrics } from "prom-client";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -17,7 +16,7 @@ import type { SessionService } from "../session/service.ts";
 import { withoutSecrets } from "../store/open.ts";
 import { checkListening } from "../server/access.ts";
 import type { Listening } from "../server/listen.ts";
-import { createMetrics, type Metrics } from "../server/metrics.ts";
+import type { Metrics } from "../server/metrics.ts";
 import type { ServerFlags } from "./flags.ts";
 import { countsLine, countsTable, type Live, startLive } from "./live.ts";
 import { paint, print } from "./output.ts";
@@ -54,26 +53,21 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   let stopping = false;
   let pod: Pod | undefined;
   let live: Live | undefined;
-  const metrics = createMetrics({
-    pod: () => pod,
-    slots: work ? settings.slots : 0,
-    names: [...workedOn(settings.use, settings.only).keys()],
-    flows: settings.use.filter(isFlow),
-  });
+  const metrics = serve ? await metricsOf(options, () => pod) : undefined;
   let giveUp: (error: Error) => void = () => {};
   const broken = new Promise<never>((_, reject) => (giveUp = reject));
   broken.catch(() => {});
   const onEvent = (event: PodEvent) => {
-    metrics.observe(event);
+    metrics?.observe(event);
     live?.observe(event);
     if (event.type === "claim_failed" && event.code === "store_corrupt") giveUp(damaged(settings));
   };
   if (work) pod = await startPod({ ...settings, log }, { onEvent });
-  const flotilla = serve ? openFlotilla(settings, log, metrics) : undefined;
+  const flotilla = metrics && openFlotilla(settings, log, metrics);
   let server: Listening | undefined;
   try {
     await flotilla?.ping();
-    if (flotilla) {
+    if (flotilla && metrics) {
       const isStopping = () => stopping;
       const leads = () => !stopping && pod !== undefined && pod.leader === pod.podId;
       const deadLetters = () => (leads() ? pod! : flotilla).deadLetters;
@@ -106,6 +100,23 @@ function damaged({ store }: Settings): FlotillaError {
   );
 }
 
+/** What is counted for whoever scrapes, which takes a server. */
+async function metricsOf(
+  { settings, work }: RunOptions,
+  pod: () => Pod | undefined,
+): Promise<Metrics> {
+  const { collectDefaultMetrics } = await import("prom-client");
+  const { createMetrics } = await import("../server/metrics.ts");
+  const metrics = createMetrics({
+    pod,
+    slots: work ? settings.slots : 0,
+    names: [...workedOn(settings.use, settings.only).keys()],
+    flows: settings.use.filter(isFlow),
+  });
+  collectDefaultMetrics({ register: metrics.registry });
+  return metrics;
+}
+
 /** The server's own way to the store, which outlives the pod's while that is stopping. */
 function openFlotilla(settings: Settings, log: Logger, metrics: Metrics): Flotilla {
   const { store, durability, migrate, maxPayloadBytes, sessions } = settings;
@@ -127,7 +138,6 @@ async function startServer(options: RunOptions, parts: ServerParts): Promise<Lis
   const { settings, live } = options;
   const { host = defaultHost, port, ...rest } = settings.server ?? {};
   const clock = systemClock;
-  collectDefaultMetrics({ register: parts.metrics.registry });
   const contracts = handlersByName(settings.use);
   const machines = machinesOf(settings.use);
   const { maxPayloadBytes } = settings;

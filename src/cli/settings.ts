@@ -3,7 +3,8 @@ import { resolve } from "node:path";
 import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { type Config, resolveConfig, type Settings } from "../runtime/config.ts";
+import type { Config, Settings } from "../runtime/config.ts";
+import type { Workable } from "../runtime/handlers.ts";
 import type { Store } from "../store/open.ts";
 import type { ServerFlags, StoreFlags } from "./flags.ts";
 
@@ -16,7 +17,7 @@ export async function loadSettings(flags: ServerFlags): Promise<Settings> {
   const store = storeOf(flags, config);
   const apiKeys = keysFromEnvironment();
   const secret = process.env["FLOTILLA_TOKEN_SECRET"];
-  return resolveConfig({
+  return resolved({
     ...config,
     ...(store !== undefined && { store }),
     ...(slots !== undefined && { slots }),
@@ -44,11 +45,25 @@ export async function loadPlace(
   if (flags.store) return { store: flags.store, dataDir: false };
   const config = await loadConfig(flags.config);
   const given = storeOf(flags, config);
-  const { store, dataDir } = resolveConfig({
+  const { store, dataDir } = await resolved({
     ...config,
     ...(given !== undefined && { store: given }),
   });
   return { store, dataDir };
+}
+
+/** The handlers of a config, for commands that check what is given by their schemas. */
+export async function loadHandlers(
+  given: string | undefined,
+): Promise<Pick<Settings, "use" | "maxPayloadBytes"> & { workables: readonly Workable[] }> {
+  const { use, maxPayloadBytes } = await resolved(await loadConfig(given));
+  const { workablesOf } = await import("../runtime/handlers.ts");
+  return { use, maxPayloadBytes, workables: workablesOf(use) };
+}
+
+async function resolved(config: Config): Promise<Settings> {
+  const { resolveConfig } = await import("../runtime/config.ts");
+  return resolveConfig(config);
 }
 
 /** What the config file says; nothing where there is none. */

@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { yearMs } from "../base/durations.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
-import { asTime } from "../runtime/rows.ts";
+import { asTime } from "../base/time.ts";
 import { number } from "./flags.ts";
 
 /** Flags of commands that store a task, or a run of a flow. */

@@ -3,6 +3,7 @@ import process from "node:process";
 import { parentPort, Worker, workerData } from "node:worker_threads";
 import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
+import { threadFile } from "../base/location.ts";
 import { forThread, openForHeartbeat, type Store } from "../store/open.ts";
 import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
 import type { Observation } from "./liveness.ts";
@@ -46,7 +47,6 @@ export function startHeartbeatThread(
 ): Heartbeat {
   const { podId, heartbeatMs, stallBeats, metadata = {} } = options;
   const { store, password } = forThread(options.store);
-  const file = import.meta.url.endsWith(".ts") ? "./heartbeat-thread.ts" : "./heartbeat-thread.js";
   const data: ThreadData = {
     podId,
     heartbeatMs,
@@ -59,7 +59,7 @@ export function startHeartbeatThread(
   let stopped = false;
   let cancelRestart = () => {};
   const start = () => {
-    const worker = new Worker(new URL(file, import.meta.url), {
+    const worker = new Worker(threadFile("heartbeat-thread"), {
       workerData: data,
       // Flags of the program, such as --input-type, may make no sense for a file of ours. Node 22
       // would say in each thread that its SQLite is experimental.

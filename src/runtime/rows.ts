@@ -1,5 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkOptions } from "../base/options.ts";
+import { asTime } from "../base/time.ts";
 import { type EnqueueOptions, enqueueOptionNames } from "../queue/enqueue.ts";
 
 /** A task as JSON says it: what the server takes, and what a line of a file holds. */
@@ -28,19 +29,6 @@ export function parseRow(what: string, value: unknown, byDefault: Partial<JsonRo
   }
   const runAt = "runAt" in given ? { runAt: asTime(given["runAt"]) } : {};
   return { name, input, options: { ...byDefault.options, ...given, ...runAt } };
-}
-
-const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
-
-/** JSON has no dates, so a time is a number of milliseconds since 1970, or text as in RFC 3339. */
-export function asTime(value: unknown): number {
-  if (typeof value === "number") return value;
-  const ms = typeof value === "string" && isoTime.test(value) ? Date.parse(value) : Number.NaN;
-  if (!Number.isNaN(ms)) return ms;
-  throw new FlotillaError(
-    "invalid_option",
-    "runAt must be a time such as 2026-01-31T08:00:00Z, or milliseconds since 1970",
-  );
 }
 
 /** A line of a file, and its number from 1. */

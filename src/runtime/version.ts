@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
+import { packageFile } from "../base/location.ts";
 
 /** The version of this package. */
 export function version(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
+  const text = readFileSync(packageFile("package.json"), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
 }

@@ -1,9 +1,13 @@
+import { yearMs } from "../base/durations.ts";
 import type { Times } from "./times.ts";
 
 /** What becomes of times that came while nobody fired. */
 export type Missed = "skip" | "once" | "all";
 
 export const missedPolicies: readonly Missed[] = ["skip", "once", "all"];
+
+/** An interval shorter than the leader's passes couldn't be kept. */
+export const everyRange = { min: 1_000, max: yearMs };
 
 /** What to do about a schedule now. */
 export type Plan = {

@@ -4,10 +4,10 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type EnqueueOptions, prepareTask } from "../queue/enqueue.ts";
 import type { NewTask } from "../queue/statements/enqueue.ts";
 import { checkName, type InputOf, type TaskContract } from "../queue/task.ts";
-import { type Missed, missedPolicies } from "./plan.ts";
+import { everyRange, type Missed, missedPolicies } from "./plan.ts";
 import type { TaskOptions } from "./row.ts";
 import type { Definition } from "./statements.ts";
-import { everyPatternOf, everyRange, timesOf } from "./times.ts";
+import { everyPatternOf, timesOf } from "./times.ts";
 
 /** What the tasks of a schedule may be told; their key and their time are the schedule's. */
 export type ScheduledOptions = Pick<

@@ -1,6 +1,6 @@
 import { Cron } from "croner";
-import { yearMs } from "../base/durations.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
+import { everyRange } from "./plan.ts";
 
 /**
  * When a pattern's times are. Pure: a pattern and a zone give the same times to whoever asks, so that
@@ -21,9 +21,6 @@ const zoneChars = 100;
 const everyPattern = /^@every (\d{1,15})$/;
 const nicknames = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 const fieldNames = ["second", "minute", "hour", "day of month", "month", "day of week", "year"];
-
-/** An interval shorter than the leader's passes couldn't be kept. */
-export const everyRange = { min: 1_000, max: yearMs };
 
 export function everyPatternOf(everyMs: number): string {
   return `@every ${everyMs}`;

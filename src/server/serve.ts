@@ -26,6 +26,7 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     { clock, random: systemRandom },
   );
   const pages = await openPages(parts.server.pages);
+  await authenticator.ready;
   const members = createMembers(sessions, clock);
   const streams = createStreams(clock, bufferBytes);
   const app = createApp({ ...parts, apiKeys, origins, pages, authenticator, members, streams });

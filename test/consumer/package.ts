@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
+import process from "node:process";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -14,8 +15,9 @@ export function packTarball(folder: string): string {
   for (const name of ["package.json", ...files.filter((each) => each !== "dist")]) {
     cpSync(join(root, name), join(source, name), { recursive: true });
   }
-  const build = ["-p", join(root, "tsconfig.build.json"), "--outDir", join(source, "dist")];
-  run(join(programs, "tsc"), build, root);
+  const dist = join(source, "dist");
+  run(process.execPath, [join(root, "build", "run.ts"), dist], root);
+  run(join(programs, "tsc"), ["-p", join(root, "tsconfig.build.json"), "--outDir", dist], root);
   run("npm", ["pack", "--offline", "--silent", "--pack-destination", folder], source);
   return join(
     folder,

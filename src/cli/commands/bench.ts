@@ -4,6 +4,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
+import { packageFile } from "../../base/location.ts";
 
 export function benchCommand(program: Command): void {
   program
@@ -16,7 +17,7 @@ export function benchCommand(program: Command): void {
 }
 
 async function bench(args: string[]): Promise<void> {
-  const script = fileURLToPath(new URL("../../../bench/run.ts", import.meta.url));
+  const script = fileURLToPath(packageFile("bench/run.ts"));
   if (!existsSync(script)) {
     throw new FlotillaError(
       "unsupported",

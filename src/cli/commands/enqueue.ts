@@ -3,13 +3,12 @@ import { type Command, Option } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { TaskContract } from "../../queue/task.ts";
-import { type Workable, workablesOf } from "../../runtime/handlers.ts";
-import { resolveConfig } from "../../runtime/config.ts";
+import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";
-import { loadConfig } from "../settings.ts";
+import { loadHandlers } from "../settings.ts";
 import {
   type NewTaskFlags,
   parseInput,
@@ -18,7 +17,6 @@ import {
   withNewTask,
   withWait,
 } from "../task-options.ts";
-import { enqueueFile } from "./enqueue-file.ts";
 
 type Flags = StoreFlags &
   NewTaskFlags &
@@ -82,8 +80,7 @@ async function enqueue(
   const { json, wait, timeoutMs, config, store, file: _, ...options } = flags;
   const input = await parseInput(given);
   // The config's handler brings the schema, so that a bad payload is refused here.
-  const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
-  const workables = workablesOf(use);
+  const { workables, maxPayloadBytes } = await loadHandlers(config);
   const task: TaskContract = workables.find((handler) => handler.name === name) ?? {
     name,
     input: undefined,
@@ -125,14 +122,15 @@ async function fromFile(
     throw new FlotillaError("invalid_option", `${what} is for one task, and --file for many`);
   }
   const { json, wait: _, timeoutMs: __, config, store, file: ___, ...options } = flags;
-  const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
+  const { workables, maxPayloadBytes } = await loadHandlers(config);
+  const { enqueueFile } = await import("./enqueue-file.ts");
   const where = { ...(config && { config }), ...(store && { store }) };
   const work = (flotilla: Flotilla) =>
     enqueueFile(flotilla, {
       file,
       json: json ?? false,
       byDefault: { ...(name !== undefined && { name }), options },
-      use: workablesOf(use),
+      use: workables,
       maxPayloadBytes,
       trace: traceOfCaller(),
     });

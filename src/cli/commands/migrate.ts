@@ -1,6 +1,4 @@
 import type { Command } from "commander";
-import { openStore } from "../../store/open.ts";
-import { planMigrations } from "../../store/plan.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadStore } from "../settings.ts";
@@ -28,6 +26,8 @@ Examples:
 }
 
 async function migrate(flags: StoreFlags & { json?: true; dryRun?: true }): Promise<void> {
+  const { openStore } = await import("../../store/open.ts");
+  const { planMigrations } = await import("../../store/plan.ts");
   const store = await loadStore(flags);
   const { version, known, statements } = await planMigrations(store);
   if (flags.dryRun) {

@@ -3,13 +3,12 @@ import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { StartOptions } from "../../flow/client.ts";
 import type { FlowContract } from "../../queue/task.ts";
-import { resolveConfig } from "../../runtime/config.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { type Workable, workablesOf } from "../../runtime/handlers.ts";
+import type { Workable } from "../../runtime/handlers.ts";
 import { onStore } from "../connection.ts";
 import type { StoreFlags } from "../flags.ts";
 import { print, printJson } from "../output.ts";
-import { loadConfig } from "../settings.ts";
+import { loadHandlers } from "../settings.ts";
 import { type NewTaskFlags, parseInput, traceOfCaller, type WaitFlags } from "../task-options.ts";
 
 export type StartFlags = StoreFlags &
@@ -24,8 +23,8 @@ export async function start(
 ): Promise<void> {
   const { json, wait, timeoutMs, config, store, ...rest } = flags;
   const input = await parseInput(given);
-  const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
-  const flow = flowOf(name, workablesOf(use), json);
+  const { workables, maxPayloadBytes } = await loadHandlers(config);
+  const flow = flowOf(name, workables, json);
   const options: StartOptions = { ...rest, trace: traceOfCaller() };
   const where = { ...(config && { config }), ...(store && { store }) };
   const work = async ({ runs }: Flotilla): Promise<void> => {

@@ -1,16 +1,14 @@
 import { type Command, Option } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import type { TaskContract } from "../../queue/task.ts";
-import { resolveConfig } from "../../runtime/config.ts";
 import { namesWithWorker } from "../../runtime/workers.ts";
-import { missedPolicies } from "../../schedules/plan.ts";
+import { everyRange, missedPolicies } from "../../schedules/plan.ts";
 import type { Schedule } from "../../schedules/row.ts";
-import { schedule as declare, type ScheduleOf } from "../../schedules/schedule.ts";
-import { everyRange } from "../../schedules/times.ts";
+import type { ScheduleOf } from "../../schedules/schedule.ts";
 import { onStore } from "../connection.ts";
 import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
-import { loadConfig } from "../settings.ts";
+import { loadHandlers } from "../settings.ts";
 
 type Flags = StoreFlags & { json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };
@@ -131,7 +129,8 @@ async function add(
 ): Promise<void> {
   const { json, config, store, pattern, zone, everyMs, missed, ...options } = flags;
   // The config's handler brings the schema, so that a bad payload is refused here.
-  const { use, maxPayloadBytes } = resolveConfig(await loadConfig(config));
+  const { use, maxPayloadBytes } = await loadHandlers(config);
+  const { schedule: declare } = await import("../../schedules/schedule.ts");
   const handler = use.find((each) => each.name === name);
   const task = { ...handler, name } as TaskContract;
   const declared = declare(scheduleId, {

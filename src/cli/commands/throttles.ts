@@ -3,7 +3,6 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { pinRange } from "../../throttle/share/client.ts";
 import { onStore } from "../connection.ts";
 import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { oneLine, print, printJson } from "../output.ts";
@@ -48,7 +47,7 @@ Examples:
     .action(show);
   command("pin", "hold a limit where you say, so that nothing is learned; 0 stops all calls")
     .argument("<name>")
-    .argument("<limit>", "0 to 100,000", number("<limit>", pinRange))
+    .argument("<limit>", "0 to 100,000", number("<limit>", { min: 0, max: 100_000 }))
     .addOption(key())
     .action(pin);
   command("unpin <name>", "let a limit be learned again, from what was known before")

@@ -8,7 +8,6 @@ import { checkLocal } from "../access.ts";
 import type { Caller } from "./caller.ts";
 import { createKeyring, type KeyHolder } from "./keys.ts";
 import { createTickets, type Tickets } from "./tickets.ts";
-import { createTokenVerifier } from "./tokens.ts";
 
 export type Credentials = {
   apiKeys: readonly ApiKey[];
@@ -30,6 +29,8 @@ export type Authenticator = {
   /** Who asks; rejects where that can't be told. */
   caller(asking: Asking): Promise<Caller>;
   readonly tickets: Tickets;
+  /** Settles when tokens can be checked; rejects where they never can, as of keys that are none. */
+  readonly ready: Promise<unknown>;
 };
 
 /**
@@ -41,12 +42,17 @@ export function createAuthenticator(
   { clock, random = systemRandom }: { clock: Clock; random?: Random },
 ): Authenticator {
   const holderOf = createKeyring(apiKeys);
-  const verify = tokens && createTokenVerifier(tokens, clock);
+  // Few servers check tokens, and what does it takes a while to load.
+  const verifier =
+    tokens && import("./tokens.ts").then((loaded) => loaded.createTokenVerifier(tokens, clock));
+  const ready = Promise.resolve(verifier);
+  ready.catch(() => {});
   const tickets = createTickets(clock, random);
-  const isOpen = apiKeys.length === 0 && !verify;
+  const isOpen = apiKeys.length === 0 && !verifier;
 
   return {
     tickets,
+    ready,
     async caller(asking) {
       const { ticket } = asking;
       if (ticket !== undefined) {
@@ -62,7 +68,10 @@ export function createAuthenticator(
       const holder = holderOf(bearer);
       if (holder) return acting(holder, "server", asking);
       // Three parts with dots between make a token; anything else was meant to be a key.
-      if (verify && bearer.split(".").length === 3) return matching(await verify(bearer), asking);
+      if (verifier && bearer.split(".").length === 3) {
+        const verify = await verifier;
+        return matching(await verify(bearer), asking);
+      }
       throw new FlotillaError("unauthorized", "the key isn't known here");
     },
   };

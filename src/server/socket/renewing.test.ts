@@ -29,6 +29,7 @@ test("a token whose keys come after its connection has gone leaves no timer behi
     members: createMembers(sessions, clock),
     authenticator: {
       tickets: undefined as never,
+      ready: Promise.resolve(),
       async caller() {
         if (++asked > 1) await keys.promise;
         return caller;

@@ -1,5 +1,6 @@
 import { Worker } from "node:worker_threads";
 import { FlotillaError } from "../../base/errors.ts";
+import { threadFile } from "../../base/location.ts";
 import type { Dialect } from "../sql.ts";
 import type { ConnectionOptions, Table } from "./connection.ts";
 import { sqliteDialect } from "./dialect.ts";
@@ -57,8 +58,7 @@ async function startThread(
   options: ConnectionOptions,
   onContended: (waitMs: number) => void,
 ): Promise<Thread> {
-  const file = import.meta.url.endsWith(".ts") ? "./thread.ts" : "./thread.js";
-  const worker = new Worker(new URL(file, import.meta.url), {
+  const worker = new Worker(threadFile("sqlite-thread"), {
     workerData: options,
     // Flags of the program, such as --input-type, may make no sense for a file of ours. Node 22
     // would say in each thread that its SQLite is experimental.

@@ -30,7 +30,7 @@ export type ThrottlesClient = {
   unpin(name: string, options?: ThrottleKey): Promise<ThrottleView>;
 };
 
-export const pinRange = { min: 0, max: 100_000 };
+const pinRange = { min: 0, max: 100_000 };
 
 export function createThrottlesClient({ database }: { database: Database }): ThrottlesClient {
   return {

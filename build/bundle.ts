@@ -1,0 +1,60 @@
+import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { rolldown, type OutputChunk } from "rolldown";
+import { type Entries, isForBrowsers, root } from "./entries.ts";
+
+/**
+ * Bundles entries into files that share what they have in common, so that a class is one class
+ * whichever way it is imported. What npm installs stays outside, and names stay as they are written.
+ */
+export async function bundle(entries: Entries, folder: string): Promise<void> {
+  await using build = await rolldown({
+    cwd: root,
+    input: entries,
+    platform: "node",
+    external: /^[^./]/,
+    // Only what can't be known is worth a word, and that fails here instead.
+    onLog: (level, log) => {
+      if (level === "warn") throw new Error(log.message);
+    },
+  });
+  const { output } = await build.generate({
+    format: "esm",
+    entryFileNames: "[name].js",
+    chunkFileNames: "[name]-[hash].js",
+  });
+  const chunks = output.filter((file) => file.type === "chunk");
+  for (const chunk of chunks) if (isForBrowsers(chunk.name)) checkBrowser(chunk, chunks);
+  // Entries come last, and nothing is removed: whoever starts meanwhile finds a whole build, this
+  // one or the one before.
+  for (const chunk of chunks.toSorted((a, b) => Number(a.isEntry) - Number(b.isEntry))) {
+    writeWhole(join(folder, chunk.fileName), chunk.code);
+  }
+}
+
+/** Writes a file so that others see all of it or none. */
+export function writeWhole(path: string, text: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  const unfinished = `${path}.${process.pid}`;
+  try {
+    writeFileSync(unfinished, text);
+    renameSync(unfinished, path);
+  } catch (error) {
+    rmSync(unfinished, { force: true });
+    throw error;
+  }
+}
+
+/** A browser loads whatever is imported from here, at once or later. */
+function checkBrowser(entry: OutputChunk, chunks: readonly OutputChunk[]): void {
+  const seen = new Set([entry.fileName]);
+  for (const name of seen) {
+    const chunk = chunks.find((each) => each.fileName === name);
+    if (name.startsWith("node:")) {
+      throw new Error(`${entry.fileName} is for browsers, and would import ${name}`);
+    }
+    for (const each of [...(chunk?.imports ?? []), ...(chunk?.dynamicImports ?? [])])
+      seen.add(each);
+  }
+}

@@ -1,0 +1,118 @@
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import { nearest } from "../../base/options.ts";
+import { describeFlow, type PlaceCounts } from "../../flow/describe.ts";
+import type { RunView } from "../../flow/row.ts";
+import type { StuckRuns } from "../../flow/stuck.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import {
+  asJson,
+  type FlowView,
+  type FlowWorkers,
+  machinesOf,
+  readFlows,
+} from "../../runtime/flows.ts";
+import { onStore } from "../connection.ts";
+import type { StoreFlags } from "../flags.ts";
+import { ago, oneLine, paint, print, printJson } from "../output.ts";
+import { plural } from "../progress.ts";
+import { loadHandlers } from "../settings.ts";
+import { stuckLines } from "./flows-stuck.ts";
+
+export type FlowsFlags = StoreFlags & { json?: true };
+type Stuck = { readonly stuck: StuckRuns; readonly run: RunView | undefined };
+
+const stuckShown = 10;
+// For people: pods themselves judge each other by beats, and much sooner.
+const silentAfterMs = 30_000;
+
+/** What `flotilla flows` prints. */
+export async function showFlows(name: string | undefined, flags: FlowsFlags): Promise<void> {
+  const machines = machinesOf((await loadHandlers(flags.config)).use);
+  const { shown, stuck } = await onStore(flags, async (flotilla) => {
+    const all = await readFlows(flotilla, machines);
+    const chosen = name === undefined ? all : [chosenOf(all, name)];
+    return { shown: chosen, stuck: await withOldest(flotilla, chosen, flags.json) };
+  });
+  if (flags.json) return printJson({ flows: shown.map(asJson) });
+  if (shown.length === 0) return print("no flows");
+  const nowMs = systemClock.now();
+  const texts = shown.map((each) => drawn(each, stuck, nowMs));
+  print(texts.join("\n\n"));
+}
+
+function chosenOf(all: readonly FlowView[], name: string): FlowView {
+  const found = all.find(({ flow }) => flow === name);
+  if (found) return found;
+  const meant = nearest(
+    name,
+    all.map(({ flow }) => flow),
+  );
+  const hint = meant === undefined ? "" : `, did you mean ${oneLine(meant, 100)}?`;
+  throw new FlotillaError("not_found", `there is no flow ${oneLine(name, 100)}${hint}`);
+}
+
+/** What is shown of stuck runs is read of the oldest of each kind. */
+async function withOldest(
+  { runs }: Flotilla,
+  shown: readonly FlowView[],
+  json: true | undefined,
+): Promise<Stuck[]> {
+  if (json) return [];
+  const all = shown.flatMap((each) => each.stuck.slice(0, stuckShown));
+  return Promise.all(all.map(async (stuck) => ({ stuck, run: await runs.get(stuck.runId) })));
+}
+
+function drawn(view: FlowView, all: readonly Stuck[], nowMs: number): string {
+  const { machine, workers } = view;
+  const own = all.filter(({ stuck }) => stuck.flow === view.flow);
+  const more = view.stuck.length - own.length;
+  return [
+    machine ? describeFlow(machine, view) : undrawn(view),
+    "",
+    paint(workers.length === 0 ? "yellow" : "dim", workersLine(workers, nowMs)),
+    ...own.flatMap(({ stuck, run }) => {
+      const [trouble, ...remedies] = stuckLines(stuck, run, workers, nowMs);
+      return [
+        `${paint("yellow", "stuck")}  ${trouble}`,
+        ...remedies.map((each) => `       ${each}`),
+      ];
+    }),
+    ...(more > 0 ? [`and ${more} more kinds of stuck runs: --json has all`] : []),
+  ].join("\n");
+}
+
+/** Without its machine: the places where runs stand, in no order that means anything. */
+function undrawn(view: FlowView): string {
+  const places = Object.entries(view.places ?? {}).map(
+    ([name, counts]) => `  ${oneLine(name, 100)}  ${countsText(counts)}`,
+  );
+  const { completed = 0, failed = 0, cancelled = 0 } = view;
+  const ended = countsText({ completed, failed, cancelled });
+  return [
+    `${oneLine(view.flow, 200)}  ${paint("dim", "(no config at hand has its machine)")}`,
+    "",
+    ...places,
+    ...(ended === "" ? [] : [`  end  ${ended}`]),
+    ...(places.length === 0 && ended === "" ? ["  no runs"] : []),
+  ].join("\n");
+}
+
+const words: Readonly<Partial<Record<string, string>>> = { setAside: "set aside" };
+
+function countsText(counts: PlaceCounts | Readonly<Record<string, number>>): string {
+  return Object.entries(counts)
+    .filter(([, count]) => count > 0)
+    .map(([what, count]) => `${count} ${words[what] ?? what}`)
+    .join(", ");
+}
+
+function workersLine(workers: readonly FlowWorkers[], nowMs: number): string {
+  if (workers.length === 0) return "no worker: no pod that is up works on it";
+  const each = workers.map(({ version, pods, lastHeartbeatMs }) => {
+    const isSilent = nowMs - lastHeartbeatMs > silentAfterMs;
+    const heard = isSilent ? `, last heard of ${ago(nowMs, lastHeartbeatMs)} ago` : "";
+    return `version ${version} on ${plural(pods, "pod")}${heard}`;
+  });
+  return `worked on by ${each.join(", ")}`;
+}
