@@ -132,7 +132,7 @@ export function retryingContract(kind: StoreKind): void {
       const failing = flow("failing", {
         version: 1,
         attempts: 3,
-        backoff: { baseMs: 300, jitter: 0 },
+        backoff: { baseMs: 5_000, jitter: 0 },
       })
         .to("one", ({ attempt }) => {
           attempts.push(attempt);
@@ -144,15 +144,15 @@ export function retryingContract(kind: StoreKind): void {
       const waiting = await runs.doing(run, "retrying");
       expect(waiting).toMatchObject({ at: "one", attempt: 2, error: { message: "failed 1" } });
       const { startedAtMs } = (await errorsOf(run.runId))[0]!;
-      expect((waiting.doing as { atMs: number }).atMs - startedAtMs!).toBeGreaterThanOrEqual(300);
+      expect((waiting.doing as { atMs: number }).atMs - startedAtMs!).toBeGreaterThanOrEqual(5_000);
       await runs.stop(first);
       await runs.pod("pod-2", [failing]);
-      await runs.pass(200);
+      await runs.pass(3_000);
       expect(attempts).toEqual([1]);
-      await runs.pass(200);
+      await runs.pass(3_000);
       await runs.until("the second", () => attempts.length === 2);
       await runs.doing(run, "retrying");
-      await runs.pass(700);
+      await runs.pass(11_000);
       expect(await runs.ended(run)).toMatchObject({ status: "failed" });
       expect(attempts).toEqual([1, 2, 3]);
     });
