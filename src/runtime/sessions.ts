@@ -2,6 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Runs } from "../flow/client.ts";
 import type { Tasks } from "../queue/client.ts";
 import { createAgentBook } from "../session/agents/book.ts";
+import { warnOfShadowed } from "../session/agents/shadowed.ts";
 import { type AgentSpec, factsOf } from "../session/agents/spec.ts";
 import type { AgentFacts } from "../session/command.ts";
 import { createSessionsHere, type SessionsHere } from "../session/here.ts";
@@ -45,6 +46,7 @@ export function startSessions(parts: PodSessionsParts): SessionsHere {
     code: agents,
     allowPrivate: parts.privateAgents,
   });
+  void warnOfShadowed({ database, log, code: agents });
   const shared = sharedParts({ ...parts, address: podId });
   return createSessionsHere(shared, {
     podId,

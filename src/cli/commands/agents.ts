@@ -73,7 +73,7 @@ async function list({ json, tenant, cursor, limit, ...flags }: ListFlags): Promi
   const heading = ["name", "source", "url", "during", "revision"];
   const rows = page.agents.map((agent) => [
     agent.name,
-    agent.source,
+    agent.source === "code" && agent.shadows ? "code (a stored one isn't used)" : agent.source,
     agent.source === "code" ? "" : harmless(oneLine(agent.settings.url, 80)),
     agent.source === "code" ? agent.facts.during : (agent.settings.during ?? "queue"),
     agent.source === "code" ? "" : String(agent.revision),
@@ -92,7 +92,8 @@ async function show(name: string, { json, tenant, ...flags }: Flags): Promise<vo
 function factsOf(agent: AgentView): [string, string][] {
   if (agent.source === "code") {
     const facts = Object.entries(agent.facts).map(([what, value]) => [what, text(value)]);
-    return [["name", agent.name], ["source", "code"], ...(facts as [string, string][])];
+    const source = agent.shadows ? "code; a stored one of that name isn't used" : "code";
+    return [["name", agent.name], ["source", source], ...(facts as [string, string][])];
   }
   const { settings, signing, compactionSigning, revision, lastUpdateMs } = agent;
   const signed = (all: typeof signing) => all.map(({ id }) => id).join(", ") || "nothing";

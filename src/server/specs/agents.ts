@@ -49,6 +49,10 @@ const agent = named(
       name: z.string(),
       source: said(z.literal("code"), "Live pods have it in code, where it can be changed."),
       facts: facts.readonly(),
+      shadows: said(
+        z.literal(true).optional(),
+        "One of that name is stored too, and isn't used while pods have it in code.",
+      ),
     }),
     z.object({
       name: z.string(),

@@ -23,6 +23,18 @@ export function readAgents(tenant: string, names: readonly string[]): Statement 
       and ${isAmong(sql`select asked.name from ${asked} asked`, sql`agent.name`)}`;
 }
 
+/** Those of any tenant that have one of these names. */
+export function storedByNames(names: readonly string[], most: number): Statement {
+  const asked = rows(
+    { name: "text" },
+    names.map((name) => [name]),
+  );
+  return sql`
+    select tenant, name from ${agents} agent
+    where ${isAmong(sql`select asked.name from ${asked} asked`, sql`agent.name`)}
+    order by tenant, name ${limit(most)}`;
+}
+
 export function listAgents(tenant: string, after: string, count: number): Statement {
   return sql`
     select ${shown} from ${agents}

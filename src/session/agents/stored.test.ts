@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { dayMs } from "../../base/durations.ts";
 import type { FlotillaError } from "../../base/errors.ts";
+import { silentLogger } from "../../base/log.ts";
 import { movableClock } from "../../base/movable-clock.contract.ts";
 import { beat, leave } from "../../pods/statements.ts";
 import type { OpenStore } from "../../store/database.contract.ts";
@@ -10,6 +11,7 @@ import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
 import { type AgentBook, createAgentBook } from "./book.ts";
 import { agent } from "./agent.ts";
+import { warnOfShadowed } from "./shadowed.ts";
 import { createStoredAgents, type StoredAgents } from "./stored.ts";
 
 const signing = (letter: string) => `whsec_${Buffer.from(letter.repeat(24)).toString("base64")}`;
@@ -163,6 +165,27 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     expect(await signsWith()).toEqual([]);
   });
 
+  test("that code has in their place are shown, told of by pods that start, and can be removed", async () => {
+    await agents.create("d", "both", { settings: { url } });
+    await database.write([beat("pod-0", inCode("both", "coded"), 0)]);
+    const shadowing = { name: "both", source: "code", facts, shadows: true };
+    expect(await agents.get("d", "both")).toEqual(shadowing);
+    expect((await agents.list("d")).agents).toContainEqual(shadowing);
+
+    const lines: unknown[] = [];
+    const log = { ...silentLogger, warn: (fields: unknown) => void lines.push(fields) };
+    const code = new Map(["both", "coded"].map((name) => [name, agent(name, () => "")]));
+    await warnOfShadowed({ database, log, code });
+    expect(lines).toEqual([{ agent: "both", tenant: "d" }]);
+
+    expect(await agents.remove("d", "both")).toBe(true);
+    expect(await agents.get("d", "both")).toEqual({ name: "both", source: "code", facts });
+    lines.length = 0;
+    await warnOfShadowed({ database, log, code });
+    expect(lines).toEqual([]);
+    await database.write([leave("pod-0")]);
+  });
+
   test("lose nothing where two change one at the same time", async () => {
     const settings = { url };
     await agents.create("r", "raced", { settings, secret: signing("a") });
@@ -175,7 +198,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     expect(signs.toSorted()).toEqual(["a", "b", "c"].map((letter) => signing(letter)).toSorted());
   });
 
-  test("aren't made, changed or removed under a name that a live pod has in code", async () => {
+  test("aren't made or changed under a name that a live pod has in code", async () => {
     await agents.create("c", "early", { settings: { url } });
     await agents.create("c", "zebra", { settings: { url } });
     await database.write([beat("pod-1", inCode("early", "coded"), 0)]);
@@ -183,7 +206,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     const conflict = { code: "conflict", details: { source: "code" } };
     await expect(agents.create("c", "coded", { settings })).rejects.toMatchObject(conflict);
     await expect(agents.replace("c", "early", { settings })).rejects.toMatchObject(conflict);
-    await expect(agents.remove("c", "early")).rejects.toMatchObject(conflict);
+    await expect(agents.remove("c", "coded")).rejects.toMatchObject(conflict);
     expect(await agents.get("c", "coded")).toEqual({ name: "coded", source: "code", facts });
     const listed = await agents.list("c");
     expect(listed.agents.map(({ name, source }) => [name, source])).toEqual([

@@ -33,6 +33,8 @@ export type AgentView =
       /** Pods have it in code, where it can be changed. */
       readonly source: "code";
       readonly facts: AgentFacts;
+      /** One of that name is stored too, and isn't used while pods have it in code. */
+      readonly shadows?: true;
     }
   | {
       readonly name: string;
@@ -72,7 +74,7 @@ export type StoredAgents = {
   /** Those in code too, in the order of their names. */
   list(tenant: string, options?: { cursor?: string; limit?: number }): Promise<AgentPage>;
   replace(tenant: string, name: string, given: AgentReplaced): Promise<AgentView>;
-  /** Gives whether there was one. Sessions keep the name, and their turns wait or fail visibly. */
+  /** Gives whether there was one, also where code has another of that name. Sessions keep the name, and their turns wait or fail visibly. */
   remove(tenant: string, name: string): Promise<boolean>;
 };
 
@@ -133,8 +135,8 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
     async get(tenant, name) {
       checkAgentName(name);
       const facts = (await agentsInCode(database)).get(name);
-      if (facts) return { name, source: "code", facts };
       const row = await find(tenant, name);
+      if (facts) return inCode(name, facts, row !== undefined);
       return row && toView(row, clock.now());
     },
 
@@ -143,12 +145,12 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
       const { cursor = "", limit = 50 } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       if (cursor !== "") checkCursor(cursor);
-      const inCode = await agentsInCode(database);
+      const coded = await agentsInCode(database);
       const rows = await database.read(listAgents(tenant, cursor, limit + 1));
       const agents = new Map<string, AgentView>();
       for (const row of rows) agents.set(row["name"], toView(row, clock.now()));
-      for (const [name, facts] of inCode) {
-        if (name > cursor) agents.set(name, { name, source: "code", facts });
+      for (const [name, facts] of coded) {
+        if (name > cursor) agents.set(name, inCode(name, facts, agents.has(name)));
       }
       const all = [...agents.values()].toSorted((one, other) => (one.name < other.name ? -1 : 1));
       const page = all.slice(0, limit);
@@ -177,12 +179,13 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
 
     async remove(tenant, name) {
       checkAgentName(name);
-      await refuseInCode(name);
       const [before] = await database.write([
         readAgents(tenant, [name]),
         removeAgent(tenant, name),
       ]);
-      return before!.length > 0;
+      if (before!.length > 0) return true;
+      await refuseInCode(name);
+      return false;
     },
   };
 }
@@ -233,6 +236,10 @@ function merged(given: AgentGiven, before: Row | undefined, nowMs: number) {
 
 function originOf(url: unknown): string | undefined {
   return typeof url === "string" && URL.canParse(url) ? new URL(url).origin : undefined;
+}
+
+function inCode(name: string, facts: AgentFacts, shadows: boolean): AgentView {
+  return { name, source: "code", facts, ...(shadows && { shadows }) };
 }
 
 function toView(row: Row, nowMs: number): AgentView {
