@@ -25,7 +25,9 @@ export async function bundle(entries: Entries, folder: string): Promise<void> {
     chunkFileNames: "[name]-[hash].js",
   });
   const chunks = output.filter((file) => file.type === "chunk");
-  for (const chunk of chunks) if (isForBrowsers(chunk.name)) checkBrowser(chunk, chunks);
+  for (const chunk of chunks) {
+    if (chunk.isEntry && isForBrowsers(chunk.name)) checkBrowser(chunk, chunks);
+  }
   // Entries come last, and nothing is removed: whoever starts meanwhile finds a whole build, this
   // one or the one before.
   for (const chunk of chunks.toSorted((a, b) => Number(a.isEntry) - Number(b.isEntry))) {
