@@ -32,7 +32,7 @@ import { withinContract } from "./within.contract.ts";
 import { workersContract } from "./workers.contract.ts";
 import { workerContract } from "./worker.contract.ts";
 
-/** Everything that tasks promise on every store. */
+/** What tasks promise on every store, by the statements that each has of them. */
 export function tasksContract(kind: StoreKind): void {
   enqueueContract(kind);
   keysContract(kind);
@@ -51,19 +51,23 @@ export function tasksContract(kind: StoreKind): void {
   waitsContract(kind);
   waitingContract(kind);
   graphContract(kind);
+  onFailureContract(kind);
+  stopContract(kind);
+  twoClaimsContract(kind);
+  withinContract(kind);
+  progressContract(kind);
+}
+
+/** What those promise who claim tasks and run them, by the same statements. */
+export function workingContract(kind: StoreKind): void {
   workerContract(kind);
   fleetContract(kind);
   middlewareContract(kind);
   capacityContract(kind);
-  onFailureContract(kind);
   snoozeContract(kind);
-  stopContract(kind);
   troubleContract(kind);
-  twoClaimsContract(kind);
-  withinContract(kind);
   workersContract(kind);
   outboxContract(kind);
   claimerContract(kind);
-  progressContract(kind);
   refusedContract(kind);
 }

@@ -1,8 +1,9 @@
 import { afterAll } from "vitest";
-import { storeKinds } from "../store/kinds.contract.ts";
+import { storeKinds, usualKinds } from "../store/kinds.contract.ts";
 import { closeStores } from "./queue.contract.ts";
-import { tasksContract } from "./tasks.contract.ts";
+import { tasksContract, workingContract } from "./tasks.contract.ts";
 
 afterAll(closeStores);
 
 for (const kind of storeKinds) tasksContract(kind);
+for (const kind of usualKinds) workingContract(kind);

@@ -72,12 +72,15 @@ export const storeKinds: readonly StoreKind[] = [
   },
 ];
 
+const every = process.env["FLOTILLA_STORES"] === "all";
+
 /**
  * For suites that reach the store mostly through statements which others hold on every kind: flows,
- * throttles, schedules and dead letters go through those of tasks. `FLOTILLA_STORES=all` runs them on all.
+ * throttles, schedules, dead letters and workers go through those of tasks. A file gets the very
+ * statements of memory, on which all simulations run. `FLOTILLA_STORES=all` runs them on all.
  */
 export const usualKinds: readonly StoreKind[] = storeKinds.filter(
-  ({ name }) => process.env["FLOTILLA_STORES"] === "all" || !name.startsWith("Postgres without"),
+  ({ name }) => every || name === "a SQLite file" || name === "Postgres",
 );
 
 /** Takes away what earlier tests have left in a store that they share. */
