@@ -1,13 +1,22 @@
+import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
-import type { AgentCalls } from "./calls/agents.ts";
-import type { RunCalls } from "./calls/runs.ts";
-import type { SessionCalls } from "./calls/sessions.ts";
-import type { TaskCalls } from "./calls/tasks.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import { systemRandom } from "../base/random.ts";
+import { type AgentCalls, agentCalls } from "./calls/agents.ts";
+import { type RunCalls, runCalls } from "./calls/runs.ts";
+import { type SessionCalls, sessionCalls } from "./calls/sessions.ts";
+import { type TaskCalls, taskCalls } from "./calls/tasks.ts";
 import type { ConnectionState } from "./connection.ts";
+import { createCredentials } from "./credentials.ts";
+import { createHttp } from "./http.ts";
 import type { Inbox } from "./inbox.ts";
 import type { ClientOptions } from "./options.ts";
 import type { Session } from "./session.ts";
 import type { Store } from "./store.ts";
+import { serverUrl, usualFetch, usualNetwork, usualSocket } from "./surroundings.ts";
+import { createTalk } from "./talk.ts";
+import { createWatch } from "./watch.ts";
 
 /** A server as its users have it: calls over HTTP, and one socket for all that is followed and sent. */
 export type Client = {
@@ -25,6 +34,57 @@ export type Client = {
   close(): void;
 };
 
-export function createClient(_options: ClientOptions = {}): Client {
-  throw new FlotillaError("unsupported", "the client isn't there yet");
+const names = [
+  "url",
+  "token",
+  "user",
+  "tenant",
+  "maxUnacked",
+  "fetch",
+  "WebSocket",
+  "clock",
+  "random",
+  "newId",
+  "network",
+];
+
+export function createClient(options: ClientOptions = {}): Client {
+  checkOptions("createClient", options, names);
+  const { user, tenant, clock = systemClock, random = systemRandom } = options;
+  const { fetch = usualFetch, network = usualNetwork, maxUnacked = 256 } = options;
+  const { newId = uuidv7(clock, random).next } = options;
+  checkNumber("createClient: maxUnacked", maxUnacked, { min: 1, max: 100_000 });
+  const url = () => serverUrl(options.url);
+  const WebSocket = () => options.WebSocket ?? usualSocket();
+  const credentials = createCredentials(options.token);
+  const http = createHttp({ fetch, url, credentials, user, tenant, clock });
+  const talk = createTalk({
+    url,
+    WebSocket,
+    credentials,
+    user,
+    tenant,
+    http,
+    network,
+    clock,
+    random,
+    newId,
+    maxUnacked,
+  });
+  const watches = createWatch({ clock, random });
+  return {
+    session: talk.session,
+    inbox: () => talk.inbox,
+    sessions: sessionCalls(http, talk.revive),
+    tasks: taskCalls(http, watches.watch),
+    runs: runCalls(http, watches.watch),
+    agents: agentCalls(http),
+    connection: talk.connection,
+    reconnect: talk.reconnect,
+    close() {
+      const error = new FlotillaError("closed", "the client was closed");
+      talk.close(error);
+      watches.end(error);
+    },
+  };
 }

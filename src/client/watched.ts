@@ -1,5 +1,9 @@
-import type { FlotillaError } from "../base/errors.ts";
-import type { Store } from "./store.ts";
+import { backoffMs } from "../base/backoff.ts";
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import { lingering, type Want } from "./linger.ts";
+import { createListeners, type Listeners, type Store } from "./store.ts";
 
 /** A task or a run as it goes on, looked at while somebody listens. */
 export type Watched<View> = Store<WatchedSnapshot<View>> & {
@@ -17,3 +21,110 @@ export type WatchedSnapshot<View> = {
   readonly value?: View;
   readonly error?: FlotillaError;
 };
+
+export type WatchedParts<View> = {
+  look: () => Promise<View>;
+  hasEnded: (view: View) => boolean;
+  clock: Clock;
+  random: Random;
+};
+
+export type Watching<View> = Watched<View> & {
+  /** Looks now: it may have been started over. */
+  again(): void;
+  end(error: FlotillaError): void;
+};
+
+const everyMs = 1_000;
+/** What looking again can't change. */
+const definite = ["not_found", "forbidden", "unauthorized", "invalid_option", "unsupported"];
+
+/** Looks again and again: servers have no stream for these. */
+export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
+  const { look, hasEnded, clock, random } = parts;
+  let snapshot: WatchedSnapshot<View> = { status: "idle" };
+  let text = "";
+  let failures = 0;
+  let round = 0;
+  let isWanted = false;
+  let cancel: (() => void) | undefined;
+  const listeners: Listeners<[]> = createListeners((): void => want(listeners.size > 0));
+
+  const become = (next: WatchedSnapshot<View>) => {
+    if (next.status === snapshot.status && next.value === snapshot.value) return;
+    snapshot = next;
+    listeners.tell();
+  };
+  const known = () => (snapshot.value === undefined ? {} : { value: snapshot.value });
+
+  const step = async (): Promise<void> => {
+    const own = ++round;
+    cancel?.();
+    let waitMs = everyMs;
+    try {
+      const seen = await look();
+      if (own !== round || !isWanted) return;
+      failures = 0;
+      const seenText = JSON.stringify(seen);
+      // What hasn't changed stays the same object.
+      const value = seenText === text && snapshot.value !== undefined ? snapshot.value : seen;
+      text = seenText;
+      become({ status: hasEnded(value) ? "ended" : "live", value });
+      if (hasEnded(value)) return;
+    } catch (thrown) {
+      if (own !== round || !isWanted) return;
+      const error =
+        thrown instanceof FlotillaError
+          ? thrown
+          : new FlotillaError("unavailable", messageOf(thrown), { cause: thrown });
+      if (definite.includes(error.code)) return become({ status: "gone", ...known(), error });
+      become({ status: "away", ...known(), error });
+      const backoff = backoffMs(++failures, random, { baseMs: everyMs, maxMs: 20_000 });
+      waitMs = Math.max(backoff, error.retryAfterMs ?? 0);
+    }
+    if (own === round && isWanted) cancel = clock.after(waitMs, () => void step());
+  };
+  const want: Want = lingering(clock, {
+    start() {
+      isWanted = true;
+      become({ status: snapshot.value === undefined ? "loading" : "live", ...known() });
+      void step();
+    },
+    stop() {
+      isWanted = false;
+      round++;
+      cancel?.();
+      snapshot = { status: "idle", ...known() };
+    },
+  });
+
+  const watched: Watching<View> = {
+    get: () => snapshot,
+    subscribe: (listener) => listeners.add(listener),
+    ended: ({ signal } = {}) =>
+      new Promise((resolve, reject) => {
+        signal?.throwIfAborted();
+        const settle = () => {
+          const { status, value, error } = snapshot;
+          if (status === "ended") resolve(value!);
+          else if (status === "gone") reject(error!);
+          else if (signal?.aborted) reject(signal.reason as Error);
+          else return;
+          stop();
+          signal?.removeEventListener("abort", settle);
+        };
+        const stop = listeners.add(settle);
+        signal?.addEventListener("abort", settle);
+        settle();
+      }),
+    again() {
+      if (isWanted) void step();
+    },
+    end(error) {
+      round++;
+      cancel?.();
+      if (isWanted && snapshot.status !== "ended") become({ status: "gone", ...known(), error });
+    },
+  };
+  return watched;
+}

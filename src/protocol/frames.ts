@@ -84,6 +84,8 @@ export type ServerFrame =
       readonly epoch: number;
       readonly attempt: number;
       readonly index: number;
+      /** With the index 0, where the chunks stand for more than they are: the number of the next. */
+      readonly nextIndex?: number;
       readonly chunks: readonly Chunk[];
     }
   | {

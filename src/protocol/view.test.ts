@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Entry, ToolResult } from "./message.ts";
 import { applyToolResults } from "./tool-results.ts";
-import { viewOf } from "./view.ts";
+import { createView, viewOf } from "./view.ts";
 
 function entry(seq: number, fields: Partial<Entry> = {}): Entry {
   return {
@@ -131,5 +131,25 @@ describe("what a client says of a call", () => {
   test("is about nothing where there is no such call or approval", () => {
     expect(apply({ toolCallId: "d", output: 1 })).toBe(asked);
     expect(apply({ toolCallId: "c", approved: true, approvalId: "other" })).toBe(asked);
+  });
+});
+
+describe("what a growing log shows", () => {
+  test("is what all of it shows, and what hasn't changed is the same object", () => {
+    const view = createView();
+    const log = [entry(1), entry(2, { messageId: "a" }), entry(3)];
+    for (const each of log) view.add(each);
+    const before = view.messages();
+    expect(before).toEqual(viewOf(log));
+
+    const again = entry(4, { messageId: "a", replaces: 2 });
+    view.add(again);
+    const after = view.messages();
+    expect(after).toEqual(viewOf([...log, again]));
+    expect(after[0]).toBe(before[0]);
+    expect(after[1]).not.toBe(before[1]);
+    expect(after[2]).toBe(before[2]);
+    expect(before[1]!.parts).toEqual([{ type: "text", text: "said 2" }]);
+    expect([view.indexOf("a"), view.indexOf("m3"), view.indexOf("b")]).toEqual([1, 2, -1]);
   });
 });

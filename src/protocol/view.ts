@@ -25,31 +25,58 @@ export type ViewOptions = {
  * Where the log is given from its middle, what was said before is known by its message id.
  */
 export function viewOf(entries: readonly Entry[], { after = 0 }: ViewOptions = {}): UIMessage[] {
+  const view = createView();
+  for (const entry of entries) view.add(entry);
+  return view.messages(after);
+}
+
+/** The same of a log that grows: each entry costs its own size, however many there are. */
+export type View = {
+  add(entry: Entry): void;
+  /** A list of its own. Messages that haven't changed are the same objects each time. */
+  messages(after?: number): UIMessage[];
+  /** Where in the list a message is; -1 if it isn't. */
+  indexOf(messageId: string): number;
+};
+
+export function createView(): View {
   const shown: Shown[] = [];
   const bySeq = new Map<number, Shown>();
   const byMessage = new Map<string, Shown>();
-  for (const entry of entries) {
-    const before =
-      (entry.replaces === undefined ? undefined : bySeq.get(entry.replaces)) ??
-      byMessage.get(entry.results?.messageId ?? entry.messageId);
-    if (entry.kind === "tool_result") {
-      if (before === undefined || entry.results === undefined) continue;
-      before.parts = applyToolResults(before.parts, entry.results.results);
-      before.changedSeq = entry.seq;
-    } else if (entry.kind === "message") {
-      const next = before ?? { entry, parts: entry.parts, changedSeq: entry.seq };
-      if (before === undefined) shown.push(next);
-      next.entry = entry;
-      next.parts = entry.parts;
-      next.changedSeq = entry.seq;
-      bySeq.set(entry.seq, next);
-      byMessage.set(entry.messageId, next);
-    }
-  }
-  return shown.filter(({ changedSeq }) => changedSeq > after).map(messageOf);
+  return {
+    add(entry) {
+      const before =
+        (entry.replaces === undefined ? undefined : bySeq.get(entry.replaces)) ??
+        byMessage.get(entry.results?.messageId ?? entry.messageId);
+      if (entry.kind === "tool_result") {
+        if (before === undefined || entry.results === undefined) return;
+        before.parts = applyToolResults(before.parts, entry.results.results);
+        before.changedSeq = entry.seq;
+        before.message = undefined;
+      } else if (entry.kind === "message") {
+        const { parts, seq: changedSeq } = entry;
+        const next: Shown = before ?? { index: shown.length, entry, parts, changedSeq };
+        if (before === undefined) shown.push(next);
+        Object.assign(next, { entry, parts, changedSeq, message: undefined });
+        bySeq.set(entry.seq, next);
+        byMessage.set(entry.messageId, next);
+      }
+    },
+    messages(after = 0) {
+      const changed = after === 0 ? shown : shown.filter(({ changedSeq }) => changedSeq > after);
+      return changed.map((each) => (each.message ??= messageOf(each)));
+    },
+    indexOf: (messageId) => byMessage.get(messageId)?.index ?? -1,
+  };
 }
 
-type Shown = { entry: Entry; parts: readonly Part[]; changedSeq: number };
+type Shown = {
+  readonly index: number;
+  entry: Entry;
+  parts: readonly Part[];
+  changedSeq: number;
+  message?: UIMessage | undefined;
+};
 
 function messageOf({ entry, parts }: Shown): UIMessage {
   const { seq, author, atMs, outcome, error } = entry;

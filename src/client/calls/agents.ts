@@ -1,3 +1,4 @@
+import type { Http } from "../http.ts";
 import type { AgentView } from "../views.ts";
 import type { PageOptions } from "./sessions.ts";
 
@@ -7,3 +8,7 @@ export type AgentCalls = {
 };
 
 export type AgentPage = { readonly agents: readonly AgentView[]; readonly next: string | null };
+
+export function agentCalls(http: Http): AgentCalls {
+  return { list: (query = {}) => http("GET", "/v1/agents", { query }) };
+}

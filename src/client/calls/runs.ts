@@ -1,4 +1,6 @@
 import type { Json } from "../../base/jsonify.ts";
+import type { Http } from "../http.ts";
+import type { Watch } from "../watch.ts";
 import type { RunView } from "../views.ts";
 import type { Watched } from "../watched.ts";
 import type { PageOptions } from "./sessions.ts";
@@ -32,3 +34,22 @@ export type ListRunsOptions = PageOptions & {
 };
 
 export type RunPage = { readonly runs: readonly RunView[]; readonly next: string | null };
+
+export function runCalls(http: Http, watch: Watch): RunCalls {
+  const at = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;
+  const get = async (runId: string) => (await http<{ run: RunView }>("GET", at(runId))).run;
+  return {
+    start: (flow, input = null, options = {}) =>
+      http("POST", "/v1/runs", { body: { flow, input, options } }),
+    get,
+    async cancel(runId) {
+      await http("POST", `${at(runId)}/cancel`);
+    },
+    async signal(runId, name, payload = null, { id } = {}) {
+      const body = { name, payload, ...(id !== undefined && { id }) };
+      await http("POST", `${at(runId)}/signals`, { body });
+    },
+    list: (query = {}) => http("GET", "/v1/runs", { query }),
+    watch: watch(get, ({ status }) => status !== "open"),
+  };
+}

@@ -1,5 +1,6 @@
 import type { Json } from "../../base/jsonify.ts";
 import type { Entry } from "../../protocol/message.ts";
+import type { Http } from "../http.ts";
 import type { SessionView } from "../views.ts";
 
 export type SessionCalls = {
@@ -68,3 +69,37 @@ export type EntryPage = {
   readonly lastSeq: number;
   readonly incarnation: string;
 };
+
+/** `onMade`: the session is there from now on, whatever was known of it before. */
+export function sessionCalls(http: Http, onMade: (sessionId: string) => void): SessionCalls {
+  const at = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
+  return {
+    async create({ agent, agents, ...rest } = {}) {
+      const who = agents ?? (agent === undefined ? undefined : [agent]);
+      const body = { ...rest, ...(who !== undefined && { agents: who }) };
+      const made = await http<SessionView>("POST", "/v1/sessions", { body });
+      onMade(made.sessionId);
+      return made;
+    },
+    get: (sessionId) => http("GET", at(sessionId)),
+    list: (query = {}) => http("GET", "/v1/sessions", { query }),
+    async archive(sessionId) {
+      await http("POST", `${at(sessionId)}/archive`);
+    },
+    async unarchive(sessionId) {
+      await http("POST", `${at(sessionId)}/unarchive`);
+    },
+    async remove(sessionId) {
+      await http("DELETE", at(sessionId));
+    },
+    setMetadata: (sessionId, metadata, { ifVersion } = {}) =>
+      http("PUT", `${at(sessionId)}/metadata`, {
+        body: { metadata, ...(ifVersion !== undefined && { ifVersion }) },
+      }),
+    members: (sessionId, body) => http("PUT", `${at(sessionId)}/members`, { body }),
+    entries: (sessionId, query = {}) => http("GET", `${at(sessionId)}/messages`, { query }),
+    async compact(sessionId) {
+      return (await http<{ done: boolean }>("POST", `${at(sessionId)}/compact`)).done;
+    },
+  };
+}

@@ -1,4 +1,6 @@
 import type { Json } from "../../base/jsonify.ts";
+import type { Http } from "../http.ts";
+import type { Watch } from "../watch.ts";
 import type { TaskEventView, TaskView } from "../views.ts";
 import type { Watched } from "../watched.ts";
 import type { PageOptions } from "./sessions.ts";
@@ -48,3 +50,29 @@ export type ListTasksOptions = PageOptions & {
 };
 
 export type TaskPage = { readonly tasks: readonly TaskView[]; readonly next: string | null };
+
+export function taskCalls(http: Http, watch: Watch): TaskCalls {
+  const at = (taskId: string) => `/v1/tasks/${encodeURIComponent(taskId)}`;
+  const get = async (taskId: string) => (await http<{ task: TaskView }>("GET", at(taskId))).task;
+  const hasEnded = ({ status }: TaskView) => status !== "pending" && status !== "claimed";
+  const watched = watch(get, hasEnded);
+  return {
+    enqueue: (name, input = null, options = {}) =>
+      http("POST", "/v1/tasks", { body: { name, input, options } }),
+    get,
+    async events(taskId) {
+      type Events = { events: readonly TaskEventView[] };
+      return (await http<Events>("GET", `${at(taskId)}/events`)).events;
+    },
+    async cancel(taskId) {
+      type Status = { status: "cancelled" | "cancelling" };
+      return (await http<Status>("POST", `${at(taskId)}/cancel`)).status;
+    },
+    async retry(taskId) {
+      await http("POST", `${at(taskId)}/retry`);
+      watched(taskId).again();
+    },
+    list: (query = {}) => http("GET", "/v1/tasks", { query }),
+    watch: watched,
+  };
+}

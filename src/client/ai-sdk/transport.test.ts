@@ -1,0 +1,403 @@
+import { Chat as Chat7 } from "@ai-sdk/react";
+import { Chat as Chat6 } from "ai-sdk-react-3";
+import {
+  lastAssistantMessageIsCompleteWithApprovalResponses,
+  lastAssistantMessageIsCompleteWithToolCalls,
+  type UIMessage as ChatMessage,
+} from "ai";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../base/movable-clock.contract.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
+import type { UIMessage } from "../../protocol/message.ts";
+import { textOf } from "../../protocol/text-of.ts";
+import { serving } from "../../server/serving.contract.ts";
+import { agent } from "../../session/agents/agent.ts";
+import type { Network } from "../index.ts";
+import { createChatTransport, type FlotillaTransport } from "./index.ts";
+
+/** Words that an agent says when the test gives them, by session. */
+const scripts = new Map<string, ReturnType<typeof createScript>>();
+
+const scripted = agent("scripted", async function* ({ sessionId, signal }) {
+  yield* scriptOf(sessionId).read(signal);
+});
+const buyer = agent("buyer", function* ({ messages }): Generator<Chunk | string> {
+  const call = messages.at(-1)?.parts.find((part) => part.type === "tool-pay");
+  if (!call) {
+    yield { type: "start-step" };
+    yield* textChunks("a", "may I?");
+    yield { type: "tool-input-available", toolCallId: "c1", toolName: "pay", input: { eur: 5 } };
+    yield { type: "tool-approval-request", toolCallId: "c1", approvalId: "p1" };
+    return;
+  }
+  const { approved } = call["approval"] as { approved?: boolean };
+  if (approved) yield { type: "tool-output-available", toolCallId: "c1", output: "paid" };
+  else yield { type: "tool-output-denied", toolCallId: "c1" };
+  yield* textChunks("b", approved ? "it is paid" : "as you like");
+});
+const asker = agent("asker", function* ({ messages }): Generator<Chunk> {
+  const call = messages.at(-1)?.parts.find((part) => part.type === "tool-zone");
+  if (!call) {
+    yield { type: "tool-input-available", toolCallId: "z1", toolName: "zone", input: {} };
+  } else {
+    yield* textChunks("t", `you are in ${String(call["output"])}`);
+  }
+});
+const teller = agent("teller", function* (): Generator<Chunk> {
+  yield { type: "data-step", id: "d", data: { at: 1 } };
+  yield { type: "data-step", id: "d", data: { at: 2 } };
+  yield { type: "data-hint", data: "soon", transient: true };
+  yield* textChunks("t", "done");
+});
+const broken = agent("broken", function* (): Generator<Chunk | string> {
+  yield "so far ";
+  throw new Error("the model is on fire");
+});
+
+let server: Awaited<ReturnType<typeof serving>>;
+const transports: FlotillaTransport[] = [];
+let chats = 0;
+
+beforeAll(async () => {
+  server = await serving({ use: [scripted, buyer, asker, teller, broken] });
+});
+afterEach(() => {
+  for (const transport of transports.splice(0)) transport.close();
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+describe.each([
+  ["7", Chat7 as unknown as typeof Chat7],
+  ["6", Chat6 as unknown as typeof Chat7],
+])("useChat of the AI SDK %s on a session", (_, Chat) => {
+  type Options = ConstructorParameters<typeof Chat>[0];
+
+  /** A tab: a chat with a connection of its own. */
+  const tab = (
+    id: string,
+    options: Partial<Options> & { agent?: string; network?: Network } = {},
+  ) => {
+    const { agent: name, network, ...rest } = options;
+    const transport = createChatTransport({
+      url: server.url,
+      user: "ada",
+      ...(name && { agent: name }),
+      ...(network && { network }),
+    });
+    transports.push(transport);
+    const chat = new Chat({ id, transport, ...rest });
+    return { chat, transport };
+  };
+  const next = () => `chat-${++chats}`;
+  const stored = async (id: string) =>
+    (await server.pod.sessions.open(id).messages()).map(({ parts, ...rest }) => ({
+      ...rest,
+      parts,
+    }));
+  const isReady = (chat: InstanceType<typeof Chat>) => chat.status === "ready";
+
+  test("sends, streams the answer, and shows what the log has", async () => {
+    const id = next();
+    const { chat } = tab(id, { agent: "scripted" });
+    const sent = chat.sendMessage({ text: "hello" });
+    await scriptOf(id).say("one ", "two");
+    await until("the words", () => text(chat) === "one two");
+    expect(chat.status).toBe("streaming");
+    await scriptOf(id).end();
+    await sent;
+    expect(chat.status).toBe("ready");
+    expect(shown(chat)).toEqual(bare(await stored(id)));
+    // A second message in the same chat.
+    const again = chat.sendMessage({ text: "and?" });
+    await scriptOf(id).say("three");
+    await scriptOf(id).end();
+    await again;
+    expect(shown(chat)).toEqual(bare(await stored(id)));
+    expect(chat.messages).toHaveLength(4);
+  });
+
+  test("resumes in the middle from the start, with nothing twice and the same id", async () => {
+    const id = next();
+    const one = tab(id, { agent: "scripted" });
+    const sent = one.chat.sendMessage({ text: "hello" });
+    await scriptOf(id).say("one ", "two ");
+    await until("the words", () => text(one.chat) === "one two ");
+    const two = tab(id);
+    const resumed = two.chat.resumeStream();
+    await until("what was said so far", () => text(two.chat) === "one two ");
+    await scriptOf(id).say("three");
+    await until("the rest", () => text(two.chat) === "one two three");
+    // Again, in the tab that has half of it.
+    await two.chat.stop();
+    const once = two.chat.resumeStream();
+    await until("all of it, once", () => text(two.chat) === "one two three");
+    await scriptOf(id).end();
+    await Promise.all([sent, resumed, once]);
+    expect(two.chat.messages.at(-1)!.id).toBe(one.chat.messages.at(-1)!.id);
+    expect(shown(two.chat)).toEqual(bare(await stored(id)).slice(1));
+    await two.chat.resumeStream();
+    expect(two.chat.status).toBe("ready");
+  });
+
+  test("shows another tab's question and its answer, as they come", async () => {
+    const id = next();
+    const one = tab(id, { agent: "scripted" });
+    const first = one.chat.sendMessage({ text: "hello" });
+    await scriptOf(id).say("one");
+    await scriptOf(id).end();
+    await first;
+    const two = tab(id);
+    const unfollow = two.transport.follow(two.chat);
+    await until("the history", () => two.chat.messages.length === 2);
+
+    const sent = one.chat.sendMessage({ text: "more" });
+    await scriptOf(id).say("two ");
+    await until("the other's answer", () => text(two.chat) === "two ");
+    expect(two.chat.status).toBe("streaming");
+    expect(two.chat.messages.map(({ role }) => role).join()).toBe("user,assistant,user,assistant");
+    await scriptOf(id).say("three");
+    await scriptOf(id).end();
+    await sent;
+    const all = bare(await stored(id));
+    await until("the same", () => isReady(two.chat) && same(shown(two.chat), all));
+    expect(shown(one.chat)).toEqual(all);
+    unfollow();
+  });
+
+  test("gets the end of an answer that was finished while it was offline", async () => {
+    const id = next();
+    const wifi = createWifi();
+    const { chat } = tab(id, { agent: "scripted", network: wifi.network });
+    const sent = chat.sendMessage({ text: "hello" });
+    await scriptOf(id).say("one ");
+    await until("the beginning", () => text(chat) === "one ");
+    wifi.set("offline");
+    await scriptOf(id).say("two ", "three");
+    await scriptOf(id).end();
+    await until("the stored answer", async () => (await stored(id)).length === 2);
+    expect([chat.status, text(chat)]).toEqual(["streaming", "one "]);
+    wifi.set("online");
+    await sent;
+    expect(chat.status).toBe("ready");
+    expect(shown(chat)).toEqual(bare(await stored(id)));
+  });
+
+  test("only stops watching by an abort, and ends the answer for all by stop", async () => {
+    const id = next();
+    const one = tab(id, { agent: "scripted" });
+    const two = tab(id);
+    const sent = one.chat.sendMessage({ text: "hello" });
+    await scriptOf(id).say("one ");
+    await until("the beginning", () => text(one.chat) === "one ");
+    two.transport.follow(two.chat);
+    await one.chat.stop();
+    await sent;
+    await scriptOf(id).say("two ");
+    await until("the answer goes on", () => text(two.chat) === "one two ");
+    expect(text(one.chat)).toBe("one ");
+    expect(await one.transport.stop(id)).toBe(true);
+    await until("the end", () => isReady(two.chat));
+    const [, answer] = await stored(id);
+    expect(answer!.metadata).toMatchObject({ flotilla: { outcome: "stopped" } });
+    expect(text(two.chat)).toBe("one two ");
+  });
+
+  test("has an answer made anew in its place", async () => {
+    const id = next();
+    const { chat } = tab(id, { agent: "scripted" });
+    const sent = chat.sendMessage({ text: "hello" });
+    await scriptOf(id).say("one");
+    await scriptOf(id).end();
+    await sent;
+    const again = chat.regenerate();
+    await scriptOf(id).say("another");
+    await until("the new words", () => text(chat) === "another");
+    await scriptOf(id).end();
+    await again;
+    expect(shown(chat)).toEqual(bare(await stored(id)));
+    expect(chat.messages).toHaveLength(2);
+  });
+
+  test.each([
+    [true, "paid", "it is paid"],
+    [false, undefined, "as you like"],
+  ])("asks for leave and goes on with the same message (%s)", async (approved, output, said) => {
+    const id = next();
+    const { chat } = tab(id, {
+      agent: "buyer",
+      sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+    });
+    await chat.sendMessage({ text: "buy it" });
+    expect(chat.messages.at(-1)!.parts.at(-1)).toMatchObject({ state: "approval-requested" });
+    await chat.addToolApprovalResponse({ id: "p1", approved });
+    await until("the rest", () => isReady(chat) && text(chat).endsWith(said));
+    expect(chat.messages).toHaveLength(2);
+    expect(text(chat)).toBe(`may I?${said}`);
+    const call = chat.messages.at(-1)!.parts.find(({ type }) => type === "tool-pay");
+    expect(call).toMatchObject(output ? { output } : { state: "output-denied" });
+    expect(shown(chat)).toEqual(bare(await stored(id)));
+  });
+
+  test("runs a tool of the page, and says what came of it", async () => {
+    const id = next();
+    const { chat } = tab(id, {
+      agent: "asker",
+      sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+      onToolCall: ({ toolCall }) => {
+        const { toolCallId } = toolCall;
+        void chat.addToolOutput({ tool: "zone", toolCallId, output: "Europe/Paris" });
+      },
+    });
+    await chat.sendMessage({ text: "where am I?" });
+    await until("the answer", () => isReady(chat) && text(chat) === "you are in Europe/Paris");
+    expect(chat.messages).toHaveLength(2);
+    expect(shown(chat)).toEqual(bare(await stored(id)));
+  });
+
+  test("passes data on, and what isn't to be kept as well", async () => {
+    const id = next();
+    const data: unknown[] = [];
+    const { chat } = tab(id, { agent: "teller", onData: (part) => data.push(part.data) });
+    await chat.sendMessage({ text: "go" });
+    expect(data).toContainEqual("soon");
+    expect(chat.messages.at(-1)!.parts[0]).toMatchObject({ type: "data-step", data: { at: 2 } });
+    expect(shown(chat)).toEqual(bare(await stored(id)));
+  });
+
+  test("shows what went wrong, keeps what was said, and goes on", async () => {
+    const id = next();
+    const { chat, transport } = tab(id, { agent: "broken" });
+    transport.follow(chat);
+    await chat.sendMessage({ text: "go" });
+    expect(chat.status).toBe("error");
+    expect(chat.error!.message).not.toBe("");
+    await until("the same", async () => same(shown(chat), bare(await stored(id))));
+    expect(text(chat)).toBe("so far ");
+    await chat.sendMessage({ text: "again" });
+    expect(chat.messages.length).toBeGreaterThanOrEqual(4);
+  });
+
+  test("refuses to change what was said", async () => {
+    const id = next();
+    const { chat } = tab(id, { agent: "teller" });
+    await chat.sendMessage({ text: "go" });
+    await chat.sendMessage({ text: "no, stop", messageId: chat.messages[0]!.id });
+    expect([chat.status, chat.error!.message]).toEqual([
+      "error",
+      "what was said can't be changed: send the corrected text as a new message",
+    ]);
+  });
+
+  test("says that there is no session where none is to be made", async () => {
+    const { chat } = tab(next());
+    await chat.sendMessage({ text: "go" });
+    expect(chat.status).toBe("error");
+    expect(chat.error).toMatchObject({ code: "not_found" });
+  });
+
+  test("follows a chat that is new from its first message on", async () => {
+    const id = next();
+    const { chat, transport } = tab(id, { agent: "teller" });
+    transport.follow(chat);
+    await until("nobody there", () => transport.session(id).get().status === "gone");
+    await chat.sendMessage({ text: "go" });
+    await server.pod.sessions.open(id).ask("and this?");
+    const all = await stored(id);
+    await until("what was said elsewhere", () => same(shown(chat), bare(all)));
+  });
+});
+
+function createScript() {
+  let said: Chunk[] = [];
+  let heard: (() => void) | undefined;
+  let taken: (() => void) | undefined;
+  const isTaken = () =>
+    said.length === 0 ? Promise.resolve() : new Promise<void>((resolve) => (taken = resolve));
+  let parts = 0;
+  return {
+    async say(...words: string[]) {
+      const id = `t${parts++}`;
+      const deltas = words.map((delta) => ({ type: "text-delta", id: "t", delta }));
+      said.push(...deltas);
+      void id;
+      heard?.();
+      await isTaken();
+    },
+    async end() {
+      said.push({ type: "finish" });
+      heard?.();
+      await isTaken();
+    },
+    async *read(signal: AbortSignal): AsyncGenerator<Chunk> {
+      yield { type: "text-start", id: "t" };
+      for (;;) {
+        while (said.length === 0) {
+          await new Promise<void>((resolve, reject) => {
+            heard = resolve;
+            signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
+          });
+        }
+        const chunks = said;
+        said = [];
+        taken?.();
+        for (const chunk of chunks) {
+          if (chunk.type === "finish") {
+            yield { type: "text-end", id: "t" };
+            return;
+          }
+          yield chunk;
+        }
+      }
+    },
+  };
+}
+
+function scriptOf(sessionId: string) {
+  const script = scripts.get(sessionId) ?? createScript();
+  scripts.set(sessionId, script);
+  return script;
+}
+
+/** A network that comes and goes as the test says. */
+function createWifi() {
+  let isOnline = true;
+  const callbacks = new Set<(change: "online" | "offline") => void>();
+  const network: Network = {
+    isOnline: () => isOnline,
+    onChange(callback) {
+      callbacks.add(callback);
+      return () => callbacks.delete(callback);
+    },
+  };
+  return {
+    network,
+    set(change: "online" | "offline") {
+      isOnline = change === "online";
+      for (const callback of callbacks) callback(change);
+    },
+  };
+}
+
+function* textChunks(id: string, text: string): Generator<Chunk> {
+  yield { type: "text-start", id };
+  yield { type: "text-delta", id, delta: text };
+  yield { type: "text-end", id };
+}
+
+function text(chat: { messages: ChatMessage[] }): string {
+  const last = chat.messages.at(-1) as UIMessage | undefined;
+  return last?.role === "assistant" ? textOf(last) : "";
+}
+
+function shown(chat: { messages: ChatMessage[] }) {
+  return bare(chat.messages as unknown as UIMessage[]);
+}
+
+/** Without what is noted of a message beside what was said. */
+function bare(messages: readonly UIMessage[]) {
+  return JSON.parse(JSON.stringify(messages.map(({ id, role, parts }) => ({ id, role, parts }))));
+}
+
+function same(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}

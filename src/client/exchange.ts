@@ -1,0 +1,219 @@
+import type { Clock } from "../base/clock.ts";
+import { type ErrorCode, FlotillaError } from "../base/errors.ts";
+import { backoffMs } from "../base/backoff.ts";
+import type { Random } from "../base/random.ts";
+import type { ClientFrame, ServerFrame } from "../protocol/frames.ts";
+import { errorOf } from "./http.ts";
+import { createPending, type Writing } from "./pending.ts";
+
+export type Ack = Extract<ServerFrame, { type: "ack" }>;
+
+/** What goes out over the connection: asked-for changes until they are acked, and the rest at once. */
+export type Exchange = {
+  /** Resolves when it is acked, on whichever connection; rejects when it is refused for good. */
+  ask(frame: Writing, signal?: AbortSignal): Promise<Ack>;
+  /** Sends ahead of what waits, where there is a connection; the ref, or undefined. */
+  tell(frame: Told): string | undefined;
+  opened(maxFrameBytes: number): void;
+  lost(): void;
+  /** Takes what answers something that was asked. */
+  take(frame: Extract<ServerFrame, { type: "ack" | "error" }>): void;
+  /** Gives up all that waits. */
+  rejectAll(error: FlotillaError): void;
+  /** How much waits. */
+  readonly size: number;
+};
+
+export type Told = WithoutRef<
+  Extract<ClientFrame, { type: "join" | "leave" | "inbox" | "inbox_leave" | "ping" | "token" }>
+>;
+type WithoutRef<Frame> = Frame extends unknown ? Omit<Frame, "ref"> : never;
+
+export type ExchangeParts = {
+  most: number;
+  send: (text: string) => void;
+  /** Why nothing can be asked at all, for now. */
+  refusal: () => FlotillaError | undefined;
+  /** It has become empty, or isn't any more. */
+  onSize: () => void;
+  clock: Clock;
+  random: Random;
+};
+
+// A server takes 64 that aren't acked on a connection, and 100 a second, twice that at once.
+const windowMost = 48;
+const perSecond = 80;
+const burst = 100;
+
+/** What may be different a moment later. */
+const passing: readonly ErrorCode[] = [
+  "cancelled",
+  "closed",
+  "not_owner",
+  "overloaded",
+  "store_busy",
+  "store_full",
+  "store_read_only",
+  "store_unavailable",
+  "timeout",
+  "unavailable",
+  "unknown_outcome",
+];
+
+export const isPassing = (code: string): boolean => (passing as readonly string[]).includes(code);
+
+type Asked = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };
+
+export function createExchange(parts: ExchangeParts): Exchange {
+  const { most, send, refusal, onSize, clock, random } = parts;
+  const pending = createPending({ most, windowMost });
+  const asked = new Map<number, Asked>();
+  const told: { text: string; ref: string }[] = [];
+  let tells = 0;
+  let maxBytes: number | undefined;
+  let room = burst;
+  let filledMs = 0;
+  let isPumping = false;
+  let cancelTimer: (() => void) | undefined;
+
+  const settle = (ref: number): Asked | undefined => {
+    const found = asked.get(ref);
+    asked.delete(ref);
+    pending.remove(ref);
+    if (found && pending.size === 0) onSize();
+    pumpSoon();
+    return found;
+  };
+
+  /** All that comes up in this turn goes out in few messages. */
+  const pumpSoon = () => {
+    if (isPumping || maxBytes === undefined) return;
+    isPumping = true;
+    queueMicrotask(() => {
+      isPumping = false;
+      pump();
+    });
+  };
+
+  const pump = () => {
+    if (maxBytes === undefined) return;
+    cancelTimer?.();
+    cancelTimer = undefined;
+    const nowMs = clock.monotonic();
+    room = Math.min(burst, room + ((nowMs - filledMs) * perSecond) / 1_000);
+    filledMs = nowMs;
+    const texts = told.splice(0, Math.max(0, Math.floor(room))).map(({ text }) => text);
+    room -= texts.length;
+    if (told.length === 0 && room >= 1) {
+      for (const { ref, frame } of pending.next(nowMs, Math.floor(room))) {
+        const text = JSON.stringify({ ...frame, ref });
+        if (bytesOf(text, maxBytes) > maxBytes) {
+          const message = `it takes more than the ${maxBytes} bytes that the server takes: store large things elsewhere and send a reference`;
+          settle(ref)?.reject(new FlotillaError("payload_too_large", message));
+          continue;
+        }
+        room--;
+        texts.push(text);
+      }
+    }
+    for (const message of messagesOf(texts, maxBytes)) send(message);
+    const waitsForRoom = room < 1 && (told.length > 0 || pending.size > 0);
+    const dueMs = waitsForRoom ? nowMs + 1_000 / perSecond : pending.dueMs();
+    if (dueMs !== undefined) cancelTimer = clock.after(Math.max(10, dueMs - nowMs), pump);
+  };
+
+  return {
+    ask: (frame, signal) =>
+      new Promise((resolve, reject) => {
+        signal?.throwIfAborted();
+        const refused = refusal();
+        if (refused) throw refused;
+        const added = pending.add(frame);
+        if (!added) {
+          const message = `${most} things wait for the server already: wait for some of them before asking more`;
+          throw new FlotillaError("overloaded", message, { details: { maxUnacked: most } });
+        }
+        const { ref } = added;
+        const onAbort = () => settle(ref)?.reject(signal?.reason);
+        const forget = () => signal?.removeEventListener("abort", onAbort);
+        asked.set(ref, {
+          resolve: (ack) => (forget(), resolve(ack)),
+          reject: (error) => (forget(), reject(error)),
+        });
+        signal?.addEventListener("abort", onAbort);
+        if (pending.size === 1) onSize();
+        pumpSoon();
+      }),
+    tell(frame) {
+      if (maxBytes === undefined) return undefined;
+      const ref = `t${++tells}`;
+      told.push({ text: JSON.stringify({ ...frame, ref }), ref });
+      pumpSoon();
+      return ref;
+    },
+    opened(bytes) {
+      maxBytes = bytes;
+      room = burst;
+      filledMs = clock.monotonic();
+      pumpSoon();
+    },
+    lost() {
+      maxBytes = undefined;
+      told.length = 0;
+      cancelTimer?.();
+      for (const { ref, frame, wasSent } of pending.all()) {
+        // Sent again, it might end a turn that has begun since.
+        if (frame.type !== "stop" || frame.epoch !== undefined || !wasSent) continue;
+        const message =
+          "the connection was lost before it was known whether the answer was stopped";
+        settle(ref)?.reject(new FlotillaError("unknown_outcome", message));
+      }
+      pending.lost();
+    },
+    take(frame) {
+      const { ref } = frame;
+      if (typeof ref !== "number") return;
+      if (frame.type === "ack") return settle(ref)?.resolve(frame);
+      if (!isPassing(frame.code)) return settle(ref)?.reject(errorOf(frame));
+      const refusals = pending.get(ref)?.refusals ?? 0;
+      const waitMs = backoffMs(refusals + 1, random, { baseMs: 250, maxMs: 20_000, jitter: 1 });
+      pending.again(ref, clock.monotonic() + Math.max(waitMs, frame.retryAfterMs ?? 0));
+      pumpSoon();
+    },
+    rejectAll(error) {
+      for (const { ref } of pending.all()) settle(ref)?.reject(error);
+    },
+    get size() {
+      return pending.size;
+    },
+  };
+}
+
+const encoder = new TextEncoder();
+
+/** Exactly, only where it may matter. */
+function bytesOf(text: string, most: number): number {
+  return text.length * 3 <= most ? text.length : encoder.encode(text).length;
+}
+
+const framesTogether = 100;
+
+/** As few messages as may hold them. */
+function messagesOf(texts: readonly string[], maxBytes: number): string[] {
+  const messages: string[] = [];
+  let held: string[] = [];
+  let heldBytes = 2;
+  const flush = () => {
+    if (held.length > 0) messages.push(held.length === 1 ? held[0]! : `[${held.join(",")}]`);
+    held = [];
+    heldBytes = 2;
+  };
+  for (const text of texts) {
+    const bytes = bytesOf(text, 0) + 1;
+    if (held.length >= framesTogether || heldBytes + bytes > maxBytes) flush();
+    held.push(text);
+    heldBytes += bytes;
+  }
+  flush();
+  return messages;
+}

@@ -1,0 +1,107 @@
+import type { Clock } from "../base/clock.ts";
+import { type ErrorCode, errorCodes, FlotillaError, messageOf } from "../base/errors.ts";
+import type { Credentials } from "./credentials.ts";
+import type { Fetch } from "./options.ts";
+
+export type Request = {
+  query?: Readonly<Record<string, string | number | undefined>> | undefined;
+  body?: unknown;
+  signal?: AbortSignal | undefined;
+};
+
+/** Asks the server over HTTP. What isn't answered well rejects with a `FlotillaError`. */
+export type Http = <Answer>(method: Method, path: string, request?: Request) => Promise<Answer>;
+
+type Method = "GET" | "POST" | "PUT" | "DELETE";
+
+export type HttpParts = {
+  fetch: Fetch;
+  /** Where the server is. */
+  url: () => string;
+  credentials: Credentials;
+  user?: string | undefined;
+  tenant?: string | undefined;
+  clock: Clock;
+};
+
+const answerMs = 30_000;
+
+export function createHttp({ fetch, url, credentials, user, tenant, clock }: HttpParts): Http {
+  const once = async (
+    method: Method,
+    path: string,
+    { query = {}, body, signal }: Request,
+    token: string | undefined,
+  ): Promise<Response> => {
+    const address = new URL(url() + path);
+    for (const [name, value] of Object.entries(query)) {
+      if (value !== undefined) address.searchParams.set(name, String(value));
+    }
+    const headers: Record<string, string> = {};
+    if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
+    if (user !== undefined) headers["flotilla-user"] = user;
+    if (tenant !== undefined) headers["flotilla-tenant"] = tenant;
+    if (body !== undefined) headers["content-type"] = "application/json";
+    const timeout = new AbortController();
+    const onAbort = () => timeout.abort();
+    signal?.addEventListener("abort", onAbort);
+    const cancel = clock.after(answerMs, onAbort);
+    try {
+      signal?.throwIfAborted();
+      const response = await fetch(address.href, {
+        method,
+        headers,
+        signal: timeout.signal,
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      });
+      // Read here, so that the time counts for all of it.
+      const text = await response.text();
+      return new Response(text || null, { status: response.status, headers: response.headers });
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof FlotillaError) throw error;
+      const why = timeout.signal.aborted ? `no answer in ${answerMs} ms` : messageOf(error);
+      const message = `the server at ${address.origin} can't be reached: ${why}`;
+      throw new FlotillaError("unavailable", message, { cause: error });
+    } finally {
+      cancel();
+      signal?.removeEventListener("abort", onAbort);
+    }
+  };
+
+  return async <Answer>(method: Method, path: string, request: Request = {}) => {
+    const token = await credentials.current();
+    let response = await once(method, path, request, token);
+    if (response.status === 401 && credentials.isRenewable) {
+      credentials.forget(token);
+      response = await once(method, path, request, await credentials.current());
+    }
+    if (!response.ok) throw await refusalOf(response);
+    return (await response.json()) as Answer;
+  };
+}
+
+async function refusalOf(response: Response): Promise<FlotillaError> {
+  type Body = { error?: { code?: string; message?: string; details?: Record<string, unknown> } };
+  const { error } = ((await response.json().catch(() => ({}))) ?? {}) as Body;
+  const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
+  return errorOf({
+    code: error?.code ?? "unavailable",
+    message:
+      error?.message ?? `the server answered with ${response.status}, and not as Flotilla does`,
+    details: error?.details ?? { status: response.status },
+    ...(seconds > 0 && { retryAfterMs: seconds * 1_000 }),
+  });
+}
+
+/** An error as servers tell it. Codes of a newer one go by `internal`. */
+export function errorOf(told: {
+  readonly code: string;
+  readonly message: string;
+  readonly details?: Readonly<Record<string, unknown>>;
+  readonly retryAfterMs?: number;
+}): FlotillaError {
+  const { code, message, ...rest } = told;
+  const isKnown = (errorCodes as readonly string[]).includes(code);
+  return new FlotillaError(isKnown ? (code as ErrorCode) : "internal", message, rest);
+}

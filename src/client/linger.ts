@@ -1,0 +1,28 @@
+import type { Clock } from "../base/clock.ts";
+
+// Longer than user interfaces take to let go of something and take it up again.
+const lingerMs = 3_000;
+
+export type Want = (isWanted: boolean) => void;
+
+/** Starts something with the first who wants it, and stops it a while after the last has gone. */
+export function lingering(
+  clock: Clock,
+  { start, stop }: { start: () => void; stop: () => void },
+): Want {
+  let isStarted = false;
+  let cancel: (() => void) | undefined;
+  return (isWanted) => {
+    cancel?.();
+    cancel = undefined;
+    if (isWanted && !isStarted) {
+      isStarted = true;
+      start();
+    } else if (!isWanted && isStarted) {
+      cancel = clock.after(lingerMs, () => {
+        isStarted = false;
+        stop();
+      });
+    }
+  };
+}

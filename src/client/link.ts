@@ -1,0 +1,234 @@
+import { FlotillaError } from "../base/errors.ts";
+import { closeCodes } from "../protocol/frames.ts";
+import type { ErrorLike } from "./connection.ts";
+import {
+  type Link,
+  type LinkEvent,
+  type LinkStep,
+  type Moment,
+  type Phase,
+  silenceMs,
+} from "./link-phase.ts";
+
+const openMs = 10_000;
+const heldMs = 5_000;
+const freshHeldMs = 1_000;
+const firstBackoffMs = 250;
+const backoffMostMs = 20_000;
+const goingAwayMs = 500;
+const tooManyMs = 5_000;
+const answerMs = 10_000;
+const probeMs = 3_000;
+const asleepMs = 10_000;
+const offlineTryMs = 30_000;
+const lingerMs = 10_000;
+const renewMarginMs = 60_000;
+const renewAgainMs = 5_000;
+
+/** Decides; never does. */
+export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep {
+  const { phase } = link;
+  if (phase.at === "closed") return stay(link);
+  if ("connection" in event && event.connection !== link.connection) return stay(link);
+  const { nowMs } = moment;
+  switch (event.type) {
+    case "wanted":
+      return want({ ...link, isWanted: event.isWanted }, moment);
+    case "network":
+      return heed(link, event.change, moment);
+    case "hello": {
+      if (phase.at !== "opening") return stay(link);
+      const { tenant, user, expiresInMs } = event;
+      const renewAtMs = renewalMs(link, expiresInMs, nowMs);
+      const open: Phase = { at: "open", tenant, user, sinceMs: nowMs, heardMs: nowMs, renewAtMs };
+      return want({ ...link, phase: open }, moment);
+    }
+    case "heard":
+      if (phase.at !== "open") return stay(link);
+      return stay({ ...link, phase: { ...phase, heardMs: nowMs, answerByMs: undefined } });
+    case "ended":
+      if (phase.at === "open") return lose(link, moment, { code: event.code });
+      // Sockets don't tell why they couldn't be opened.
+      if (phase.at !== "opening" || phase.isExamined) return stay(link);
+      return {
+        link: { ...link, phase: { ...phase, isExamined: true } },
+        effects: [{ type: "examine", connection: link.connection }],
+      };
+    case "failed": {
+      if (phase.at !== "opening") return stay(link);
+      const { error, isUnauthorized } = event;
+      return isUnauthorized ? refuse(link, error, moment) : lose(link, moment, { error });
+    }
+    case "renewed": {
+      if (phase.at !== "open") return stay(link);
+      const { expiresInMs } = event;
+      const renewAtMs =
+        expiresInMs === undefined ? nowMs + renewAgainMs : renewalMs(link, expiresInMs, nowMs);
+      return stay({ ...link, phase: { ...phase, renewAtMs } });
+    }
+    case "tick":
+      return tick(link, event.lateMs, moment);
+    case "reconnect": {
+      const { effects, link: ended } = end(link);
+      const again = connect({ ...ended, failures: 0, isFresh: false }, moment, true);
+      return { link: again.link, effects: [...effects, ...again.effects] };
+    }
+    case "close": {
+      const { effects, link: ended } = end(link);
+      return { link: { ...ended, phase: { at: "closed" } }, effects };
+    }
+  }
+}
+
+const stay = (link: Link): LinkStep => ({ link, effects: [] });
+
+function want(link: Link, moment: Moment): LinkStep {
+  const { phase, isWanted } = link;
+  if (phase.at === "open") {
+    const endAtMs = isWanted ? undefined : (phase.endAtMs ?? moment.nowMs + lingerMs);
+    return stay({ ...link, phase: { ...phase, endAtMs } });
+  }
+  if (isWanted) return phase.at === "idle" ? connect(link, moment) : stay(link);
+  return phase.at === "refused" ? stay(link) : end({ ...link, failures: 0 });
+}
+
+function heed(link: Link, change: "online" | "offline" | "awake", moment: Moment): LinkStep {
+  const isOnline = change === "awake" ? link.isOnline : change === "online";
+  const now: Link = { ...link, isOnline };
+  const { phase } = now;
+  // What the browser says of the network may be wrong, and what it says after sleep is late.
+  if (phase.at === "open") return probe(now, probeMs, moment);
+  if (change === "offline") {
+    if (phase.at !== "waiting" && phase.at !== "opening") return stay(now);
+    const { effects, link: ended } = end(now);
+    return { link: { ...ended, phase: offline(moment) }, effects };
+  }
+  if (phase.at !== "waiting" && phase.at !== "offline") return stay(now);
+  if (change === "awake" && !isOnline) return stay(now);
+  return connect({ ...now, failures: 0 }, moment);
+}
+
+function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
+  const { phase } = link;
+  const { nowMs } = moment;
+  switch (phase.at) {
+    case "opening":
+      if (nowMs < phase.giveUpAtMs) return stay(link);
+      return dropped(link, { message: "the server didn't answer in time" }, moment);
+    case "waiting":
+      return nowMs < phase.untilMs ? stay(link) : connect(link, moment);
+    case "offline":
+      return nowMs < phase.tryAtMs ? stay(link) : connect(link, moment, true);
+    case "open": {
+      const { connection } = link;
+      // Asleep meanwhile, nothing could be heard: it is asked, and has a little time to answer.
+      if (lateMs > asleepMs) return probe(link, probeMs, moment);
+      const { answerByMs, renewAtMs, endAtMs, heardMs } = phase;
+      if (endAtMs !== undefined && nowMs >= endAtMs) return end(link);
+      if (answerByMs !== undefined && nowMs >= answerByMs)
+        return dropped(link, { message: "the server fell silent" }, moment);
+      if (renewAtMs !== undefined && nowMs >= renewAtMs) {
+        // Whoever gets the token may take long, and is asked once at a time.
+        const asked: Link = { ...link, phase: { ...phase, renewAtMs: undefined } };
+        return { link: asked, effects: [{ type: "renew", connection }] };
+      }
+      const isSilent = answerByMs === undefined && nowMs >= heardMs + silenceMs;
+      return isSilent ? probe(link, answerMs, moment) : stay(link);
+    }
+    case "idle":
+    case "refused":
+    case "closed":
+      return stay(link);
+  }
+}
+
+function probe(link: Link, withinMs: number, { nowMs }: Moment): LinkStep {
+  const { phase, connection } = link;
+  if (phase.at !== "open") return stay(link);
+  const answerByMs = nowMs + withinMs;
+  return {
+    link: { ...link, phase: { ...phase, answerByMs } },
+    effects: [{ type: "ping", connection }],
+  };
+}
+
+function connect(link: Link, moment: Moment, isForced = false): LinkStep {
+  if (!link.isWanted) return stay({ ...link, phase: { at: "idle" } });
+  if (!link.isOnline && !isForced) return stay({ ...link, phase: offline(moment) });
+  return open(link, moment, false);
+}
+
+function open(link: Link, { nowMs }: Moment, isFresh: boolean): LinkStep {
+  const connection = link.connection + 1;
+  const phase: Phase = { at: "opening", giveUpAtMs: nowMs + openMs, isExamined: false };
+  return {
+    link: { ...link, connection, phase, isFresh },
+    effects: [{ type: "open", connection, isFresh }],
+  };
+}
+
+const offline = ({ nowMs }: Moment): Phase => ({ at: "offline", tryAtMs: nowMs + offlineTryMs });
+
+/** Ends what there is, and does nothing more. */
+function end(link: Link): LinkStep {
+  const { phase, connection } = link;
+  const hasSocket = phase.at === "open" || phase.at === "opening";
+  return {
+    // Whatever the old one still says is of another number.
+    link: { ...link, phase: { at: "idle" }, connection: connection + 1 },
+    effects: hasSocket ? [{ type: "drop", connection }] : [],
+  };
+}
+
+function dropped(link: Link, error: ErrorLike, moment: Moment): LinkStep {
+  const { link: waiting, effects } = lose(link, moment, { error });
+  return { link: waiting, effects: [{ type: "drop", connection: link.connection }, ...effects] };
+}
+
+type Loss = { code?: number; error?: ErrorLike };
+
+function lose(link: Link, moment: Moment, { code, error }: Loss): LinkStep {
+  const { nowMs, chance } = moment;
+  if (code === closeCodes.expired) {
+    return refuse(link, { code: "unauthorized", message: "the token has expired" }, moment);
+  }
+  if (!link.isWanted) return stay({ ...link, phase: { at: "idle" }, failures: 0 });
+  if (!link.isOnline) return stay({ ...link, phase: offline(moment) });
+  const failures = hasHeld(link, heldMs, nowMs) ? 1 : link.failures + 1;
+  let retryInMs =
+    chance * Math.min(backoffMostMs, firstBackoffMs * 2 ** Math.min(failures - 1, 30));
+  if (code === closeCodes.goingAway && failures === 1) retryInMs = chance * goingAwayMs;
+  if (code === closeCodes.tooMany) retryInMs = tooManyMs * (1 + chance);
+  retryInMs = Math.round(retryInMs);
+  const shown = error ?? { message: `the connection ended (${code})` };
+  const phase: Phase = { at: "waiting", untilMs: nowMs + retryInMs, retryInMs, error: shown };
+  return stay({ ...link, phase, failures });
+}
+
+/** Another token is asked for once: were that one refused too, asking again would lead nowhere. */
+function refuse(link: Link, { message }: ErrorLike, moment: Moment): LinkStep {
+  const wasFresh = link.isFresh && !hasHeld(link, freshHeldMs, moment.nowMs);
+  if (link.isRenewable && !wasFresh) {
+    return link.isWanted ? open(link, moment, true) : stay({ ...link, phase: { at: "idle" } });
+  }
+  const error = new FlotillaError(
+    "unauthorized",
+    `the server refused who connects: ${message}. Give the client a token that is good, and call reconnect()`,
+  );
+  return stay({ ...link, phase: { at: "refused", error }, isFresh: false });
+}
+
+function hasHeld({ phase }: Link, forMs: number, nowMs: number): boolean {
+  return phase.at === "open" && nowMs - phase.sinceMs >= forMs;
+}
+
+/** Before it expires, by the clock of this side, which may be wrong by hours. */
+function renewalMs(
+  { isRenewable }: Link,
+  expiresInMs: number | undefined,
+  nowMs: number,
+): number | undefined {
+  if (!isRenewable || expiresInMs === undefined) return undefined;
+  if (expiresInMs <= 0) return nowMs + renewMarginMs / 2;
+  return nowMs + Math.max(expiresInMs - renewMarginMs, expiresInMs * 0.75);
+}

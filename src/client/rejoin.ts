@@ -1,0 +1,30 @@
+import { backoffMs } from "../base/backoff.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Random } from "../base/random.ts";
+
+/** When to join again after something went wrong: at once the first time, then ever later. */
+export type Rejoin = {
+  plan(join: () => void, atLeastMs?: number): void;
+  cancel(): void;
+};
+
+// Trouble that is longer ago has nothing to do with what goes wrong now.
+const forgottenMs = 30_000;
+
+export function createRejoin(clock: Clock, random: Random): Rejoin {
+  let tries = 0;
+  let lastMs = -Infinity;
+  let cancel: (() => void) | undefined;
+  return {
+    plan(join, atLeastMs = 0) {
+      const nowMs = clock.monotonic();
+      tries = nowMs - lastMs > forgottenMs ? 0 : tries + 1;
+      lastMs = nowMs;
+      cancel?.();
+      const waitMs =
+        tries === 0 ? 0 : backoffMs(tries, random, { baseMs: 250, maxMs: 20_000, jitter: 1 });
+      cancel = clock.after(Math.max(waitMs, atLeastMs), join);
+    },
+    cancel: () => cancel?.(),
+  };
+}

@@ -1,0 +1,125 @@
+import type { FlotillaError } from "../base/errors.ts";
+import type { Entry, SessionState, UIMessage } from "../protocol/message.ts";
+import { createView, type View } from "../protocol/view.ts";
+import { createLive, type Live } from "./live.ts";
+import type { SessionEvent, SessionSnapshot, Unsent } from "./session.ts";
+
+/** What of a session is shown: its entries, the answer that is being made, what isn't stored yet. */
+export type Shown = {
+  take(event: SessionEvent, state: SessionState): void;
+  entries(after: number): readonly Entry[];
+  readonly live: Live | undefined;
+  /** The answer isn't made any more. */
+  endAnswer(): void;
+  /** Adds what is sent here, or says that it was refused. */
+  unsent(message: Unsent): void;
+  /** It is stored, or given up. With a `seq`, it is shown until that entry is here. */
+  stored(id: string, seq?: number): void;
+  /** Forgets the log. What isn't stored yet stays. */
+  clear(): void;
+  snapshot(now: Now): SessionSnapshot;
+};
+
+export type Now = Pick<SessionSnapshot, "status" | "state" | "lastSeq"> & {
+  readonly incarnation?: string | undefined;
+  readonly error?: FlotillaError | undefined;
+};
+
+/** Refused messages are kept for people to see, so many of them. */
+const refusedMost = 50;
+
+export function createShown(): Shown {
+  let view: View = createView();
+  let log: Entry[] = [];
+  let stored: UIMessage[] | undefined;
+  let live: Live | undefined;
+  const unsent = new Map<string, Unsent & { readonly seq?: number }>();
+  let listed: readonly Unsent[] | undefined = [];
+
+  const drop = (id: string) => {
+    if (unsent.delete(id)) listed = undefined;
+  };
+  const list = () => (listed ??= [...unsent.values()].filter(({ seq }) => seq === undefined));
+
+  const messages = (): readonly UIMessage[] => {
+    stored ??= view.messages();
+    const waiting = [...unsent.values()].filter(
+      ({ id, error }) => error === undefined && view.indexOf(id) < 0,
+    );
+    if (!live && waiting.length === 0) return stored;
+    const shown = [...stored];
+    if (live) {
+      const { message } = live.answer();
+      const index = view.indexOf(message.id);
+      if (index < 0) shown.push(message);
+      else shown[index] = message;
+    }
+    for (const { id, parts, metadata } of waiting) {
+      shown.push({ id, role: "user", ...(metadata !== undefined && { metadata }), parts });
+    }
+    return shown;
+  };
+
+  return {
+    take(event, state) {
+      if (event.type === "entry") {
+        const { entry } = event;
+        log.push(entry);
+        view.add(entry);
+        stored = undefined;
+        drop(entry.messageId);
+      } else if (event.type === "chunks") {
+        if (!event.fromStart) return live?.push(event.chunks);
+        const isOf = state.state === "catching_up" && state.epoch === event.epoch;
+        const said = event.chunks[0]?.["messageId"];
+        const messageId = isOf
+          ? state.messageId
+          : typeof said === "string"
+            ? said
+            : `@${event.epoch}`;
+        live = createLive(event, messageId);
+      } else if (event.type === "reset") this.clear();
+    },
+    entries: (after) => (after === 0 ? [...log] : log.filter(({ seq }) => seq > after)),
+    get live() {
+      return live;
+    },
+    endAnswer() {
+      live = undefined;
+    },
+    unsent(message) {
+      unsent.delete(message.id);
+      unsent.set(message.id, message);
+      listed = undefined;
+      const refused = [...unsent.values()].filter(({ error }) => error !== undefined);
+      if (refused.length > refusedMost) unsent.delete(refused[0]!.id);
+    },
+    stored(id, seq) {
+      const message = unsent.get(id);
+      if (!message) return;
+      if (seq === undefined || log.length >= seq) return drop(id);
+      unsent.set(id, { ...message, seq });
+      listed = undefined;
+    },
+    clear() {
+      // Of a log that was replaced, what was stored isn't there any more.
+      for (const { id, seq } of unsent.values()) if (seq !== undefined) unsent.delete(id);
+      view = createView();
+      log = [];
+      stored = undefined;
+      live = undefined;
+    },
+    snapshot({ status, state, lastSeq, incarnation, error }) {
+      return {
+        status,
+        messages: messages(),
+        ...(live && { answer: live.answer() }),
+        unsent: list(),
+        state,
+        lastSeq,
+        ...(incarnation !== undefined && { incarnation }),
+        ...(error !== undefined && { error }),
+      };
+    },
+  };
+}

@@ -1,0 +1,222 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import { fraction, type Random } from "../base/random.ts";
+import { type ServerFrame, subprotocol } from "../protocol/frames.ts";
+import { parseServerFrames } from "../protocol/parse-server-frame.ts";
+import type { ConnectionState } from "./connection.ts";
+import type { Credentials } from "./credentials.ts";
+import type { Http } from "./http.ts";
+import { advance } from "./link.ts";
+import { dueMs, type LinkEffect, type LinkEvent, newLink, stateOf } from "./link-phase.ts";
+import type { Network, SocketClass, SocketLike } from "./options.ts";
+import { createListeners, type Store } from "./store.ts";
+
+export type Hello = Extract<ServerFrame, { type: "hello" }>;
+
+/** The one connection of a client, made again whenever it ends, for as long as anything is wanted. */
+export type Socket = {
+  readonly state: Store<ConnectionState>;
+  /** Only where it is open. */
+  send(text: string): void;
+  want(isWanted: boolean): void;
+  reconnect(): void;
+  close(): void;
+};
+
+export type SocketParts = {
+  url: () => string;
+  WebSocket: () => SocketClass;
+  credentials: Credentials;
+  /** For whom a program without a token acts. */
+  user?: string | undefined;
+  tenant?: string | undefined;
+  http: Http;
+  network: Network;
+  clock: Clock;
+  random: Random;
+  onOpen: (hello: Hello) => void;
+  /** There is no connection any more, or it couldn't be made. */
+  onLost: () => void;
+  onFrames: (frames: readonly ServerFrame[]) => void;
+  ping: () => void;
+  /** Sends a new token; gives until when it is good. */
+  renew: (token: string) => Promise<number | undefined>;
+};
+
+/** What a subprotocol can carry. Other keys are exchanged for a ticket. */
+const carried = /^[\w!#$%&'*+.^`|~-]+$/;
+
+export function createSocket(parts: SocketParts): Socket {
+  const { credentials, network, clock, random } = parts;
+  const listeners = createListeners();
+  let link = newLink({ isOnline: true, isRenewable: credentials.isRenewable });
+  let state = stateOf(link);
+  let socket: SocketLike | undefined;
+  let isOpen = false;
+  let cancelTick: (() => void) | undefined;
+  let stopNetwork: (() => void) | undefined;
+
+  const happen = (event: LinkEvent): void => {
+    const before = link;
+    const moment = { nowMs: clock.monotonic(), chance: fraction(random) };
+    const step = advance(link, event, moment);
+    link = step.link;
+    if (before.phase !== link.phase) plan();
+    for (const effect of step.effects) perform(effect);
+    const wasOpen = isOpen;
+    isOpen = link.phase.at === "open";
+    const hasFailed = before.phase.at === "opening" && !isOpen && link.phase.at !== "opening";
+    const next = stateOf(link);
+    const hasChanged = JSON.stringify(next) !== JSON.stringify(state);
+    if (hasChanged) state = next;
+    if (wasOpen ? !isOpen : hasFailed) parts.onLost();
+    if (hasChanged) listeners.tell();
+  };
+
+  /** Sets the one timer for whatever is next. */
+  const plan = () => {
+    cancelTick?.();
+    cancelTick = undefined;
+    const atMs = dueMs(link);
+    if (atMs === undefined) return;
+    const waitMs = Math.max(0, atMs - clock.monotonic());
+    const wallMs = clock.now() + waitMs;
+    cancelTick = clock.after(waitMs, () => {
+      // Some clocks stand still while a machine sleeps, and others don't.
+      const lateMs = Math.max(clock.monotonic() - atMs, clock.now() - wallMs);
+      happen({ type: "tick", lateMs });
+      if (cancelTick === undefined || dueMs(link) === atMs) plan();
+    });
+  };
+
+  const perform = (effect: LinkEffect): void => {
+    const { connection } = effect;
+    switch (effect.type) {
+      case "open":
+        return void open(connection, effect.isFresh).catch((error: unknown) => {
+          const isUnauthorized = error instanceof FlotillaError && error.code === "unauthorized";
+          happen({ type: "failed", connection, error: told(error), isUnauthorized });
+        });
+      case "examine":
+        return void examine(connection);
+      case "drop":
+        return drop();
+      case "ping":
+        return parts.ping();
+      case "renew":
+        return void renew(connection);
+    }
+  };
+
+  const drop = () => {
+    const old = socket;
+    socket = undefined;
+    if (!old) return;
+    old.onopen = old.onmessage = old.onclose = null;
+    try {
+      old.close(1000);
+    } catch {
+      // It never got as far as to be closed.
+    }
+  };
+
+  const open = async (connection: number, isFresh: boolean): Promise<void> => {
+    const isCurrent = () => link.connection === connection;
+    const token = await (isFresh ? credentials.fresh() : credentials.current());
+    if (!isCurrent()) return;
+    const address = new URL(`${parts.url()}/v1/socket`);
+    address.protocol = address.protocol.replace("http", "ws");
+    const protocols: string[] = [subprotocol];
+    // A ticket says for whom a key acts, which a subprotocol can't.
+    if (token !== undefined && (!carried.test(token) || parts.tenant !== undefined)) {
+      type Ticket = { readonly ticket: string };
+      const { ticket } = await parts.http<Ticket>("POST", "/v1/tickets");
+      if (!isCurrent()) return;
+      address.searchParams.set("ticket", ticket);
+    } else {
+      if (token !== undefined) protocols.push(`bearer.${token}`);
+      if (parts.user !== undefined) address.searchParams.set("user", parts.user);
+    }
+    drop();
+    const own = new (parts.WebSocket())(address.href, protocols);
+    socket = own;
+    own.onmessage = (event: { data: unknown }) => receive(connection, event.data);
+    own.onerror = () => {};
+    own.onclose = ({ code }: { code: number }) => {
+      if (socket === own) socket = undefined;
+      happen({ type: "ended", connection, code });
+    };
+  };
+
+  /** Sockets don't tell why they can't be opened; the same credentials over HTTP do. */
+  const examine = async (connection: number): Promise<void> => {
+    let error = new FlotillaError("unavailable", "the socket couldn't be opened");
+    try {
+      await parts.http("GET", "/v1/sessions", { query: { limit: 1 } });
+    } catch (thrown) {
+      error = thrown instanceof FlotillaError ? thrown : error;
+    }
+    const isUnauthorized = error.code === "unauthorized";
+    happen({ type: "failed", connection, error: told(error), isUnauthorized });
+  };
+
+  const renew = async (connection: number): Promise<void> => {
+    let expiresAtMs: number | undefined;
+    try {
+      const token = await credentials.fresh();
+      if (link.connection !== connection || token === undefined) return;
+      expiresAtMs = await parts.renew(token);
+    } catch {
+      // Another try follows, and at the worst the connection expires and is made again.
+    }
+    const expiresInMs = expiresAtMs === undefined ? undefined : expiresAtMs - clock.now();
+    happen({ type: "renewed", connection, expiresInMs });
+  };
+
+  const receive = (connection: number, data: unknown): void => {
+    if (connection !== link.connection) return;
+    let frames: ServerFrame[];
+    try {
+      frames = parseServerFrames(String(data));
+    } catch {
+      // Whatever it was, what is missing now comes again on the next connection.
+      drop();
+      return happen({ type: "ended", connection, code: 1002 });
+    }
+    const [hello] = frames;
+    if (hello?.type === "hello") {
+      const { tenant, user, expiresAtMs } = hello;
+      const expiresInMs = expiresAtMs === undefined ? undefined : expiresAtMs - clock.now();
+      happen({ type: "hello", connection, tenant, user, expiresInMs });
+      if (!isOpen || connection !== link.connection) return;
+      parts.onOpen(hello);
+      frames.shift();
+    } else happen({ type: "heard", connection });
+    if (isOpen && frames.length > 0) parts.onFrames(frames);
+  };
+
+  return {
+    state: { get: () => state, subscribe: (listener) => listeners.add(listener) },
+    send(text) {
+      if (isOpen && socket?.readyState === 1) socket.send(text);
+    },
+    want(isWanted) {
+      if (link.isWanted === isWanted) return;
+      if (isWanted && !stopNetwork) {
+        if (!network.isOnline()) happen({ type: "network", change: "offline" });
+        stopNetwork = network.onChange((change) => happen({ type: "network", change }));
+      }
+      happen({ type: "wanted", isWanted });
+    },
+    reconnect: () => happen({ type: "reconnect" }),
+    close() {
+      stopNetwork?.();
+      happen({ type: "close" });
+    },
+  };
+}
+
+function told(error: unknown): { code?: string; message: string } {
+  const message = messageOf(error);
+  return error instanceof FlotillaError ? { code: error.code, message } : { message };
+}

@@ -1,0 +1,69 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Fetch, Network, SocketClass } from "./options.ts";
+
+/** What the program runs in: a page, a worker or Node. Nothing is looked at before it is needed. */
+
+type Target = {
+  addEventListener(name: string, listener: () => void): void;
+  removeEventListener(name: string, listener: () => void): void;
+};
+
+type Page = Partial<Target> & {
+  readonly location?: { readonly href: string };
+  readonly document?: Target & { readonly visibilityState: string };
+  readonly navigator?: { readonly onLine?: boolean };
+  readonly WebSocket?: SocketClass;
+};
+
+const page = () => globalThis as unknown as Page;
+
+export const usualFetch: Fetch = (url, init) => fetch(url, init);
+
+export function usualSocket(): SocketClass {
+  const { WebSocket } = page();
+  if (WebSocket) return WebSocket;
+  throw new FlotillaError(
+    "unsupported",
+    "there is no WebSocket here: use Node 22 or later, or give createClient one as `WebSocket`",
+  );
+}
+
+/** Where the server is, without a slash at the end. */
+export function serverUrl(url: string | undefined): string {
+  const base = page().location?.href;
+  // Pages that come from nowhere can't be a server's.
+  const at = base?.startsWith("http") ? base : undefined;
+  try {
+    return new URL(url ?? new URL("/", at).href, at).href.replace(/\/+$/, "");
+  } catch {
+    throw new FlotillaError(
+      "invalid_option",
+      url === undefined
+        ? "createClient needs a `url` here: only in a page is it known where the server is"
+        : `createClient: url must be like https://example.org, not ${JSON.stringify(url)}`,
+    );
+  }
+}
+
+/** Browsers say when the network comes and goes, and when a page is shown again. Node says nothing. */
+export const usualNetwork: Network = {
+  isOnline: () => page().navigator?.onLine !== false,
+  onChange(callback) {
+    const { document, addEventListener, removeEventListener } = page();
+    if (!addEventListener || !removeEventListener) return () => {};
+    const awake = () => callback("awake");
+    const shown = () => {
+      if (document?.visibilityState === "visible") awake();
+    };
+    const heard: [Target, string, () => void][] = [
+      [{ addEventListener, removeEventListener }, "online", () => callback("online")],
+      [{ addEventListener, removeEventListener }, "offline", () => callback("offline")],
+      [{ addEventListener, removeEventListener }, "pageshow", awake],
+    ];
+    if (document) heard.push([document, "visibilitychange", shown], [document, "resume", awake]);
+    for (const [target, name, listener] of heard) target.addEventListener(name, listener);
+    return () => {
+      for (const [target, name, listener] of heard) target.removeEventListener(name, listener);
+    };
+  },
+};

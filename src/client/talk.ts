@@ -1,0 +1,192 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { ServerFrame } from "../protocol/frames.ts";
+import { createExchange } from "./exchange.ts";
+import { createFollowed, type Followed } from "./followed.ts";
+import { createInbox, type Inbox } from "./inbox.ts";
+import { openSession } from "./open-session.ts";
+import type { Session } from "./session.ts";
+import { createSocket, type Hello, type Socket, type SocketParts } from "./socket.ts";
+
+/** All that goes over the one socket: sessions that are followed, the inbox, what is sent. */
+export type Talk = {
+  session(sessionId: string): Session;
+  readonly inbox: Inbox;
+  readonly connection: Socket["state"];
+  /** The session is there, whatever was known of it before. */
+  revive(sessionId: string): void;
+  reconnect(): void;
+  close(error: FlotillaError): void;
+};
+
+export type TalkParts = Omit<SocketParts, "onOpen" | "onLost" | "onFrames" | "ping" | "renew"> & {
+  newId: () => string;
+  maxUnacked: number;
+};
+
+// What was said in sessions that nobody follows any more is kept of so many, to be there at once.
+const keptMost = 30;
+
+export function createTalk(parts: TalkParts): Talk {
+  const { clock, random, newId, maxUnacked } = parts;
+  const all = new Map<string, { followed: Followed; session: Session }>();
+  let speaksFor: string | undefined;
+  let closed: FlotillaError | undefined;
+  let renewal: { ref: string | undefined; resolve(untilMs?: number): void } | undefined;
+
+  const wanted = () => {
+    const isFollowing =
+      inbox.isFollowed || [...all.values()].some((each) => each.followed.isFollowed);
+    socket.want(isFollowing || exchange.size > 0);
+  };
+  const onSize = () => wanted();
+  const refusal = () => {
+    const state = socket.state.get();
+    return closed ?? (state.status === "refused" ? state.error : undefined);
+  };
+  const send = (text: string) => socket.send(text);
+  const exchange = createExchange({ most: maxUnacked, send, onSize, refusal, clock, random });
+  const isAway = () => {
+    const { status } = socket.state.get();
+    return status !== "idle" && status !== "connecting" && status !== "open";
+  };
+  const onFollow = () => {
+    // Whoever follows a closed client hears why nothing comes.
+    if (closed) end(closed);
+    wanted();
+    letGo();
+  };
+  const followedParts = { exchange, isAway, onFollow, clock, random };
+  const inbox = createInbox(followedParts);
+
+  const letGo = () => {
+    const idle = [...all.values()].filter(({ followed }) => {
+      return !followed.isFollowed && followed.place.lastSeq > 0;
+    });
+    for (const { followed } of idle.slice(0, -keptMost)) followed.forget();
+  };
+  const each = (call: (followed: Followed | typeof inbox) => void) => {
+    for (const one of [...[...all.values()].map(({ followed }) => followed), inbox]) {
+      call(one);
+      one.flush();
+    }
+  };
+  const end = (error: FlotillaError) => {
+    each((one) => one.end(error));
+    exchange.rejectAll(error);
+  };
+
+  /** Whoever it speaks for now must not see, or say, what was another's. */
+  const change = () => {
+    const message = "the client speaks for another user now: what waited wasn't sent";
+    exchange.rejectAll(new FlotillaError("forbidden", message));
+    for (const { followed } of all.values()) followed.forget();
+  };
+
+  const onOpen = ({ tenant, user, maxFrameBytes }: Hello) => {
+    const now = JSON.stringify([tenant, user]);
+    if (speaksFor !== undefined && speaksFor !== now) change();
+    speaksFor = now;
+    exchange.opened(maxFrameBytes);
+    each((one) => one.opened());
+  };
+  const onLost = () => {
+    renewal?.resolve();
+    exchange.lost();
+    each((one) => one.lost());
+    // Sent later, it might be sent as somebody else.
+    const error = refusal();
+    if (error) exchange.rejectAll(error);
+  };
+
+  const take = (frame: ServerFrame): Followed | typeof inbox | undefined => {
+    switch (frame.type) {
+      case "ack":
+        if (frame.ref === renewal?.ref) renewal?.resolve(frame.expiresAtMs ?? Infinity);
+        else exchange.take(frame);
+        return undefined;
+      case "error": {
+        const { ref } = frame;
+        if (typeof ref !== "string") exchange.take(frame);
+        else if (ref === renewal?.ref) renewal.resolve();
+        else {
+          for (const { followed } of all.values()) followed.take({ ...frame, ref });
+          inbox.take(frame);
+        }
+        return undefined;
+      }
+      case "inbox":
+      case "inbox_changed":
+      case "inbox_removed":
+        inbox.take(frame);
+        return inbox;
+      case "joined":
+      case "reset":
+      case "entries":
+      case "state":
+      case "chunks":
+      case "left": {
+        const followed = all.get(frame.session)?.followed;
+        followed?.take(frame);
+        return followed;
+      }
+      case "hello":
+      case "pong":
+        return undefined;
+    }
+  };
+
+  const socket = createSocket({
+    ...parts,
+    onOpen,
+    onLost,
+    onFrames(frames) {
+      const changed = new Set<{ flush(): void }>();
+      for (const frame of frames) {
+        const one = take(frame);
+        if (one) changed.add(one);
+        else if (frame.type === "error")
+          for (const { followed } of all.values()) changed.add(followed);
+      }
+      changed.add(inbox);
+      for (const one of changed) one.flush();
+    },
+    ping: () => void exchange.tell({ type: "ping" }),
+    renew: (token) =>
+      new Promise((resolve) => {
+        const settle = (untilMs?: number) => {
+          renewal = undefined;
+          resolve(untilMs);
+        };
+        renewal = { ref: exchange.tell({ type: "token", token }), resolve: settle };
+        if (renewal.ref === undefined) settle();
+      }),
+  });
+
+  return {
+    session(sessionId) {
+      let found = all.get(sessionId);
+      if (!found) {
+        const followed = createFollowed(sessionId, followedParts);
+        found = { followed, session: openSession(sessionId, { followed, exchange, newId }) };
+        all.set(sessionId, found);
+      }
+      return found.session;
+    },
+    inbox: { get: inbox.get, subscribe: inbox.subscribe },
+    connection: socket.state,
+    revive(sessionId) {
+      const followed = all.get(sessionId)?.followed;
+      followed?.revive();
+      followed?.flush();
+    },
+    reconnect() {
+      socket.reconnect();
+      each((one) => one.revive());
+    },
+    close(error) {
+      closed = error;
+      socket.close();
+      end(error);
+    },
+  };
+}
