@@ -1,7 +1,6 @@
-import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
-import ContractsFirst, { needsPostgres } from "./test/sequence.ts";
+import ContractsFirst from "./test/sequence.ts";
 
 // Tests start threads and processes by the hundred, which would compile the same files each time.
 process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(
@@ -10,14 +9,8 @@ process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-// To start a process for each of these many small files takes longer than what they do in it. They
-// need no server and have no part in what belongs to a whole process, so that one runs them all.
-const light = globSync(
-  ["base", "bus", "cli", "deadletters", "flow", "protocol", "schedules", "session", "throttle"].map(
-    (folder) => `src/${folder}/**/*.test.ts`,
-  ),
-  { cwd: source(".") },
-).filter((path) => !needsPostgres(source(path)));
+// These are about what belongs to a whole process, such as what traces it, or fill one by themselves.
+const apart = ["tracing", "consumer"].map((name) => `test/${name}/**/*.test.ts`);
 // These kill processes and mostly wait for others, so that two at a time leave each other enough.
 const paired = ["crash", "cluster", "browser"].map((name) => `test/${name}/**/*.test.ts`);
 // These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
@@ -55,8 +48,7 @@ export default defineConfig({
         test: {
           name: "fast",
           globalSetup: "./test/postgres/setup.ts",
-          include: ["src/**/*.test.ts", "test/**/*.test.ts"],
-          exclude: [...paired, ...light],
+          include: apart,
           maxWorkers: "100%",
           sequence: { groupOrder: 1 },
         },
@@ -65,7 +57,11 @@ export default defineConfig({
         extends: true,
         test: {
           name: "light",
-          include: light,
+          globalSetup: "./test/postgres/setup.ts",
+          include: ["src/**/*.test.ts", "test/**/*.test.ts"],
+          exclude: [...paired, ...apart],
+          // To start a process for each of hundreds of files, and to load the same modules in each,
+          // takes longer than what most of them do there.
           isolate: false,
           maxWorkers: "100%",
           sequence: { groupOrder: 1 },

@@ -19,9 +19,3 @@ function place({ moduleId }: TestSpecification): number {
     ? 0
     : 1;
 }
-
-/** Whether a file of tests has some on Postgres. */
-export function needsPostgres(path: string): boolean {
-  const needs = /\b(storeKinds|usualKinds|postgresUrl|temporaryDatabase|planning)\b/;
-  return needs.test(readFileSync(path, "utf8"));
-}
