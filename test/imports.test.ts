@@ -19,6 +19,7 @@ const server = ["base", "protocol", "runtime"];
 const mayImport: Record<string, string[]> = {
   base: [],
   protocol: ["base"],
+  agent: ["base", "protocol"],
   client: ["base", "protocol"],
   dashboard: ["base", "protocol", "client"],
   store: ["base"],

@@ -1,0 +1,11 @@
+export { abort, FlotillaError } from "../base/errors.ts";
+export type { AgentAnswer } from "../protocol/agent-answer.ts";
+export type { AgentRequest } from "../protocol/agent-request.ts";
+export type { Chunk } from "../protocol/chunk.ts";
+export type { Part, UIMessage } from "../protocol/message.ts";
+export { textOf } from "../protocol/text-of.ts";
+export type { AnswerContext } from "./context.ts";
+export { type AgentHandler, type AgentHandlerOptions, createAgentHandler } from "./handler.ts";
+export { type NodeRequest, type NodeResponse, toNode } from "./node.ts";
+export { type Refusal, refuse } from "./refusal.ts";
+export { type SignedRequest, type Verified, verify, type VerifyOptions } from "./verify.ts";

@@ -1,0 +1,113 @@
+import type { Clock } from "../base/clock.ts";
+import { type Chunk, saysSomething } from "../protocol/chunk.ts";
+import { Declined } from "./chunks.ts";
+import { refusal, refuse } from "./refusal.ts";
+
+export type StreamOptions = {
+  readonly clock: Clock;
+  /** After so long without a word there is a comment, so that nobody takes it for dead. */
+  readonly keepAliveMs: number;
+  /** Fires when nobody listens any more. */
+  readonly gone: AbortController;
+  /** What users are told of an error. Undefined where that is none of their business. */
+  readonly explain: (error: unknown) => Promise<string | undefined>;
+};
+
+const headers = {
+  "content-type": "text/event-stream; charset=utf-8",
+  "cache-control": "no-cache, no-transform",
+  "x-vercel-ai-ui-message-stream": "v1",
+  // Or nginx would hold the answer back until it is whole.
+  "x-accel-buffering": "no",
+};
+const masked = "An error occurred.";
+const late = Symbol("late");
+
+/**
+ * Sends an answer as it is made. Nothing is sent before something was said, or the first comment is due:
+ * until then an answer that fails is a status, and whoever asked may ask again without anybody having
+ * seen it begin twice. Where users are told why, it is final, and an answer like any other.
+ */
+export async function streamed(
+  source: AsyncGenerator<Chunk, void>,
+  { clock, keepAliveMs, gone, explain }: StreamOptions,
+): Promise<Response> {
+  const { signal } = gone;
+  const leave = () => void source.return().catch(() => {});
+  if (signal.aborted) leave();
+  else signal.addEventListener("abort", leave, { once: true });
+
+  let next: Promise<IteratorResult<Chunk, void>> | undefined;
+  /** The next chunk, `late` where it takes too long, undefined at the end and ever after. */
+  const take = async (): Promise<Chunk | typeof late | undefined> => {
+    next ??= source.next().finally(() => (next = undefined));
+    const result = await within(clock, keepAliveMs, next);
+    if (result === late) return late;
+    return result.done === true ? undefined : result.value;
+  };
+
+  const first: (Chunk | typeof late)[] = [];
+  try {
+    for (;;) {
+      const taken = await take();
+      if (taken !== undefined) first.push(taken);
+      if (taken === undefined || taken === late || saysSomething(taken)) break;
+    }
+  } catch (error) {
+    if (error instanceof Declined) return error.response;
+    const told = signal.aborted ? undefined : await explain(error);
+    if (told === undefined) return refuse(refusal(500, "handler_failed", "the agent failed"));
+    first.push({ type: "error", errorText: told });
+    if (first.length === 1) first.unshift({ type: "start" });
+  }
+
+  async function* lines(): AsyncGenerator<string, void> {
+    yield* first.map(line);
+    try {
+      for (let taken = await take(); taken !== undefined; taken = await take()) yield line(taken);
+    } catch (error) {
+      if (signal.aborted) return;
+      yield line({ type: "error", errorText: (await explain(error)) ?? masked });
+    }
+    yield "data: [DONE]\n\n";
+  }
+  return new Response(bytesOf(lines(), gone), { headers });
+}
+
+function line(taken: Chunk | typeof late): string {
+  return taken === late ? ": still here\n\n" : `data: ${JSON.stringify(taken)}\n\n`;
+}
+
+/** Reads on only when there is room, so that a slow reader slows the answer down. */
+function bytesOf(
+  lines: AsyncGenerator<string, void>,
+  gone: AbortController,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const encoder = new TextEncoder();
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        const { done, value } = await lines.next();
+        if (gone.signal.aborted) return;
+        if (done === true) controller.close();
+        else controller.enqueue(encoder.encode(value));
+      },
+      cancel: (reason) => gone.abort(reason),
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+function within<T>(clock: Clock, delayMs: number, promise: Promise<T>): Promise<T | typeof late> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(delayMs, () => resolve(late));
+    const settle = (end: () => void) => {
+      cancel();
+      end();
+    };
+    promise.then(
+      (value) => settle(() => resolve(value)),
+      (error: unknown) => settle(() => reject(error)),
+    );
+  });
+}
