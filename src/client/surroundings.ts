@@ -49,16 +49,18 @@ export function serverUrl(url: string | undefined): string {
 export const usualNetwork: Network = {
   isOnline: () => page().navigator?.onLine !== false,
   onChange(callback) {
-    const { document, addEventListener, removeEventListener } = page();
-    if (!addEventListener || !removeEventListener) return () => {};
+    const { document, addEventListener } = page();
+    if (!addEventListener) return () => {};
+    // A window's own functions refuse to be called for anything but the window.
+    const window = page() as Target;
     const awake = () => callback("awake");
     const shown = () => {
       if (document?.visibilityState === "visible") awake();
     };
     const heard: [Target, string, () => void][] = [
-      [{ addEventListener, removeEventListener }, "online", () => callback("online")],
-      [{ addEventListener, removeEventListener }, "offline", () => callback("offline")],
-      [{ addEventListener, removeEventListener }, "pageshow", awake],
+      [window, "online", () => callback("online")],
+      [window, "offline", () => callback("offline")],
+      [window, "pageshow", awake],
     ];
     if (document) heard.push([document, "visibilitychange", shown], [document, "resume", awake]);
     for (const [target, name, listener] of heard) target.addEventListener(name, listener);
