@@ -9,8 +9,7 @@ export type NodeRequest = {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly httpVersionMajor?: number;
   readonly readableDidRead?: boolean;
-  on(event: string, listener: (...values: never[]) => void): unknown;
-  off(event: string, listener: (...values: never[]) => void): unknown;
+  on(event: string, listener: (...values: unknown[]) => void): unknown;
   pause(): unknown;
   resume(): unknown;
 };
@@ -87,9 +86,9 @@ function streamOf(request: NodeRequest): ReadableStream<Uint8Array<ArrayBuffer>>
           ended = true;
           how();
         };
-        request.on("data", (bytes: Uint8Array<ArrayBuffer>) => {
+        request.on("data", (bytes) => {
           if (ended) return;
-          controller.enqueue(bytes);
+          controller.enqueue(bytes as Uint8Array<ArrayBuffer>);
           request.pause();
         });
         request.on(
