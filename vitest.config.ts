@@ -31,6 +31,7 @@ export default defineConfig({
     alias: [
       { find: /^flotilla$/, replacement: source("src/index.ts") },
       { find: /^flotilla\/testing$/, replacement: source("src/testing/index.ts") },
+      { find: /^flotilla\/agent$/, replacement: source("src/agent/index.ts") },
       { find: /^flotilla\/client$/, replacement: source("src/client/index.ts") },
     ],
     conditions: ["flotilla:source"],

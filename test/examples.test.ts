@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { temporaryDatabase } from "../src/store/kinds.contract.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const examples = globSync("examples/*.ts", { cwd: root }).toSorted();
+const examples = globSync(["examples/*.ts", "examples/agents/*.ts"], { cwd: root }).toSorted();
 const children = new Set<ChildProcess>();
 let folder: string;
 
