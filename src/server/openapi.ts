@@ -106,7 +106,7 @@ function operationOf(spec: RouteSpec): JsonObject {
     ...(!open && { description: `Needs the verb \`${verb}\`.` }),
     tags: [tag],
     ...(parameters.length > 0 && { parameters }),
-    ...(body && { requestBody: { required: true, content: bodyOf(spec, body) } }),
+    ...(body && { requestBody: { required: !spec.bodyOptional, content: bodyOf(spec, body) } }),
     responses: responsesOf(spec),
     // Nobody needs a key here.
     ...(open && { security: [] }),

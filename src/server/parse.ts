@@ -17,6 +17,12 @@ export async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
   }
 }
 
+/** The same where the body may be left out, which says as much as one that holds nothing. */
+export async function optionalJsonBody(c: Context, maxBytes: number): Promise<unknown> {
+  const isEmpty = c.req.raw.body === null || c.req.header("content-length") === "0";
+  return isEmpty ? {} : jsonBody(c, maxBytes);
+}
+
 /** What the body says it is, without parameters. */
 export function typeOf(c: Context): string | undefined {
   return c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();

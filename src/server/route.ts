@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, demand } from "./auth/caller.ts";
 import { checked } from "./check.ts";
-import { jsonBody } from "./parse.ts";
+import { jsonBody, optionalJsonBody } from "./parse.ts";
 import type { RouteSpec } from "./specs/spec.ts";
 
 /** A route: what was declared of it, and what it does. */
@@ -44,6 +44,7 @@ export function route<S extends RouteSpec>(
   { maxBytes = smallBodyBytes }: { maxBytes?: number } = {},
 ): { to(handle: (asked: Asked<S>) => Promise<Answered<S>> | Answered<S>): Route } {
   const { query, body, answerType } = spec;
+  const readBody = spec.bodyOptional ? optionalJsonBody : jsonBody;
   return {
     to: (handle) => ({
       spec,
@@ -52,7 +53,7 @@ export function route<S extends RouteSpec>(
           params: c.req.param(),
           query: query && checked("the query", query, c.req.query(), "query"),
           body:
-            body && (async () => checked("the body", body, await jsonBody(c, maxBytes), "body")),
+            body && (async () => checked("the body", body, await readBody(c, maxBytes), "body")),
           caller: callerOf(c),
           context: c,
         };

@@ -72,6 +72,12 @@ function checkParts(parts: unknown): asserts parts is readonly Part[] {
       'each part has a `type`, and one of type "text" has a `text`',
     );
   }
+  if ((parts as Part[]).every(({ type, text }) => type === "text" && text === "")) {
+    throw new FlotillaError(
+      "invalid_input",
+      "the message says nothing: its text is empty, and it has no other part, such as a file",
+    );
+  }
 }
 
 export function checkResults(results: unknown, maxBytes: number): void {

@@ -140,6 +140,11 @@ describe("a token", () => {
     await expect(caller({ tokens }, bearer(await make()))).rejects.toThrow(unauthorized);
   });
 
+  test("is told what it lacks where it has no end", async () => {
+    const endless = caller({ tokens }, bearer(await token({ exp: undefined })));
+    await expect(endless).rejects.toThrow("the token has no end: give it a claim exp");
+  });
+
   test("is held to its issuer and audience", async () => {
     const strict = { secret, issuer: "https://id.example", audience: "chat" };
     const good = { iss: "https://id.example", aud: ["chat", "mail"] };

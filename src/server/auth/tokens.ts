@@ -107,6 +107,12 @@ const keysMissing = new Set([
 function explained(error: unknown): unknown {
   if (error instanceof FlotillaError) return error;
   if (error instanceof errors.JWTExpired) return refusal("the token has expired: get a new one");
+  if (error instanceof errors.JWTClaimValidationFailed && error.reason === "missing")
+    return refusal(
+      error.claim === "exp"
+        ? "the token has no end: give it a claim exp, the second at which it expires"
+        : `the token has no claim ${error.claim}, which must be there`,
+    );
   if (error instanceof errors.JWTClaimValidationFailed)
     return refusal(`the token's claim ${error.claim} isn't what it must be here`);
   // Whoever calls can't help that, and shouldn't throw its token away.

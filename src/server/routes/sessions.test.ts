@@ -78,6 +78,12 @@ describe("sessions over HTTP", () => {
       status: 202,
       body: { done: false },
     });
+    const file = { type: "file", mediaType: "text/plain", url: "https://files.example/1" };
+    const silent = { id: "f", author: "ada", parts: [...said("").parts, file] };
+    const plain = (await made(["ada"])) + "/messages";
+    expect((await program("POST", plain, silent)).status).toBe(201);
+    expect((await program("POST", `${at}/regenerate`)).status).toBe(202);
+    await until("another answer", async () => (await program("GET", at)).body.lastSeq === 3);
     expect(await program("PUT", `${at}/metadata`, { metadata: { a: 1 } })).toMatchObject({
       status: 200,
     });
@@ -89,7 +95,7 @@ describe("sessions over HTTP", () => {
       refusal(409, "conflict"),
     );
     expect(await program("PUT", `${at}/metadata`, change, fresh)).toMatchObject({ status: 200 });
-    expect((await program("GET", at)).body).toMatchObject({ metadata: { a: 2 }, lastSeq: 2 });
+    expect((await program("GET", at)).body).toMatchObject({ metadata: { a: 2 }, lastSeq: 3 });
     await program("POST", `${at}/archive`);
     const late = { author: "ada", ...said("late") };
     expect(await program("POST", `${at}/messages`, late)).toMatchObject(refusal(409, "conflict"));
@@ -129,6 +135,7 @@ describe("sessions over HTTP", () => {
     ["/messages", { author: "a", parts: "none" }, "invalid_input"],
     ["/messages", { author: "a", parts: [7] }, "invalid_input"],
     ["/messages", { parts: [{ type: "x" }] }, "invalid_input"],
+    ["/messages", { author: "a", ...said("") }, "invalid_input"],
     ["/messages", { author: "a", parts: [], role: "god" }, "invalid_option"],
     ["/messages", "{", "invalid_input"],
     ["/read", { user: "a", seq: -1 }, "invalid_option"],

@@ -253,6 +253,32 @@ describe("a user", () => {
   });
 });
 
+test("a new token that allows less ends what it doesn't allow, and nothing else", async () => {
+  const [first, second] = [await session(["kim"]), await session(["kim"])];
+  const client = await as("kim");
+  const renew = async (claims: object) =>
+    client.ask({ type: "token", token: await token({ sub: "kim", ...claims }) });
+  for (const id of [first, second]) await client.ask({ type: "join", session: id, lastSeq: 0 });
+  await client.ask({ type: "inbox" });
+  await renew({});
+  const inboxes = () => client.frames.flatMap((frame) => (frame.type === "inbox" ? [frame] : []));
+  expect(inboxes()).toHaveLength(1);
+
+  await renew({ sessions: [first] });
+  expect(await client.find("left")).toMatchObject({ session: second, reason: "removed" });
+  await until("the inbox of one session", () => inboxes().length === 2);
+  expect(inboxes()[1]!.sessions.map((each: InboxItem) => each.sessionId)).toEqual([first]);
+  await server.sessions.send("acme", first, { author: "bob", parts: said("still heard").parts });
+  await until("what is said", () => client.seqs(first).length === 1);
+
+  await renew({ verbs: ["sessions:write"] });
+  await client.find("left", ({ session: id }) => id === first);
+  await client.find("error", ({ code }) => code === "forbidden");
+  await server.sessions.send("acme", first, { author: "bob", parts: said("not heard").parts });
+  await client.ask({ type: "ping" });
+  expect(client.messages.join()).not.toContain("not heard");
+});
+
 test("a client that answers no pings is given up, one that does stays", async () => {
   const headers = bearer(key).headers;
   const dead = await open({ headers });

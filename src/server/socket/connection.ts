@@ -11,7 +11,7 @@ import type { Members } from "../auth/members.ts";
 import { createBucket } from "./bucket.ts";
 import { untilExpiry } from "./expiry.ts";
 import { errorFrame } from "./frame-error.ts";
-import { followInbox } from "./inbox.ts";
+import { followInbox, seesSame } from "./inbox.ts";
 import { createInOrder, type InOrder } from "./in-order.ts";
 import { createOutbox } from "./outbox.ts";
 import { prepare } from "./prepared.ts";
@@ -54,7 +54,7 @@ export function createConnection(
   const { sessions, members, framesPerSecond = usualFramesPerSecond, clock, log } = parts;
   const framesBurst = 2 * framesPerSecond;
   let caller = first;
-  let inbox: Joined | undefined;
+  let inbox: (Joined & { readonly ref: Ref }) | undefined;
   let pingsMissed = 0;
   let refusals = 0;
   /** Ended by this side: what comes after that isn't heeded. */
@@ -124,11 +124,31 @@ export function createConnection(
       const { kind, tenant, user } = caller;
       if (next.kind !== kind || next.tenant !== tenant || next.user !== user)
         throw new FlotillaError("forbidden", "a connection stays with its tenant and user");
+      const seesOther = !seesSame(caller, next);
       caller = next;
       stopExpiry();
       stopExpiry = untilExpiry(clock, caller, expire);
       const { expiresAtMs } = caller;
       push({ type: "ack", ref, ...(expiresAtMs !== undefined && { expiresAtMs }) });
+      subscriptions.checkAgain();
+      if (seesOther) inboxAgain();
+    } catch (error) {
+      fail(ref, error);
+    }
+  };
+
+  const openInbox = (ref: Ref) => {
+    demand(caller, "inbox:read");
+    inbox = { ref, ...followInbox({ sessions, caller, ref, outbox, log }) };
+  };
+  /** A new token may show other sessions, or none: those who follow are told all anew, or why not. */
+  const inboxAgain = () => {
+    if (!inbox) return;
+    const { ref, leave } = inbox;
+    leave();
+    inbox = undefined;
+    try {
+      openInbox(ref);
     } catch (error) {
       fail(ref, error);
     }
@@ -151,8 +171,7 @@ export function createConnection(
       case "inbox":
         demand(caller, "inbox:read");
         inbox?.leave();
-        inbox = followInbox({ sessions, caller, ref, outbox, log });
-        return;
+        return openInbox(ref);
       case "inbox_leave":
         inbox?.leave();
         inbox = undefined;

@@ -1,7 +1,7 @@
 import type { Logger } from "../../base/log.ts";
 import type { Ref, ServerFrame } from "../../protocol/frames.ts";
 import type { InboxEvent, Joined, SessionService, Sink } from "../../session/service.ts";
-import { type Caller, userOf } from "../auth/caller.ts";
+import { type Caller, may, userOf } from "../auth/caller.ts";
 import { ownInbox } from "../auth/own-inbox.ts";
 import { errorFrame } from "./frame-error.ts";
 import type { Outbox } from "./outbox.ts";
@@ -36,6 +36,13 @@ export function followInbox({ sessions, caller, ref, outbox, log }: InboxParts):
       joined.leave();
     },
   };
+}
+
+/** Whether two callers may see the same in an inbox. */
+export function seesSame(one: Caller, other: Caller): boolean {
+  const [a, b] = [one.sessions, other.sessions];
+  const isSame = !a || !b ? a === b : a.size === b.size && [...a].every((each) => b.has(each));
+  return isSame && may(one, "inbox:read") === may(other, "inbox:read");
 }
 
 function frameOf(event: InboxEvent, ref: Ref): ServerFrame {

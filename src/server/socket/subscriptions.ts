@@ -3,7 +3,7 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { ClientFrame, Ref } from "../../protocol/frames.ts";
 import type { Joined, SessionEvent, SessionService, Sink } from "../../session/service.ts";
-import type { Caller } from "../auth/caller.ts";
+import { type Caller, may, noSession } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import { type StillMember, watchMember } from "../auth/still-member.ts";
 import { errorFrame, frameErrorOf } from "./frame-error.ts";
@@ -16,6 +16,8 @@ type Join = Extract<ClientFrame, { type: "join" }>;
 export type Subscriptions = {
   join(frame: Join): void;
   leave(session: string, ref: Ref): void;
+  /** The caller may have become another: what it may not follow any more is ended. */
+  checkAgain(): void;
   /** Leaves all, since the connection has ended. */
   close(): void;
 };
@@ -139,6 +141,18 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
       const subscription = all.get(session);
       if (subscription) giveUp(session, subscription);
       outbox.push(prepare({ type: "left", ref, session, reason: "asked" }));
+    },
+    checkAgain() {
+      const caller = parts.caller();
+      const isForbidden = !may(caller, "sessions:read");
+      for (const [session, subscription] of all) {
+        if (isForbidden) fail(session, subscription, noSession(session));
+        else
+          members.check(caller, session)?.catch((error: unknown) => {
+            // Trouble with looking isn't a reason to end what was allowed.
+            if (hasCode(error, "not_found")) fail(session, subscription, error);
+          });
+      }
     },
     close() {
       for (const [session, subscription] of all) drop(session, subscription);

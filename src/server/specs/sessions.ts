@@ -342,6 +342,7 @@ export const sessionSpecs = {
       "RegenerateBody",
       z.strictObject({ id: id().optional(), messageId: id().optional() }),
     ),
+    bodyOptional: true,
     answers: { 202: sent },
     errors: stored,
   }),

@@ -16,6 +16,8 @@ export type RouteSpec = {
   readonly summary: string;
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
+  /** The body may be left out, as all of it may. */
+  readonly bodyOptional?: true;
   /** What a body may be sent as. Default: JSON. */
   readonly bodyTypes?: readonly string[];
   /** What it answers, by status. */

@@ -49,7 +49,7 @@ export function createAgentNetwork({
       try {
         checkAgentUrl("the agent's URL", url, allowPrivate);
       } catch (error) {
-        throw new AgentFailure("agent_forbidden", (error as Error).message, { cause: error });
+        throw forbidden(error as Error);
       }
       if (closed) throw new Error("the way to agents was closed");
       const { ask, publicOnly, alsoPrivate } = await (ways ??= openWays(lookup));
@@ -90,6 +90,12 @@ async function openWays(lookup: Lookup): Promise<Ways> {
   return { ask: undici.request, publicOnly: open(false), alsoPrivate: open(true) };
 }
 
+/** Where agents are is for the log: whoever takes part in a session sees only that one can't be asked. */
+function forbidden(cause: Error): AgentFailure {
+  const message = "the agent is at an address where none may be; the pod's log says which";
+  return new AgentFailure("agent_forbidden", message, { cause });
+}
+
 type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
 
 function guarded(lookup: Lookup, allowPrivate: boolean) {
@@ -98,8 +104,7 @@ function guarded(lookup: Lookup, allowPrivate: boolean) {
       if (error) return found(error, []);
       const first = addresses[0];
       if (!first || !addresses.every(({ address }) => isAllowedAddress(address, allowPrivate))) {
-        const message = `${host} ${whyRefused(allowPrivate)}`;
-        return found(new AgentFailure("agent_forbidden", message), []);
+        return found(forbidden(new Error(`${host} ${whyRefused(allowPrivate)}`)), []);
       }
       if (options.all) found(null, addresses);
       else found(null, first.address, first.family);
