@@ -21,6 +21,7 @@ export async function* chunksOf(answer: () => unknown): AsyncGenerator<Chunk, vo
   const isResponse = given.type === "response";
   const pieces = isResponse ? responseChunks(given.response) : given.chunks;
   let started = false;
+  let ended = false;
   for await (const piece of pieces) {
     const chunk = parseChunk(piece);
     if (!isChunk(chunk)) throw invalid(chunk.error);
@@ -29,8 +30,10 @@ export async function* chunksOf(answer: () => unknown): AsyncGenerator<Chunk, vo
     const cause = given.type === "chunks" && chunk.type === "error" ? given.cause?.() : undefined;
     if (cause !== undefined) throw cause;
     yield chunk;
-    if (endsListening(chunk) || chunk.type === "finish") return;
+    // Whoever made it may have something to do yet, such as to write down what it has cost.
+    ended ||= endsListening(chunk) || chunk.type === "finish";
   }
+  if (ended) return;
   if (isResponse) throw invalid("the Response ended before the answer in it");
   if (!started) yield { type: "start" };
   yield { type: "finish" };

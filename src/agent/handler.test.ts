@@ -115,6 +115,25 @@ describe("an answer", () => {
     expect(done).toBe(true);
   });
 
+  test("may have something to do after its last word", async () => {
+    const ran: string[] = [];
+    await said(
+      await ask(async function* () {
+        yield { type: "finish" };
+        ran.push("generator");
+      }),
+    );
+    const response = await ask(() =>
+      streamText({
+        model: modelThat(text("hello", "1")),
+        prompt: "?",
+        onFinish: () => void ran.push("model"),
+      }),
+    );
+    expect((await said(response)).chunks.filter(({ type }) => type === "finish")).toHaveLength(1);
+    expect(ran).toEqual(["generator", "model"]);
+  });
+
   test("is made of what was asked", async () => {
     let given: AnswerContext | undefined;
     const request = requestOf({ headers: { "x-mine": "1" } });

@@ -118,6 +118,15 @@ describe("in plain Node", () => {
     expect((await fetch(url, init as RequestInit)).status).toBe(413);
   });
 
+  test("a connection goes on behind a body that was refused unread", async () => {
+    const { url } = await serve((request, response) => void hello(request, response));
+    for (let count = 0; count < 3; count++) {
+      const large = { body: JSON.stringify("x".repeat(2_000_000)), secrets: [] };
+      expect((await post(url, large)).status).toBe(401);
+      expect((await post(url)).status).toBe(200);
+    }
+  });
+
   test("a request that is cut off asks nobody", async () => {
     let answered = 0;
     let began = 0;

@@ -33,6 +33,8 @@ export type Verified = {
 
 type Key = Parameters<typeof crypto.subtle.sign>[1];
 
+const toleranceByDefaultMs = 300_000;
+const bytesByDefault = 8 * 1024 * 1024;
 // More than a rotation ever needs; each costs a hash of the whole body.
 const secretsMost = 8;
 const signaturesMost = 32;
@@ -52,8 +54,8 @@ export function verify(
 /** The same for many requests: the secrets are looked at once, and wrong ones throw here. */
 export function createVerifier({
   secret,
-  toleranceMs = 300_000,
-  maxBytes = 8 * 1024 * 1024,
+  toleranceMs = toleranceByDefaultMs,
+  maxBytes = bytesByDefault,
   clock = systemClock,
 }: VerifyOptions): (request: SignedRequest) => Promise<Verified | Refusal> {
   checkNumber("toleranceMs", toleranceMs, { min: 0, max: 86_400_000 });
