@@ -1,9 +1,9 @@
 import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, FlotillaError } from "../base/errors.ts";
-import { backoffMs } from "../base/backoff.ts";
-import type { Random } from "../base/random.ts";
+import { fraction, type Random } from "../base/random.ts";
 import type { ClientFrame, ServerFrame } from "../protocol/frames.ts";
 import { errorOf } from "./http.ts";
+import { jitteredMs } from "./jitter.ts";
 import { createPending, type Writing } from "./pending.ts";
 
 export type Ack = Extract<ServerFrame, { type: "ack" }>;
@@ -68,7 +68,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
   const { most, send, refusal, onSize, clock, random } = parts;
   const pending = createPending({ most, windowMost });
   const asked = new Map<number, Asked>();
-  const told: { text: string; ref: string }[] = [];
+  const told: string[] = [];
   let tells = 0;
   let maxBytes: number | undefined;
   let room = burst;
@@ -85,7 +85,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
     return found;
   };
 
-  /** All that comes up in this turn goes out in few messages. */
+  /** What is asked in one turn goes out in the order that matters: joins first. */
   const pumpSoon = () => {
     if (isPumping || maxBytes === undefined) return;
     isPumping = true;
@@ -102,7 +102,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
     const nowMs = clock.monotonic();
     room = Math.min(burst, room + ((nowMs - filledMs) * perSecond) / 1_000);
     filledMs = nowMs;
-    const texts = told.splice(0, Math.max(0, Math.floor(room))).map(({ text }) => text);
+    const texts = told.splice(0, Math.max(0, Math.floor(room)));
     room -= texts.length;
     if (told.length === 0 && room >= 1) {
       for (const { ref, frame } of pending.next(nowMs, Math.floor(room))) {
@@ -116,7 +116,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
         texts.push(text);
       }
     }
-    for (const message of messagesOf(texts, maxBytes)) send(message);
+    for (const text of texts) send(text);
     const waitsForRoom = room < 1 && (told.length > 0 || pending.size > 0);
     const dueMs = waitsForRoom ? nowMs + 1_000 / perSecond : pending.dueMs();
     if (dueMs !== undefined) cancelTimer = clock.after(Math.max(10, dueMs - nowMs), pump);
@@ -147,7 +147,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
     tell(frame) {
       if (maxBytes === undefined) return undefined;
       const ref = `t${++tells}`;
-      told.push({ text: JSON.stringify({ ...frame, ref }), ref });
+      told.push(JSON.stringify({ ...frame, ref }));
       pumpSoon();
       return ref;
     },
@@ -176,8 +176,8 @@ export function createExchange(parts: ExchangeParts): Exchange {
       if (frame.type === "ack") return settle(ref)?.resolve(frame);
       if (!isPassing(frame.code)) return settle(ref)?.reject(errorOf(frame));
       const refusals = pending.get(ref)?.refusals ?? 0;
-      const waitMs = backoffMs(refusals + 1, random, { baseMs: 250, maxMs: 20_000, jitter: 1 });
-      pending.again(ref, clock.monotonic() + Math.max(waitMs, frame.retryAfterMs ?? 0));
+      const waitMs = (frame.retryAfterMs ?? 0) + jitteredMs(refusals + 1, fraction(random));
+      pending.again(ref, clock.monotonic() + waitMs);
       pumpSoon();
     },
     rejectAll(error) {
@@ -194,26 +194,4 @@ const encoder = new TextEncoder();
 /** Exactly, only where it may matter. */
 function bytesOf(text: string, most: number): number {
   return text.length * 3 <= most ? text.length : encoder.encode(text).length;
-}
-
-const framesTogether = 100;
-
-/** As few messages as may hold them. */
-function messagesOf(texts: readonly string[], maxBytes: number): string[] {
-  const messages: string[] = [];
-  let held: string[] = [];
-  let heldBytes = 2;
-  const flush = () => {
-    if (held.length > 0) messages.push(held.length === 1 ? held[0]! : `[${held.join(",")}]`);
-    held = [];
-    heldBytes = 2;
-  };
-  for (const text of texts) {
-    const bytes = bytesOf(text, 0) + 1;
-    if (held.length >= framesTogether || heldBytes + bytes > maxBytes) flush();
-    held.push(text);
-    heldBytes += bytes;
-  }
-  flush();
-  return messages;
 }

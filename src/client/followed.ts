@@ -55,7 +55,10 @@ export const isDefinite = (code: string): boolean => definite.includes(code);
 
 export function createFollowed(sessionId: string, parts: FollowedParts): Followed {
   const { exchange, clock, random } = parts;
-  const shown = createShown();
+  const shown = createShown(() => {
+    change();
+    flush();
+  });
   const rejoin = createRejoin(clock, random);
   let place = nowhere;
   let isFollowed = false;

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { type ErrorCode, errorCodes, FlotillaError, messageOf } from "../base/errors.ts";
+import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
 import type { Credentials } from "./credentials.ts";
 import type { Fetch } from "./options.ts";
 
@@ -94,7 +94,7 @@ async function refusalOf(response: Response): Promise<FlotillaError> {
   });
 }
 
-/** An error as servers tell it. Codes of a newer one go by `internal`. */
+/** An error as servers tell it. The code of a newer one may be none that is known here. */
 export function errorOf(told: {
   readonly code: string;
   readonly message: string;
@@ -102,6 +102,5 @@ export function errorOf(told: {
   readonly retryAfterMs?: number;
 }): FlotillaError {
   const { code, message, ...rest } = told;
-  const isKnown = (errorCodes as readonly string[]).includes(code);
-  return new FlotillaError(isKnown ? (code as ErrorCode) : "internal", message, rest);
+  return new FlotillaError(code as ErrorCode, message, rest);
 }

@@ -138,8 +138,8 @@ export function createInbox(parts: FollowedParts): FollowedInbox {
     },
     end,
     revive() {
+      if (!error) return;
       error = undefined;
-      items.clear();
       change();
       join();
     },

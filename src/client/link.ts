@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { closeCodes } from "../protocol/frames.ts";
 import type { ErrorLike } from "./connection.ts";
+import { jitteredMs } from "./jitter.ts";
 import {
   type Link,
   type LinkEvent,
@@ -13,8 +14,6 @@ import {
 const openMs = 10_000;
 const heldMs = 5_000;
 const freshHeldMs = 1_000;
-const firstBackoffMs = 250;
-const backoffMostMs = 20_000;
 const goingAwayMs = 500;
 const tooManyMs = 5_000;
 const answerMs = 10_000;
@@ -195,11 +194,9 @@ function lose(link: Link, moment: Moment, { code, error }: Loss): LinkStep {
   if (!link.isWanted) return stay({ ...link, phase: { at: "idle" }, failures: 0 });
   if (!link.isOnline) return stay({ ...link, phase: offline(moment) });
   const failures = hasHeld(link, heldMs, nowMs) ? 1 : link.failures + 1;
-  let retryInMs =
-    chance * Math.min(backoffMostMs, firstBackoffMs * 2 ** Math.min(failures - 1, 30));
-  if (code === closeCodes.goingAway && failures === 1) retryInMs = chance * goingAwayMs;
-  if (code === closeCodes.tooMany) retryInMs = tooManyMs * (1 + chance);
-  retryInMs = Math.round(retryInMs);
+  let retryInMs = jitteredMs(failures, chance);
+  if (code === closeCodes.goingAway && failures === 1) retryInMs = Math.round(chance * goingAwayMs);
+  if (code === closeCodes.tooMany) retryInMs = Math.round(tooManyMs * (1 + chance));
   const shown = error ?? { message: `the connection ended (${code})` };
   const phase: Phase = { at: "waiting", untilMs: nowMs + retryInMs, retryInMs, error: shown };
   return stay({ ...link, phase, failures });

@@ -1,4 +1,4 @@
-import { type Assembler, createAssembler } from "../protocol/assembler.ts";
+import type { Assembler, createAssembler } from "../protocol/assembler.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import type { LiveAnswer, SessionEvent } from "./session.ts";
 
@@ -9,29 +9,70 @@ export type Live = {
   readonly epoch: number;
   readonly attempt: number;
   push(chunks: readonly Chunk[]): void;
-  /** The same object until more has come. */
-  answer(): LiveAnswer;
-  /** What was said so far, as a few chunks from `start` on. */
+  /** The same object until more has come. Undefined until what puts it together is loaded. */
+  answer(): LiveAnswer | undefined;
+  /** What was said so far, from `start` on. */
   snapshot(): readonly Chunk[];
 };
 
-// What the server lets through is bounded there; this is against endless memory only.
-const bytesMost = 64 * 1024 * 1024;
+let make: typeof createAssembler | undefined;
+let loading: Promise<void> | undefined;
 
-export function createLive({ epoch, attempt, chunks }: Chunks, messageId: string): Live {
-  const assembler: Assembler = createAssembler({ messageId, maxBytes: bytesMost });
+/**
+ * What puts answers together is a third of the whole client, and not needed to follow, to send or to show
+ * what is stored: so it is loaded beside, as soon as there is a connection. Rejects where that fails.
+ */
+export function loadAssembler(): Promise<void> {
+  loading ??= import("../protocol/assembler.ts").then(
+    (loaded) => {
+      make = loaded.createAssembler;
+    },
+    (error: unknown) => {
+      // The next chunk tries again.
+      loading = undefined;
+      throw error;
+    },
+  );
+  return loading;
+}
+
+// What the server lets through is bounded there; this is against endless memory only.
+const maxBytes = 64 * 1024 * 1024;
+
+/** `onLoaded`: there is an answer to be shown, where there was none. */
+export function createLive(
+  { epoch, attempt, chunks }: Chunks,
+  messageId: string,
+  onLoaded: () => void,
+): Live {
+  let assembler: Assembler | undefined;
+  let held: Chunk[] = [];
   let answer: LiveAnswer | undefined;
+
   const push = (more: readonly Chunk[]) => {
-    // One that is refused has changed nothing: it is a preview, and the entry is what counts.
-    for (const chunk of more) assembler.push(chunk);
     answer = undefined;
+    assembler ??= make?.({ messageId, maxBytes });
+    held.push(...more);
+    if (!assembler) return loadAssembler().then(load, () => {});
+    // One that is refused has changed nothing: it is a preview, and the entry is what counts.
+    for (const chunk of held) assembler.push(chunk);
+    held = [];
+    return undefined;
   };
-  push(chunks);
+  const load = () => {
+    if (assembler) return;
+    void push([]);
+    onLoaded();
+  };
+  void push(chunks);
   return {
     epoch,
     attempt,
-    push,
-    answer: () => (answer ??= { messageId, epoch, attempt, message: assembler.message() }),
-    snapshot: () => assembler.snapshot(),
+    push: (more) => void push(more),
+    answer() {
+      if (!assembler) return undefined;
+      return (answer ??= { messageId, epoch, attempt, message: assembler.message() });
+    },
+    snapshot: () => assembler?.snapshot() ?? [...held],
   };
 }

@@ -19,7 +19,7 @@ export type ClientOptions = {
   WebSocket?: SocketClass;
   clock?: Clock;
   random?: Random;
-  /** Ids of messages that are given none. Default: UUIDs that sort by time. */
+  /** Ids of messages that are given none. Default: 128 bits of chance. */
   newId?: () => string;
   network?: Network;
 };

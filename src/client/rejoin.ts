@@ -1,6 +1,6 @@
-import { backoffMs } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
-import type { Random } from "../base/random.ts";
+import { fraction, type Random } from "../base/random.ts";
+import { jitteredMs } from "./jitter.ts";
 
 /** When to join again after something went wrong: at once the first time, then ever later. */
 export type Rejoin = {
@@ -21,9 +21,8 @@ export function createRejoin(clock: Clock, random: Random): Rejoin {
       tries = nowMs - lastMs > forgottenMs ? 0 : tries + 1;
       lastMs = nowMs;
       cancel?.();
-      const waitMs =
-        tries === 0 ? 0 : backoffMs(tries, random, { baseMs: 250, maxMs: 20_000, jitter: 1 });
-      cancel = clock.after(Math.max(waitMs, atLeastMs), join);
+      const waitMs = tries === 0 ? 0 : jitteredMs(tries, fraction(random));
+      cancel = clock.after(waitMs + atLeastMs, join);
     },
     cancel: () => cancel?.(),
   };

@@ -28,7 +28,8 @@ export type Now = Pick<SessionSnapshot, "status" | "state" | "lastSeq"> & {
 /** Refused messages are kept for people to see, so many of them. */
 const refusedMost = 50;
 
-export function createShown(): Shown {
+/** `onLoaded`: more of what is known can be shown. */
+export function createShown(onLoaded: () => void): Shown {
   let view: View = createView();
   let log: Entry[] = [];
   let stored: UIMessage[] | undefined;
@@ -48,8 +49,9 @@ export function createShown(): Shown {
     );
     if (!live && waiting.length === 0) return stored;
     const shown = [...stored];
-    if (live) {
-      const { message } = live.answer();
+    const answer = live?.answer();
+    if (answer) {
+      const { message } = answer;
       const index = view.indexOf(message.id);
       if (index < 0) shown.push(message);
       else shown[index] = message;
@@ -77,7 +79,7 @@ export function createShown(): Shown {
           : typeof said === "string"
             ? said
             : `@${event.epoch}`;
-        live = createLive(event, messageId);
+        live = createLive(event, messageId, onLoaded);
       } else if (event.type === "reset") this.clear();
     },
     entries: (after) => (after === 0 ? [...log] : log.filter(({ seq }) => seq > after)),
@@ -110,10 +112,11 @@ export function createShown(): Shown {
       live = undefined;
     },
     snapshot({ status, state, lastSeq, incarnation, error }) {
+      const answer = live?.answer();
       return {
         status,
         messages: messages(),
-        ...(live && { answer: live.answer() }),
+        ...(answer && { answer }),
         unsent: list(),
         state,
         lastSeq,

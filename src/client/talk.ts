@@ -3,6 +3,7 @@ import type { ServerFrame } from "../protocol/frames.ts";
 import { createExchange } from "./exchange.ts";
 import { createFollowed, type Followed } from "./followed.ts";
 import { createInbox, type Inbox } from "./inbox.ts";
+import { loadAssembler } from "./live.ts";
 import { openSession } from "./open-session.ts";
 import type { Session } from "./session.ts";
 import { createSocket, type Hello, type Socket, type SocketParts } from "./socket.ts";
@@ -87,6 +88,8 @@ export function createTalk(parts: TalkParts): Talk {
     if (speaksFor !== undefined && speaksFor !== now) change();
     speaksFor = now;
     exchange.opened(maxFrameBytes);
+    // Where it fails, the first answer tries again.
+    loadAssembler().catch(() => {});
     each((one) => one.opened());
   };
   const onLost = () => {

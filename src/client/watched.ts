@@ -1,7 +1,7 @@
-import { backoffMs } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import type { Random } from "../base/random.ts";
+import { fraction, type Random } from "../base/random.ts";
+import { jitteredMs } from "./jitter.ts";
 import { lingering, type Want } from "./linger.ts";
 import { createListeners, type Listeners, type Store } from "./store.ts";
 
@@ -79,8 +79,7 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
           : new FlotillaError("unavailable", messageOf(thrown), { cause: thrown });
       if (definite.includes(error.code)) return become({ status: "gone", ...known(), error });
       become({ status: "away", ...known(), error });
-      const backoff = backoffMs(++failures, random, { baseMs: everyMs, maxMs: 20_000 });
-      waitMs = Math.max(backoff, error.retryAfterMs ?? 0);
+      waitMs += (error.retryAfterMs ?? 0) + jitteredMs(++failures, fraction(random));
     }
     if (own === round && isWanted) cancel = clock.after(waitMs, () => void step());
   };

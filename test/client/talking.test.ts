@@ -114,8 +114,8 @@ describe("a client on a real server", () => {
     const client = open();
     const session = client.session("made later");
     session.subscribe(() => {});
-    const gone = await until("gone", () => session.get().status === "gone" && session.get());
-    expect(gone.error).toMatchObject({ code: "not_found" });
+    await until("gone", () => session.get().status === "gone");
+    expect(session.get().error).toMatchObject({ code: "not_found" });
     await expect(session.send("x")).rejects.toMatchObject({ code: "not_found" });
     expect(session.get().unsent[0]?.error).toMatchObject({ code: "not_found" });
     await client.sessions.create({ sessionId: "made later", users: ["ada"] });
