@@ -1,5 +1,6 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import { agent, type Chunk, textOf, type UIMessage } from "flotilla";
+import { agent, abort, type Chunk, textOf, type UIMessage } from "flotilla";
+import { callIn, goOn, order, timeZone } from "./calls.ts";
+import { slowly, thinking } from "./saying.ts";
 import { transcribe } from "./tasks.ts";
 
 /** Says what it hears, word by word. */
@@ -11,41 +12,50 @@ export const echo = agent("echo", async function* ({ messages, signal }) {
 export const guide = agent("guide", async function* ({ messages, signal, enqueue }): AsyncGenerator<
   Chunk | string
 > {
+  // Somebody has answered what it asked at the end of its last message: it goes on there.
+  const decided = callIn(messages.at(-1));
+  if (decided) return yield* goOn(decided, signal);
+
   const asked = lastText(messages).toLowerCase();
-  if (/think|why/.test(asked)) {
-    yield { type: "reasoning-start", id: "r1" };
-    for (const word of words("They ask for a reason, so I look for one.")) {
-      yield { type: "reasoning-delta", id: "r1", delta: word };
-      await sleep(40, undefined, { signal });
-    }
-    yield { type: "reasoning-end", id: "r1" };
+  if (/\b(think|why)/.test(asked)) {
+    yield* thinking("They ask for a reason, so I look for one.", signal);
     yield* slowly("Because what you said was stored before I began to answer.", signal);
-  } else if (/work|task/.test(asked)) {
-    const input = { minutes: 8 };
+  } else if (/\b(order|pay|delete|coffee)/.test(asked)) {
+    yield* slowly("I can do that, but not without your word.", signal);
+    yield* order(/pay|delete/.exec(asked)?.[0] ?? "coffee");
+  } else if (/\btime/.test(asked)) {
+    yield* slowly("Only your browser knows where you are.", signal);
+    yield* timeZone();
+  } else if (/\b(work|task)/.test(asked)) {
+    const input = { minutes: 20 };
     yield { type: "tool-input-available", toolCallId: "c1", toolName: "transcribe", input };
     // Once for this answer, however often it is begun again after a crash.
     const output = await enqueue(transcribe, input, { toolCallId: "c1" });
     yield { type: "tool-output-available", toolCallId: "c1", output: { ...output } };
     yield* slowly(`It is task ${output.taskId}, and shows how far it is.`, signal);
-  } else if (/long|story/.test(asked)) {
+  } else if (/\b(fail|error)/.test(asked)) {
+    yield* slowly("Here it comes.", signal);
+    throw abort("You asked me to fail, so I did.");
+  } else if (/\bcode/.test(asked)) {
+    yield* slowly(snippet, signal);
+  } else if (/\b(long|story)/.test(asked)) {
     const sentence = "And then another pod took over, and nobody noticed. ";
-    yield* slowly(`Ctrl-C stops me, and keeps what I said. ${sentence.repeat(40)}`, signal);
+    yield* slowly(`Stop me, and what I said is kept. ${sentence.repeat(40)}`, signal);
   } else {
-    const talk = "Ask me why, ask me for some work, or for a long story.";
+    const talk = "Ask me why, for some work, a coffee, the time, some code or a long story.";
     yield* slowly(`I have heard ${messages.length} of our messages. ${talk}`, signal);
   }
 });
 
-async function* slowly(text: string, signal: AbortSignal) {
-  for (const word of words(text)) {
-    yield word;
-    await sleep(40, undefined, { signal });
-  }
-}
+const snippet = `An agent is a function:
 
-function words(text: string): string[] {
-  return text.match(/\S+\s*/g) ?? [];
-}
+\`\`\`ts
+export const echo = agent("echo", async function* ({ messages }) {
+  yield \`You said: \${textOf(messages.at(-1)!)}\`;
+});
+\`\`\`
+
+Put it into \`use\` of a config, and \`npx flotilla dev\` runs it.`;
 
 function lastText(messages: readonly UIMessage[]): string {
   return textOf(messages.findLast(({ role }) => role === "user") ?? { parts: [] });

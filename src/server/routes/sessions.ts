@@ -146,12 +146,15 @@ function shown(session: SessionView) {
   return { ...session, agents: [...session.agents], users: [...session.users] };
 }
 
-/** Whoever makes a session takes part in it; naming others as well is a way into their inboxes. */
+/**
+ * Whoever makes a session takes part in it, as does whom a program makes it for; naming others as well is
+ * a way into their inboxes.
+ */
 function withCaller(caller: Caller, users: readonly string[]): readonly string[] {
-  if (caller.kind !== "user") return users;
+  if (caller.kind !== "user" && caller.user === undefined) return users;
   const own = userOf(caller);
   const others = users.filter((user) => user !== own);
-  if (others.length > 0) demand(caller, "sessions:manage");
+  if (caller.kind === "user" && others.length > 0) demand(caller, "sessions:manage");
   return [own, ...others];
 }
 

@@ -1,0 +1,124 @@
+import { useChat } from "@ai-sdk/react";
+import type { FlotillaTransport } from "flotilla/ai-sdk";
+import { useSharedChat } from "flotilla/react";
+import { type ReactNode, useMemo, useRef } from "react";
+import { Announcer } from "./announcer.tsx";
+import { Archived } from "./archived.tsx";
+import { Composer } from "./composer.tsx";
+import { ConnectionLine } from "./connection-line.tsx";
+import { isDecided } from "./lib/calls.ts";
+import { noteOf, titleOf } from "./lib/notes.ts";
+import { useAtEnd } from "./lib/use-at-end.ts";
+import { useOfSession, useReading } from "./lib/use-session.ts";
+import { Messages } from "./messages.tsx";
+import { type Deciding, DecidingContext } from "./parts/deciding.ts";
+import { Trouble } from "./trouble.tsx";
+import { Welcome } from "./welcome.tsx";
+
+type ConversationProps = {
+  chatId: string;
+  transport: FlotillaTransport;
+  user: string;
+  /** Hidden behind the drawer: nothing in it can be reached. */
+  isBehind: boolean;
+  menu: ReactNode;
+};
+
+// Words come faster than anybody reads: drawn so often at most.
+const drawMs = 40;
+
+export function Conversation({ chatId, transport, user, isBehind, menu }: ConversationProps) {
+  const chat = useSharedChat(
+    useChat({ id: chatId, transport, throttle: drawMs, sendAutomaticallyWhen: isDecided }),
+    transport,
+  );
+  const { messages, status, error, connection } = chat;
+  const { scrollRef, contentRef, isAtEnd, toEnd } = useAtEnd();
+  const isJoining = useOfSession(chatId, ({ status: is }) => is === "joining");
+  const isWorked = useOfSession(chatId, ({ state }) => state.state === "catching_up");
+  useReading(chatId);
+
+  const isAnswering = status === "submitted" || status === "streaming" || isWorked;
+  const latest = useRef(chat);
+  latest.current = chat;
+  const deciding = useMemo<Deciding>(
+    () => ({
+      approve: (id, approved) =>
+        void latest.current.addToolApprovalResponse({
+          id,
+          approved,
+          ...(!approved && { reason: "The user said no." }),
+        }),
+      answer: (tool, toolCallId, output) =>
+        void latest.current.addToolOutput({
+          tool: tool as never,
+          toolCallId,
+          output: output as never,
+        }),
+      again: (messageId) => {
+        latest.current.clearError();
+        void latest.current.regenerate({ messageId });
+      },
+    }),
+    [],
+  );
+  const send = (text: string) => {
+    void chat.sendMessage({ text });
+    toEnd();
+  };
+  /** What wasn't stored is sent once more; what was, is answered anew. */
+  const again = () => {
+    const last = messages.at(-1);
+    chat.clearError();
+    if (last?.role === "user" && !noteOf(last)) void chat.sendMessage();
+    else void chat.regenerate();
+  };
+
+  const lastNote = messages.length > 0 ? noteOf(messages.at(-1)!) : undefined;
+  const isSaid = lastNote?.error !== undefined;
+  return (
+    <main className="conversation" inert={isBehind}>
+      <header className="bar">
+        {menu}
+        <h1>{titleOf(messages)}</h1>
+        <ConnectionLine connection={connection} />
+      </header>
+      <div className="scroll" ref={scrollRef} tabIndex={0} role="region" aria-label="Messages">
+        <div className="content" ref={contentRef}>
+          {messages.length > 0 ? (
+            <DecidingContext value={deciding}>
+              <Messages
+                chatId={chatId}
+                messages={messages}
+                user={user}
+                isAnswering={isAnswering}
+                scrollRef={scrollRef}
+              />
+            </DecidingContext>
+          ) : isJoining ? (
+            <p className="loading">Loading…</p>
+          ) : (
+            <Welcome onAsk={send} />
+          )}
+          {error && !isAnswering && !isSaid && <Trouble error={error} onAgain={again} />}
+        </div>
+      </div>
+      <div className="foot">
+        {!isAtEnd && (
+          <button className="jump" onClick={toEnd}>
+            Jump to newest
+          </button>
+        )}
+        <Archived chatId={chatId}>
+          <Composer
+            isAnswering={isAnswering}
+            isRefused={connection.status === "refused" || connection.status === "closed"}
+            onSend={send}
+            onStop={() => void chat.stop()}
+          />
+        </Archived>
+      </div>
+      <Announcer messages={messages} isAnswering={isAnswering} />
+    </main>
+  );
+}

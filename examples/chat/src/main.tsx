@@ -1,0 +1,22 @@
+import "./lib/no-eval.ts";
+import { createClient } from "flotilla/client";
+import { createChatTransport } from "flotilla/ai-sdk";
+import { FlotillaProvider } from "flotilla/react";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { App } from "./app.tsx";
+import "./chat.css";
+import { whoSpeaks } from "./lib/who.ts";
+
+const { user, agent } = whoSpeaks();
+// One connection for the side bar and for every chat.
+const client = createClient({ user });
+const transport = createChatTransport({ client, agent });
+
+createRoot(document.getElementById("root")!).render(
+  <StrictMode>
+    <FlotillaProvider client={client}>
+      <App transport={transport} user={user} />
+    </FlotillaProvider>
+  </StrictMode>,
+);
