@@ -40,6 +40,10 @@ export function createShown(onLoaded: () => void): Shown {
   const drop = (id: string) => {
     if (unsent.delete(id)) listed = undefined;
   };
+  /** A log that was replaced may be without what was stored: nothing will come for it. */
+  const forgetLost = (isLost: (seq: number) => boolean) => {
+    for (const { id, seq } of unsent.values()) if (seq !== undefined && isLost(seq)) drop(id);
+  };
   const list = () => (listed ??= [...unsent.values()].filter(({ seq }) => seq === undefined));
 
   const messages = (): readonly UIMessage[] => {
@@ -70,6 +74,10 @@ export function createShown(onLoaded: () => void): Shown {
         view.add(entry);
         stored = undefined;
         drop(entry.messageId);
+        forgetLost((seq) => seq <= entry.seq);
+      } else if (event.type === "joined") {
+        const { lastSeq } = event;
+        forgetLost((seq) => seq > lastSeq);
       } else if (event.type === "chunks") {
         if (!event.fromStart) return live?.push(event.chunks);
         const isOf = state.state === "catching_up" && state.epoch === event.epoch;
@@ -104,8 +112,7 @@ export function createShown(onLoaded: () => void): Shown {
       listed = undefined;
     },
     clear() {
-      // Of a log that was replaced, what was stored isn't there any more.
-      for (const { id, seq } of unsent.values()) if (seq !== undefined) unsent.delete(id);
+      forgetLost(() => true);
       view = createView();
       log = [];
       stored = undefined;

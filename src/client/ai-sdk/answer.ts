@@ -15,6 +15,26 @@ export type Asked = {
   readonly seq?: number;
 };
 
+/** What happens in a session from now on, kept until somebody takes it. */
+export type Listening = {
+  hand(take: (event: SessionEvent) => void): void;
+  leave(): void;
+};
+
+/** Listens before something is asked for, so that not a word of the answer is missed. */
+export function listenTo(session: Session): Listening {
+  const waiting: SessionEvent[] = [];
+  let take = (event: SessionEvent): void => void waiting.push(event);
+  const leave = session.on((event) => take(event));
+  return {
+    leave,
+    hand(to) {
+      take = to;
+      for (const event of waiting.splice(0)) to(event);
+    },
+  };
+}
+
 export type AnswerOptions = {
   asked: Asked;
   /** What the reader has of the message already, where the answer goes on with it. */
@@ -38,11 +58,11 @@ const waitingMost = 100_000;
  * One answer as `useChat` reads it: from `start` with an id that stays, over however many connections,
  * to how it ended. What was said while nobody was connected comes in one piece.
  */
-export function streamAnswer(session: Session, options: AnswerOptions): ReadableStream<Chunk> {
+export function streamAnswer(listening: Listening, options: AnswerOptions): ReadableStream<Chunk> {
   let stop: (how: AnswerEnd["type"]) => void = () => {};
   return new ReadableStream<Chunk>({
     start(controller) {
-      stop = follow(session, options, {
+      stop = follow(listening, options, {
         write: (chunk) => controller.enqueue(chunk),
         isFull: () => (controller.desiredSize ?? 0) < -waitingMost,
         close: () => controller.close(),
@@ -60,7 +80,7 @@ type Output = {
   fail(error: unknown): void;
 };
 
-function follow(session: Session, options: AnswerOptions, output: Output) {
+function follow(listening: Listening, options: AnswerOptions, output: Output) {
   const { asked, initial, signal, isFollowed, onEnd } = options;
   let reader: Reader | undefined;
   let turn: { epoch: number; attempt: number } | undefined;
@@ -70,12 +90,11 @@ function follow(session: Session, options: AnswerOptions, output: Output) {
   let lastSeq = 0;
   let hasEnded = false;
   let over = false;
-  let leave: (() => void) | undefined;
 
   const end = (type: AnswerEnd["type"], error?: unknown): void => {
     if (over) return;
     over = true;
-    leave?.();
+    listening.leave();
     signal?.removeEventListener("abort", onAbort);
     if (error !== undefined) output.fail(error);
     else if (type !== "detached") output.close();
@@ -104,11 +123,14 @@ function follow(session: Session, options: AnswerOptions, output: Output) {
   const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
     if (event.epoch !== turn?.epoch || state.state !== "catching_up") return;
     turn = { epoch: event.epoch, attempt: event.attempt };
+    // A reader who has nothing takes it as it comes.
+    const isNew = !reader && !initial;
     const mine = begin(state.messageId);
-    if (!event.fromStart) {
+    if (!event.fromStart || isNew) {
       for (const chunk of event.chunks) {
         mine.push(chunk);
-        write(chunk);
+        if (chunk.type !== "start") write(chunk);
+        else if (chunk["messageMetadata"] !== undefined) write(chunk);
       }
     } else {
       const next = createReader({ messageId: state.messageId });
@@ -171,8 +193,7 @@ function follow(session: Session, options: AnswerOptions, output: Output) {
     onAbort();
   } else {
     signal?.addEventListener("abort", onAbort, { once: true });
-    leave = session.on(take);
-    if (over) leave();
+    listening.hand(take);
   }
   return end;
 }

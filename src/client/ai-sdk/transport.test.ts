@@ -313,13 +313,9 @@ function createScript() {
   let taken: (() => void) | undefined;
   const isTaken = () =>
     said.length === 0 ? Promise.resolve() : new Promise<void>((resolve) => (taken = resolve));
-  let parts = 0;
   return {
     async say(...words: string[]) {
-      const id = `t${parts++}`;
-      const deltas = words.map((delta) => ({ type: "text-delta", id: "t", delta }));
-      said.push(...deltas);
-      void id;
+      said.push(...words.map((delta) => ({ type: "text-delta", id: "t", delta })));
       heard?.();
       await isTaken();
     },

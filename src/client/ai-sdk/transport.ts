@@ -6,7 +6,13 @@ import type { Entry, UIMessage } from "../../protocol/message.ts";
 import { type Client, createClient } from "../client.ts";
 import type { ClientOptions } from "../options.ts";
 import type { Session, SessionSnapshot } from "../session.ts";
-import { type AnswerOptions, type Asked, streamAnswer } from "./answer.ts";
+import {
+  type AnswerOptions,
+  type Asked,
+  type Listening,
+  listenTo,
+  streamAnswer,
+} from "./answer.ts";
 import { type ChatLike, createFollowers } from "./follow.ts";
 import { decisionsIn, idOf } from "./decisions.ts";
 import { same } from "./same.ts";
@@ -40,6 +46,9 @@ type SendOptions<Message extends ChatMessage> = Parameters<
   ChatTransport<Message>["sendMessages"]
 >[0];
 
+type Signal = AbortSignal | undefined;
+type Asking = Pick<AnswerOptions, "asked" | "initial">;
+
 /**
  * Puts `useChat` on a session: what is said is stored before it is answered, the answer goes on while
  * nobody watches, and whoever comes back, by whichever tab or connection, sees the same.
@@ -68,35 +77,33 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
 
   const stream = (
     chatId: string,
-    asked: Asked,
-    rest: Pick<AnswerOptions, "initial" | "signal">,
+    listening: Listening,
+    options: Pick<AnswerOptions, "asked" | "initial" | "signal">,
   ): ReadableStream<UIMessageChunk> => {
     const isFollowed = () => followers.has(chatId);
     const onEnd: AnswerOptions["onEnd"] = (end) => followers.ended(chatId, end);
-    const session = client.session(chatId);
-    return streamAnswer(session, { ...rest, asked, isFollowed, onEnd }) as ReadableStream<never>;
+    return streamAnswer(listening, { ...options, isFollowed, onEnd }) as ReadableStream<never>;
   };
 
-  const say = async (chatId: string, message: UIMessage, signal: AbortSignal | undefined) => {
-    await ensure(chatId);
+  const say = async (chatId: string, message: UIMessage, signal: Signal): Promise<Asking> => {
     const session = client.session(chatId);
     const metadata = ownMetadata(message.metadata);
-    const sent = await session.send(message.parts, {
+    const { seq, duplicate } = await session.send(message.parts, {
       id: message.id,
       ...(metadata !== undefined && { metadata }),
       ...(signal && { signal }),
     });
-    if (sent.duplicate) checkUnchanged(message, await whenLive(session, signal));
-    const { seq } = sent;
-    const asked: Asked = {
-      seq,
-      isTurn: ({ upToSeq }) => upToSeq >= seq,
-      isAnswer: ({ role, upToSeq = 0 }) => role === "assistant" && upToSeq >= seq,
+    if (duplicate) checkUnchanged(message, await whenLive(session, signal));
+    return {
+      asked: {
+        seq,
+        isTurn: ({ upToSeq }) => upToSeq >= seq,
+        isAnswer: ({ role, upToSeq = 0 }) => role === "assistant" && upToSeq >= seq,
+      },
     };
-    return stream(chatId, asked, { signal });
   };
 
-  const goOn = async (chatId: string, message: UIMessage, signal: AbortSignal | undefined) => {
+  const goOn = async (chatId: string, message: UIMessage, signal: Signal): Promise<Asking> => {
     const session = client.session(chatId);
     const { messages, state, lastSeq } = await whenLive(session, signal);
     const { id: messageId } = message;
@@ -111,31 +118,46 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
         "there is nothing to go on with: no call of the last answer has got an output or an approval",
       );
     }
-    const asked: Asked = {
-      seq,
-      isTurn: (turn) => turn.messageId === messageId && turn.upToSeq >= seq,
-      isAnswer: (entry) => isNew(entry, messageId, seq),
+    return {
+      initial: message,
+      asked: {
+        seq,
+        isTurn: (turn) => turn.messageId === messageId && turn.upToSeq >= seq,
+        isAnswer: (entry) => isNew(entry, messageId, seq),
+      },
     };
-    return stream(chatId, asked, { initial: message, signal });
   };
 
   const again = async (
     chatId: string,
-    asked: string | undefined,
-    signal: AbortSignal | undefined,
-  ) => {
+    named: string | undefined,
+    signal: Signal,
+  ): Promise<Asking> => {
     const session = client.session(chatId);
     const { messages, lastSeq } = await whenLive(session, signal);
-    const target = answerAt(messages, asked);
+    const target = answerAt(messages, named);
     await session.regenerate({ messageId: target.id });
-    return stream(
-      chatId,
-      {
+    return {
+      asked: {
         isTurn: ({ messageId }) => messageId === target.id,
         isAnswer: (entry) => isNew(entry, target.id, lastSeq),
       },
-      { signal },
-    );
+    };
+  };
+
+  /** Listens first, then asks. */
+  const answerTo = async (
+    chatId: string,
+    signal: Signal,
+    ask: () => Promise<Asking>,
+  ): Promise<ReadableStream<UIMessageChunk>> => {
+    const listening = listenTo(client.session(chatId));
+    try {
+      return stream(chatId, listening, { ...(await ask()), signal });
+    } catch (error) {
+      listening.leave();
+      throw error;
+    }
   };
 
   return {
@@ -154,13 +176,16 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       messages,
       abortSignal,
     }: SendOptions<Message>) {
-      if (trigger === "regenerate-message") return again(chatId, messageId, abortSignal);
+      if (trigger === "regenerate-message") {
+        return answerTo(chatId, abortSignal, () => again(chatId, messageId, abortSignal));
+      }
       const named = messages.find(({ id }) => id === messageId);
       const message = named?.role === "assistant" ? named : messages.at(-1);
       if (!message) throw new FlotillaError("invalid_input", "there is no message to send");
       const plain = message as unknown as UIMessage;
-      const run = message.role === "assistant" ? goOn : say;
-      return run(chatId, plain, abortSignal);
+      const ask = message.role === "assistant" ? goOn : say;
+      if (ask === say) await ensure(chatId);
+      return answerTo(chatId, abortSignal, () => ask(chatId, plain, abortSignal));
     },
     async reconnectToStream({ chatId, abortSignal }) {
       const session = client.session(chatId);
@@ -171,7 +196,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
         isTurn: (turn) => turn.epoch === epoch,
         isAnswer: (entry) => entry.epoch === epoch,
       };
-      return stream(chatId, asked, { signal: abortSignal });
+      return stream(chatId, listenTo(session), { asked, signal: abortSignal });
     },
   };
 }
