@@ -9,6 +9,7 @@ export type NodeRequest = {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly httpVersionMajor?: number;
   readonly readableDidRead?: boolean;
+  readonly destroyed?: boolean;
   on(event: string, listener: (...values: unknown[]) => void): unknown;
   pause(): unknown;
   resume(): unknown;
@@ -73,34 +74,38 @@ function bodyOf(request: NodeRequest): Exclude<RequestBody, null> | undefined {
 }
 
 /**
- * What comes in, as it is asked for. Whoever stops reading leaves the rest where it is: to close it
- * would close the connection, before the refusal is sent.
+ * What comes in, as it is asked for. Nothing listens before that, because Node clears away only what
+ * nobody began to read, and until it has the connection takes no other request. Whoever stops reading
+ * leaves the rest where it is: to close it would close the connection before the refusal is sent.
  */
 function streamOf(request: NodeRequest): ReadableStream<Uint8Array<ArrayBuffer>> {
+  let begun = false;
+  let ended = false;
   return new ReadableStream(
     {
-      start(controller) {
-        let ended = false;
-        const end = (how: () => void) => () => {
-          if (ended) return;
-          ended = true;
-          how();
-        };
-        request.on("data", (bytes) => {
-          if (ended) return;
-          controller.enqueue(bytes as Uint8Array<ArrayBuffer>);
-          request.pause();
-        });
-        request.on(
-          "end",
-          end(() => controller.close()),
-        );
-        const cut = end(() => controller.error(new Error("the request was cut off")));
-        request.on("error", cut);
-        request.on("close", cut);
-        request.pause();
+      pull(controller) {
+        if (!begun) {
+          begun = true;
+          const end = (how: () => void) => () => {
+            if (!ended) how();
+            ended = true;
+          };
+          const cut = end(() => controller.error(new Error("the request was cut off")));
+          request.on("data", (bytes) => {
+            request.pause();
+            if (!ended) controller.enqueue(bytes as Uint8Array<ArrayBuffer>);
+          });
+          request.on(
+            "end",
+            end(() => controller.close()),
+          );
+          request.on("error", cut);
+          request.on("close", cut);
+          // It may have gone while something else took its time, and says so only once.
+          if (request.destroyed === true) cut();
+        }
+        request.resume();
       },
-      pull: () => void request.resume(),
     },
     { highWaterMark: 0 },
   );
