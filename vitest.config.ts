@@ -48,7 +48,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "fast",
-          globalSetup: "./test/postgres/setup.ts",
+          globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
           include: apart,
           maxWorkers: "100%",
           sequence: { groupOrder: 1 },
@@ -58,7 +58,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "light",
-          globalSetup: "./test/postgres/setup.ts",
+          globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
           include: ["src/**/*.test.ts", "test/**/*.test.ts"],
           exclude: [...paired, ...apart],
           // To start a process for each of hundreds of files, and to load the same modules in each,
@@ -72,7 +72,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "paired",
-          globalSetup: "./test/postgres/setup.ts",
+          globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
           include: paired,
           exclude: alone,
           maxWorkers: 2,
@@ -83,7 +83,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "alone",
-          globalSetup: "./test/postgres/setup.ts",
+          globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
           include: alone,
           fileParallelism: false,
           sequence: { groupOrder: 3 },

@@ -36,11 +36,11 @@ export async function bundle(entries: Entries, folder: string): Promise<void> {
 }
 
 /** Writes a file so that others see all of it or none. */
-export function writeWhole(path: string, text: string): void {
+export function writeWhole(path: string, content: string | Uint8Array): void {
   mkdirSync(dirname(path), { recursive: true });
   const unfinished = `${path}.${process.pid}`;
   try {
-    writeFileSync(unfinished, text);
+    writeFileSync(unfinished, content);
     renameSync(unfinished, path);
   } catch (error) {
     rmSync(unfinished, { force: true });

@@ -14,11 +14,11 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect } from "../src/runtime/connect.ts";
 import { migrations } from "../src/store/schema.ts";
+import { built } from "./built.ts";
 import { type Outcome, run } from "./command.ts";
 
 // The commands that open the store, each in its own way.
@@ -29,9 +29,8 @@ const serving = ["serve", "--no-work", "--port", "0"];
 const migrating = ["migrate"];
 const commands = [looking, working, migrating];
 
-const root = fileURLToPath(new URL("..", import.meta.url));
 const config = `
-  import { defineConfig, task } from ${JSON.stringify(join(root, "src/index.ts"))};
+  import { defineConfig, task } from ${JSON.stringify(built.index)};
   export default defineConfig({ use: [task("mail", {}, async () => "sent")] });`;
 
 let healthy: Buffer;

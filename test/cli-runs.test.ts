@@ -1,19 +1,18 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 import { flow } from "../src/flow/flow.ts";
 import type { Pod } from "../src/runtime/assemble.ts";
 import { connect, type Flotilla } from "../src/runtime/connect.ts";
 import { startPod } from "../src/runtime/pod.ts";
+import { built } from "./built.ts";
 import { run as runIn, type Running, start as startIn } from "./command.ts";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
 // What the pods of these tests have, as a person's config has it.
 const config = `
-  import { defineConfig, flow, task } from ${JSON.stringify(join(root, "src/index.ts"))};
+  import { defineConfig, flow, task } from ${JSON.stringify(built.index)};
   const soon = { baseMs: 1, factor: 1, jitter: 0 };
   const parcel = flow("parcel", { version: 1 }).to("wrap", () => ({ wrapped: true })).end();
   const order = flow("order", { version: 1 })

@@ -1,14 +1,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { built } from "./built.ts";
 import { run as runIn, type Running, start as startIn } from "./command.ts";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
 // `endless` says words until it is stopped; the others answer with what they were told.
 const config = `
-  import { agent, defineConfig } from ${JSON.stringify(join(root, "src/index.ts"))};
+  import { agent, defineConfig } from ${JSON.stringify(built.index)};
   const echo = agent("echo", ({ messages }) => "You said " + messages.at(-1).parts[0].text);
   const endless = agent("endless", async function* ({ signal }) {
     while (!signal.aborted) {

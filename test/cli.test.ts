@@ -3,15 +3,14 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { connect, type Flotilla } from "../src/runtime/connect.ts";
+import { built } from "./built.ts";
 import { type Outcome, run as runIn, type Running, start as startIn } from "./command.ts";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
 const config = `
   import { z } from ${JSON.stringify(import.meta.resolve("zod"))};
-  import { abort, defineConfig, task } from ${JSON.stringify(join(root, "src/index.ts"))};
+  import { abort, defineConfig, task } from ${JSON.stringify(built.index)};
   const seconds = (ms, signal) => new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, ms);
     signal.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason)));
@@ -386,10 +385,14 @@ test("payloads are never logged", async () => {
   expect(JSON.parse(line!)).toMatchObject({ task: bad, name: "mail", attempt: 1, token: 1 });
 });
 
-test("the benchmarks are run with the arguments given", async () => {
-  const outcome = await run(["bench", "no-such-benchmark", "--json"]);
+test("a checkout's benchmarks are run with the arguments given, and a package has none", async () => {
+  const args = ["bench", "no-such-benchmark", "--json"];
+  const outcome = await runIn(args, { cwd: folder, fromSource: true });
   expect(outcome.code).not.toBe(0);
   expect(outcome.stdout + outcome.stderr).toContain("no-such-benchmark");
+  const installed = await run(args);
+  expect(installed).toMatchObject({ code: 2, stdout: "" });
+  expect(installed.stderr).toContain("clone the repository");
 });
 
 async function urlOf(server: Running): Promise<string> {

@@ -1,13 +1,12 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, type Flotilla, startPod, task } from "flotilla";
 import { silentLogger } from "../src/base/log.ts";
+import { built } from "./built.ts";
 import { run as runIn, start as startIn } from "./command.ts";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
 let folder: string;
 let flotilla: Flotilla;
 let pod: Awaited<ReturnType<typeof startPod>>;
@@ -19,7 +18,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-dlq-"));
   writeFileSync(
     join(folder, "flotilla.config.mjs"),
-    `import { defineConfig } from ${JSON.stringify(join(root, "src/index.ts"))};
+    `import { defineConfig } from ${JSON.stringify(built.index)};
      export default defineConfig({});`,
   );
   const store = `sqlite:${join(folder, "flotilla.db")}`;

@@ -6,6 +6,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { temporaryDatabase } from "../src/store/kinds.contract.ts";
+import { built } from "./built.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const examples = globSync(["examples/*.ts", "examples/agents/*.ts"], { cwd: root }).toSorted();
@@ -28,7 +29,10 @@ describe("every example", () => {
     expect(promised, "an example says what it prints: `// prints: …`").not.toEqual([]);
 
     const database = text.includes("DATABASE_URL") ? await temporaryDatabase() : undefined;
-    const { output, ended } = start([join(root, path)], database && { DATABASE_URL: database.url });
+    const { output, ended } = start(
+      [join(built.folder, path)],
+      database && { DATABASE_URL: database.url },
+    );
     const code = await ended;
     await database?.remove();
     expect({ code, stderr: code === 0 ? "" : output.stderr }).toEqual({ code: 0, stderr: "" });
@@ -38,7 +42,7 @@ describe("every example", () => {
 
 describe("a web app and its worker", () => {
   test("are processes of their own: one stores tasks, the other runs them", async () => {
-    const app = start([join(root, "examples/web/server.ts")], { PORT: "0" });
+    const app = start([join(built.examples, "web/server.ts")], { PORT: "0" });
     const url = await urlOf(app.output);
     const summary = (text: unknown, key: string) =>
       fetch(`${url}/summaries`, {
@@ -58,8 +62,8 @@ describe("a web app and its worker", () => {
     const shown = async () => (await fetch(url + answer.headers.get("location"))).json();
     expect(await shown()).toEqual({ status: "pending", result: null });
 
-    const config = join(root, "examples/web/flotilla.config.ts");
-    const worker = start([join(root, "src/cli/main.ts"), "work", "--config", config]);
+    const config = join(built.examples, "web/flotilla.config.ts");
+    const worker = start([built.command, "work", "--config", config]);
     await until(async () => ((await shown()) as { status: string }).status === "completed");
     expect(await shown()).toEqual({ status: "completed", result: { words: 4 } });
     expect([await stop(worker), await stop(app)]).toEqual([0, 0]);
@@ -67,11 +71,13 @@ describe("a web app and its worker", () => {
 });
 
 describe("the demo", () => {
-  const config = join(root, "examples/demo/flotilla.config.ts");
-  const args = [join(root, "src/cli/main.ts"), "dev", "--config", config, "--port", "0"];
+  const config = "examples/demo/flotilla.config.ts";
+  const toDev = (at: string) => ["dev", "--config", join(at, config), "--port", "0"];
   const store = () => `sqlite:${join(folder, "demo.db")}`;
 
-  test("runs tasks of every kind, goes on after a restart, and stops when asked", async () => {
+  test("runs from source tasks of every kind, goes on after a restart, and stops when asked", async () => {
+    const main = join(root, "src/cli/main.ts");
+    const args = ["--conditions=flotilla:source", main, ...toDev(root)];
     const first = start([...args, "--store", store()]);
     const url = await urlOf(first.output);
     expect((await fetch(`${url}/health/ready`)).status).toBe(200);
@@ -92,23 +98,16 @@ describe("the demo", () => {
   }, 180_000);
 
   test("has agents to talk to, by the command that it prints", async () => {
-    const demo = start([...args, "--store", store()]);
+    const demo = start([built.command, ...toDev(built.folder), "--store", store()]);
     await urlOf(demo.output);
     await until(() => /npx flotilla chat .*\n/.test(demo.output.stdout));
     const [, command] = /npx flotilla (chat .*)\n/.exec(demo.output.stdout)!;
-    const chat = start([join(root, "src/cli/main.ts"), ...command!.split(" ")], {}, "why?\nwork\n");
+    const chat = start([built.command, ...command!.split(" ")], {}, "why?\nwork\n");
     expect(await chat.ended).toBe(0);
     const said = chat.output.stdout;
     expect(said).toContain("Because what you said was stored before I began to answer.");
     const { taskId } = /It is task (?<taskId>[\w-]+), and/.exec(said)!.groups!;
-    const listed = start([
-      join(root, "src/cli/main.ts"),
-      "tasks",
-      "show",
-      taskId!,
-      "--store",
-      store(),
-    ]);
+    const listed = start([built.command, "tasks", "show", taskId!, "--store", store()]);
     await listed.ended;
     expect(listed.output.stdout).toContain("transcribe");
     expect(await stop(demo)).toBe(0);
@@ -119,7 +118,7 @@ type Output = { stdout: string; stderr: string };
 type Started = { child: ChildProcess; output: Output; ended: Promise<number | string | null> };
 
 function start(args: string[], environment: Record<string, string> = {}, input = ""): Started {
-  const child = spawn(process.execPath, ["--conditions=flotilla:source", ...args], {
+  const child = spawn(process.execPath, args, {
     cwd: folder,
     env: { ...process.env, ...environment },
     // A group of its own, so that processes which an example has started go with it.

@@ -3,8 +3,9 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { built } from "./built.ts";
 
-const program = fileURLToPath(new URL("ids-process.ts", import.meta.url));
+const program = built.program(fileURLToPath(new URL("ids-process.ts", import.meta.url)));
 const run = promisify(execFile);
 const each = 125_000;
 

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, expect, test } from "vitest";
+import { built } from "./built.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "flotilla-readme-"));
@@ -26,10 +27,10 @@ function show(event) {
 test("the first page's code for sessions does what it says", async () => {
   const page = readFileSync(join(root, "README.md"), "utf8");
   const [, code] = /## Sessions\n[^]*?```ts\n([^]*?)```/.exec(page)!;
-  const source = pathToFileURL(join(root, "src/index.ts")).href;
+  const source = pathToFileURL(built.index).href;
   const program = join(folder, "readme.mjs");
   writeFileSync(program, code!.replace(`from "flotilla"`, `from "${source}"`) + standIns);
-  const child = spawn(process.execPath, ["--conditions=flotilla:source", program], { cwd: folder });
+  const child = spawn(process.execPath, [program], { cwd: folder });
   let output = "";
   child.stdout.on("data", (chunk) => (output += chunk));
   child.stderr.on("data", (chunk) => (output += chunk));

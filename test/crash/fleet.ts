@@ -5,6 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { connect, type Flotilla } from "flotilla";
+import { built } from "../built.ts";
 import { type Entry, monotonicMs, readLedgers } from "./ledger.ts";
 import { type Fault, type PodProcess, startedPod } from "./pod-handle.ts";
 import type { PodSpec } from "./pod-process.ts";
@@ -87,8 +88,7 @@ export async function openFleet(
     const [program, ...args] = [
       ...under,
       process.execPath,
-      "--conditions=flotilla:source",
-      options.script ?? usualScript,
+      built.program(options.script ?? usualScript),
       JSON.stringify(spec),
     ];
     const child = spawn(program!, args, {

@@ -6,6 +6,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { connect } from "flotilla";
 import { expect, onTestFinished, test } from "vitest";
+import { built } from "../built.ts";
 import { until } from "./until.ts";
 
 const script = fileURLToPath(new URL("./progress-process.ts", import.meta.url));
@@ -21,7 +22,7 @@ test("what a task has saved on its machine survives a kill: the next attempt goe
     rmSync(folder, { recursive: true });
   });
   const start = () => {
-    const args = ["--conditions=flotilla:source", script, store, join(folder, "data")];
+    const args = [built.program(script), store, join(folder, "data")];
     const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
     children.push(child);
     const said = { text: "" };

@@ -11,6 +11,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
+import { makeBuild } from "../make-build.ts";
 import { startPostgres } from "../postgres/server.ts";
 import { crashPoints, runCrashPoint } from "../simulation/flows/awaits.ts";
 import { runFlowSeed } from "../simulation/flows/run.ts";
@@ -22,6 +23,8 @@ import { runSessionStorm } from "./sessions-storm.ts";
 import { runStorm, type Storm } from "./storm.ts";
 import { postgresPlan, serverSettings, sqlitePlan } from "./storm-plans.ts";
 import { postgresStore, sqliteStore } from "./stores.ts";
+
+await makeBuild();
 
 const { values } = parseArgs({
   options: {

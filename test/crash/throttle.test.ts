@@ -3,6 +3,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { connect } from "flotilla";
 import { expect, inject, onTestFinished, test } from "vitest";
+import { built } from "../built.ts";
 import { startedPod } from "./pod-handle.ts";
 import { postgresStore } from "./stores.ts";
 import { startApi } from "./throttled-api.ts";
@@ -35,7 +36,7 @@ test("four pods learn together what a server takes, and keep to it through kills
   const bounds: number[] = [];
   const start = async () => {
     const spec: ThrottledPodSpec = { store: store.url, url: api.url, leaseMs, callTimeoutMs };
-    const args = ["--conditions=flotilla:source", script, JSON.stringify(spec)];
+    const args = [built.program(script), JSON.stringify(spec)];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
     children.add(child);
     child.on("message", (message: { bound?: number }) => {

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import pg from "pg";
 import { connect, type Flotilla, type Pod, startPod, task, throttle } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { built } from "../built.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
@@ -186,7 +187,7 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
   });
 
   test("shows how soon a dead leader was replaced, and its task given back", async () => {
-    const child = fork(podFile, [place.url], { execArgv: ["--conditions=flotilla:source"] });
+    const child = fork(built.program(podFile), [place.url], { execArgv: [] });
     const told: unknown[] = [];
     child.on("message", (message) => told.push(message));
     await until("the older pod", () => told.includes("ready"));

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { trace } from "@opentelemetry/api";
 import { connect, type Flotilla } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { built } from "../built.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
 import type { FromPod } from "./pod-process.ts";
@@ -39,7 +40,7 @@ describe.each(stores)("on $name, a run whose pod is killed in the middle of it",
   });
 
   const startPod = async (): Promise<ChildProcess> => {
-    const child = fork(podFile, [store.url], { execArgv: ["--conditions=flotilla:source"] });
+    const child = fork(built.program(podFile), [store.url], { execArgv: [] });
     children.push(child);
     child.on("message", (message: FromPod) => {
       if ("span" in message) there.push(message.span);

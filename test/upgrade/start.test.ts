@@ -5,6 +5,7 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { built } from "../built.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
 import { connect } from "../../src/runtime/connect.ts";
 import { migrate } from "../../src/store/migrate.ts";
@@ -22,7 +23,7 @@ afterEach(() => {
 
 /** A process that has loaded its code and waits to be told to start its pod. */
 async function loadedPod(url: string) {
-  const script = join(import.meta.dirname, "pod.ts");
+  const script = built.program(join(import.meta.dirname, "pod-process.ts"));
   const child = spawn(process.execPath, [script, url], { stdio: ["pipe", "pipe", "inherit"] });
   children.push(child);
   const exited = once(child, "exit");

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { built } from "../../built.ts";
 import { hexOf } from "../../../examples/images/disk/digest.ts";
 import { openHome } from "../../../examples/images/home.ts";
 import { startRegistry } from "../../../examples/images/registry/registry.ts";
@@ -22,7 +23,7 @@ function startImage(
   registry: string,
   killAt = 0,
 ): { child: ChildProcess; ended: Promise<Ended> } {
-  const args = ["--conditions=flotilla:source", program, folder, registry, reference, `${killAt}`];
+  const args = [built.program(program), folder, registry, reference, `${killAt}`];
   let child: ChildProcess;
   const ended = new Promise<Ended>((resolve) => {
     child = execFile(process.execPath, args, { timeout: 50_000 }, (error, stdout, stderr) =>

@@ -1,17 +1,20 @@
 import { execFile } from "node:child_process";
+import { join } from "node:path";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { built } from "../../built.ts";
 import { temporaryFolder } from "./places.ts";
 
-const main = fileURLToPath(new URL("../../../examples/images/main.ts", import.meta.url));
+const main = join(built.examples, "images/main.ts");
 
 test("the example runs from beginning to end, and again over what it has left", async () => {
   const cwd = temporaryFolder();
   const run = async () => {
-    const args = ["--conditions=flotilla:source", main];
-    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd, timeout: 50_000 });
+    const { stdout } = await promisify(execFile)(process.execPath, [main], {
+      cwd,
+      timeout: 50_000,
+    });
     return stdout;
   };
   const first = await run();
