@@ -267,6 +267,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     runs,
     sessions: sessions?.sessions ?? noSessions(),
     sessionService: sessions?.service ?? null,
+    sessionLoad: () => sessions?.load(),
     schedules: createSchedules(scheduleParts),
     throttles: throttles.client,
     get leader() {

@@ -29,10 +29,10 @@ describe("a config", () => {
       outboxMaxBytes: 67_108_864,
       dataDir: ".flotilla",
       schedules: [],
-      sessions: { logs: 1, privateAgents: false },
+      sessions: { logs: 1, privateAgents: false, maxTurns: 1_000 },
     });
     const onPostgres = resolveConfig({ store: "postgres://localhost/app" });
-    expect(onPostgres.sessions).toEqual({ logs: 4, privateAgents: false });
+    expect(onPostgres.sessions).toEqual({ logs: 4, privateAgents: false, maxTurns: 1_000 });
   });
 
   test("is given back as it was written, so that files can export it", () => {

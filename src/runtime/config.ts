@@ -86,6 +86,11 @@ export type SessionsConfig = {
    * network. Default false. Those in code say it themselves.
    */
   privateAgents?: boolean;
+  /**
+   * How many turns and compactions this pod has under way at once. Others wait, tenants in turns. Default
+   * 1,000. How many calls a provider takes at once is for its throttle to say.
+   */
+  maxTurns?: number;
 };
 
 // Where it can't be written, as in a container without a disk, the pod says so and works without.
@@ -199,15 +204,19 @@ export function resolveConfig(config: Config): Settings {
   };
 }
 
+// Each holds an answer and the history that it was told, so this bounds memory.
+const usualMaxTurns = 1_000;
+
 function sessionsOf(
   given: Config["sessions"] = {},
   store: Store,
 ): false | Required<SessionsConfig> {
   if (given === false) return false;
-  checkOptions("sessions", given, ["logs", "privateAgents"]);
-  const { logs = logsFor(store), privateAgents = false } = given;
+  checkOptions("sessions", given, ["logs", "privateAgents", "maxTurns"]);
+  const { logs = logsFor(store), privateAgents = false, maxTurns = usualMaxTurns } = given;
+  checkNumber("sessions.maxTurns", maxTurns, { min: 1, max: 100_000 });
   checkNumber("sessions.logs", logs, { min: 1, max: 256 });
-  if (Number.isInteger(Math.log2(logs))) return { logs, privateAgents };
+  if (Number.isInteger(Math.log2(logs))) return { logs, privateAgents, maxTurns };
   throw new FlotillaError("invalid_option", `sessions.logs must be a power of two, not ${logs}`);
 }
 

@@ -15,6 +15,7 @@ import type { Worker, WorkerEvent } from "../queue/worker.ts";
 import type { Schedules } from "../schedules/client.ts";
 import type { Fired } from "../schedules/fire.ts";
 import type { Database } from "../store/database.ts";
+import type { SessionLoad } from "../session/here.ts";
 import type { SessionService } from "../session/service.ts";
 import type { Sessions } from "../session/sessions.ts";
 import type { LogEvent } from "../session/owner/log-event.ts";
@@ -87,6 +88,8 @@ export type Pod = Tasks & {
   readonly sessions: Sessions;
   /** What the server asks through; null where the pod serves no sessions. */
   readonly sessionService: SessionService | null;
+  /** What it has to do for sessions right now; undefined while there are none. */
+  sessionLoad(): SessionLoad | undefined;
   /** The pod that this one takes for the leader. */
   readonly leader: string | undefined;
   readonly running: number;

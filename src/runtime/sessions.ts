@@ -5,7 +5,7 @@ import { createAgentBook } from "../session/agents/book.ts";
 import { warnOfShadowed } from "../session/agents/shadowed.ts";
 import { type AgentSpec, factsOf } from "../session/agents/spec.ts";
 import type { AgentFacts } from "../session/command.ts";
-import { createSessionsHere, type SessionsHere } from "../session/here.ts";
+import { createSessionsHere, type SessionLoad, type SessionsHere } from "../session/here.ts";
 import { createFleet } from "../session/owner/fleet.ts";
 import { lazyService } from "../session/lazy-service.ts";
 import { createSessions, type Sessions } from "../session/sessions.ts";
@@ -13,6 +13,7 @@ import { createRunner } from "../session/turns/runner.ts";
 import type { Throttles } from "../throttle/throttles.ts";
 import { sharedParts } from "./connect-sessions.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
+import { startTurnSpan } from "./turn-spans.ts";
 
 export type PodSessionsParts = Pick<
   PodParts,
@@ -21,6 +22,7 @@ export type PodSessionsParts = Pick<
   agents: ReadonlyMap<string, AgentSpec>;
   logs: number;
   privateAgents: boolean;
+  maxTurns: number;
   maxPayloadBytes: number;
   throttles: Throttles;
   tasks: Pick<Tasks, "enqueue">;
@@ -60,6 +62,7 @@ export function startSessions(parts: PodSessionsParts): SessionsHere {
         ...parts,
         ...links,
         journal: shared.journal,
+        traced: (turn) => startTurnSpan(turn, podId),
         agentOf: book.spec,
         enqueue: (task, input, options) => parts.tasks.enqueue(task, input, options),
         start: (flow, input, options) => parts.runs.start(flow, input as never, options),
@@ -68,9 +71,13 @@ export function startSessions(parts: PodSessionsParts): SessionsHere {
 }
 
 /** Sessions that begin with the first one that there is: until then a pod does nothing for them. */
-export function onceThereAreSome(
-  start: () => SessionsHere,
-): Pick<SessionsHere, "service" | "sessions" | "stop"> & { wake(): void } {
+export function onceThereAreSome(start: () => SessionsHere): Pick<
+  SessionsHere,
+  "service" | "sessions" | "stop"
+> & {
+  wake(): void;
+  load(): SessionLoad | undefined;
+} {
   let here: SessionsHere | undefined;
   let stopped = false;
   const service = lazyService(() => {
@@ -80,6 +87,7 @@ export function onceThereAreSome(
   return {
     service,
     sessions: createSessions(service),
+    load: () => here?.load(),
     wake() {
       if (!stopped) here ??= start();
     },

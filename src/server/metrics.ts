@@ -4,19 +4,21 @@ import { type Pod, type PodEvent, reasonCodes } from "../runtime/assemble.ts";
 import type { Logger } from "../base/log.ts";
 import type { DoingCounts } from "../flow/doing.ts";
 import type { Depth } from "../queue/depth.ts";
+import type { SessionLoad } from "../session/here.ts";
 import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
 import type { ThrottleView } from "../throttle/share/read.ts";
 import { createDepthGauges } from "./metrics-depth.ts";
 import { createSessionMetrics } from "./metrics-sessions.ts";
 import { createFlowMetrics, type FlowSeen } from "./metrics-flows.ts";
 import { createThrottleMetrics } from "./metrics-throttles.ts";
+import type { SocketEvent } from "./socket/sockets.ts";
 
 /** What `/metrics` says, gathered from what a pod and its store tell, and from a look at the queue. */
 export type Metrics = {
   readonly registry: Registry;
   readonly contentType: string;
   /** For the `onEvent` of `startPod` and of `connect`. */
-  observe(event: PodEvent): void;
+  observe(event: PodEvent | SocketEvent): void;
   /** The text of one scrape. */
   collect(parts: ScrapeParts): Promise<string>;
 };
@@ -34,6 +36,7 @@ export type ScrapeParts = {
 
 type PodSeen = Pick<Pod, "podId" | "leader" | "running" | "capacity"> & {
   readonly throttles?: { here(): readonly LimiterSnapshot[] };
+  sessionLoad?(): SessionLoad | undefined;
 };
 
 export type MetricsOptions = {
@@ -218,6 +221,8 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         case "record":
         case "log_owned":
         case "log_lost":
+        case "sockets":
+        case "socket_cut":
           return sessions.observe(event);
         case "share":
         case "bound":
@@ -235,6 +240,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
       }
       leads.set(current !== undefined && current.leader === current.podId ? 1 : 0);
       beatAge.set(lastBeatMs === undefined ? 0 : (clock.monotonic() - lastBeatMs) / 1_000);
+      sessions.show(current?.sessionLoad?.());
       throttles.showPod(current?.throttles?.here() ?? []);
       await Promise.all([depth.refresh(parts), throttles.refresh(parts), runs.refresh(parts)]);
       return registry.metrics();

@@ -40,6 +40,7 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     framesPerSecond,
     clock,
     log,
+    onEvent: (event) => parts.metrics.observe(event),
   });
   const endStreams = () => streams.end();
   return listen(app, { host, port, clock, maxConnections, sockets, endStreams });

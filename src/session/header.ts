@@ -2,7 +2,8 @@ import type { SessionState } from "../protocol/message.ts";
 
 /**
  * All that is known of a session besides its entries. A record of the log carries whole headers, so
- * applying one needs no earlier state. Kept under 1 KiB: nothing here grows with the conversation.
+ * applying one needs no earlier state. Kept small, since nothing here grows with the conversation:
+ * about 1 KiB where a few take part, and as many more bytes as the names of those take who may.
  */
 export type Header = {
   readonly sessionId: string;

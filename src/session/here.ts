@@ -6,7 +6,7 @@ import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { createService } from "./create-service.ts";
 import { createHub } from "./hub/hub.ts";
-import type { Hub } from "./hub/parts.ts";
+import type { Hub, HubLoad } from "./hub/parts.ts";
 import { createInbox } from "./inbox.ts";
 import type { Journal } from "./journal/journal.ts";
 import { readInbox } from "./look.ts";
@@ -23,8 +23,12 @@ export type SessionsHere = {
   readonly sessions: Sessions;
   readonly journal: Journal;
   readonly pod: PodSessions | undefined;
+  load(): SessionLoad;
   stop(options: { waitMs: number }): Promise<void>;
 };
+
+/** How much this process has to do for sessions right now. */
+export type SessionLoad = HubLoad & { readonly turnsWaiting: number };
 
 export type HereParts = {
   database: Database;
@@ -105,6 +109,7 @@ export function createSessionsHere(
     sessions: createSessions(service),
     journal,
     pod,
+    load: () => ({ ...hub.load(), turnsWaiting: pod?.runner.waiting ?? 0 }),
     stop: ({ waitMs }) => (stopped ??= stop(waitMs)),
   };
 }

@@ -54,7 +54,7 @@ const itemsMost = 1_000;
 
 export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
   const boxes = new Map<string, Box>();
-  const read = createColdReads(readsAtOnce);
+  const { read } = createColdReads(readsAtOnce);
 
   const schedule = (box: Box): void => {
     if (box.reading || box.sinks.size === 0) return;

@@ -7,8 +7,10 @@ export type Runner = {
   start(header: Header): void;
   /** Ends a turn; with `keep`, what it has so far is still stored. */
   abort(which: WorkName, options: { keep: boolean }): void;
-  /** All that is under way, for the owners to hear of every second. */
+  /** All that is under way or waits for its turn, for the owners to hear of every second. */
   running(): readonly WorkName[];
+  /** How much of that waits for other work to end first. */
+  readonly waiting: number;
   /** The answer that is being made, as chunks that begin it anew. */
   snapshot(sessionId: string): LiveChunks | undefined;
   /** Lets what runs end, for so long, then releases it. */

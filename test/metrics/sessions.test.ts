@@ -1,5 +1,6 @@
 import { agent, startPod } from "flotilla";
 import { expect, test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
 import { createMetrics } from "../../src/server/metrics.ts";
@@ -34,6 +35,49 @@ test("a scrape shows what became of answers, what was stored, and which logs are
   expect(await value("flotilla_session_commit_seconds_count")).toBe(
     await value("flotilla_session_records_total"),
   );
+  await pod.stop();
+  await remove();
+});
+
+test("a scrape shows who follows, what is kept for them, which turns wait, and which sockets were cut", async () => {
+  const { path, remove } = temporaryFile();
+  const gate = Promise.withResolvers<string>();
+  const slow = agent("slow", () => gate.promise);
+  const sessions = { maxTurns: 1 };
+  const config = { store: `sqlite:${path}`, use: [slow], log: silentLogger, sessions };
+  const pod = await startPod(config);
+  const metrics = createMetrics({ pod: () => pod });
+  const value = async (series: string, ...labels: string[]) => {
+    const depth = async () => new Map();
+    const text = await metrics.collect({ depth, clock: systemClock, log: silentLogger });
+    return valueOf(parseExposition(text), series, ...labels);
+  };
+  expect(await value("flotilla_session_subscribers")).toBe(0);
+  const [one, two] = [await pod.sessions.create(slow), await pod.sessions.create(slow)];
+  const leave = new AbortController();
+  const follow = async (chat: typeof one) => {
+    for await (const event of chat.events({ signal: leave.signal })) void event;
+  };
+  const following = [follow(one), follow(one), follow(two)];
+  await until("they follow", async () => (await value("flotilla_session_subscribers")) === 3);
+  expect(await value("flotilla_sessions_followed")).toBe(2);
+  await one.send("hello");
+  await two.send("hello");
+  await until("one turn waits", async () => (await value("flotilla_turns_waiting")) === 1);
+  expect(await value("flotilla_session_ring_bytes")).toBeGreaterThan(0);
+  for (const state of ["under_way", "waiting"]) {
+    expect(await value("flotilla_session_cold_reads", `state="${state}"`)).toBe(0);
+  }
+  gate.resolve("done");
+  await until("no turn waits", async () => (await value("flotilla_turns_waiting")) === 0);
+  leave.abort();
+  await Promise.all(following);
+
+  metrics.observe({ type: "sockets", open: 7 });
+  metrics.observe({ type: "socket_cut", why: "slow" });
+  expect(await value("flotilla_sockets")).toBe(7);
+  expect(await value("flotilla_sockets_cut_total", `reason="slow"`)).toBe(1);
+  expect(await value("flotilla_sockets_cut_total", `reason="silent"`)).toBe(0);
   await pod.stop();
   await remove();
 });

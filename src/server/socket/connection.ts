@@ -30,7 +30,12 @@ export type ConnectionParts = {
   framesPerSecond?: number | undefined;
   clock: Clock;
   log: Logger;
+  /** A connection was ended because of its client. */
+  onCut: (why: Cut) => void;
 };
+
+/** It read too slowly, answered no pings, or sent too much. */
+export type Cut = "slow" | "silent" | "too_many";
 
 export type Connection = {
   /** Pings the client, or gives it up where it has answered none of the last pings. */
@@ -72,6 +77,7 @@ export function createConnection(
     later: parts.later,
     onFull() {
       isOver = true;
+      parts.onCut("slow");
       socket.close(closeCodes.tooSlow, "too slow: join again with the last seq");
     },
   });
@@ -193,7 +199,10 @@ export function createConnection(
     }
     const details = { framesPerSecond, framesBurst };
     fail(ref, new FlotillaError("overloaded", "too many frames", { details, retryAfterMs }));
-    if (++refusals > refusalsMost) close(closeCodes.tooMany, "too many frames");
+    if (++refusals > refusalsMost && !isOver) {
+      parts.onCut("too_many");
+      close(closeCodes.tooMany, "too many frames");
+    }
     return true;
   };
 
@@ -261,7 +270,10 @@ export function createConnection(
   });
   return {
     ping() {
-      if (pingsMissed >= pingsMissedMost) return socket.terminate();
+      if (pingsMissed >= pingsMissedMost) {
+        parts.onCut("silent");
+        return socket.terminate();
+      }
       pingsMissed++;
       if (socket.readyState === socket.OPEN) socket.ping();
     },

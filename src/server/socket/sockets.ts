@@ -4,7 +4,7 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { FlotillaError } from "../../base/errors.ts";
 import { closeCodes, subprotocol } from "../../protocol/frames.ts";
 import { isOriginAllowed } from "../auth/origin.ts";
-import { type Connection, type ConnectionParts, createConnection } from "./connection.ts";
+import { type Connection, type ConnectionParts, createConnection, type Cut } from "./connection.ts";
 import { askingOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";
 import { createPings } from "./pings.ts";
 import { createTurn } from "./turn.ts";
@@ -18,9 +18,15 @@ export type Sockets = {
   close(): Promise<void>;
 };
 
-export type SocketParts = Omit<ConnectionParts, "later"> & {
+export type SocketParts = Omit<ConnectionParts, "later" | "onCut"> & {
   origins: readonly string[];
+  onEvent?: (event: SocketEvent) => void;
 };
+
+export type SocketEvent =
+  /** One more or less, and how many there are now. */
+  | { readonly type: "sockets"; readonly open: number }
+  | { readonly type: "socket_cut"; readonly why: Cut };
 
 const pingMs = 20_000;
 const closeLimitMs = 2_000;
@@ -31,7 +37,7 @@ const fragmentsMost = 1_024;
 
 /** The WebSocket side of the server. */
 export function createSockets(parts: SocketParts): Sockets {
-  const { authenticator, origins, maxFrameBytes, clock, log } = parts;
+  const { authenticator, origins, maxFrameBytes, clock, log, onEvent } = parts;
   const options = {
     noServer: true,
     clientTracking: false,
@@ -45,15 +51,18 @@ export function createSockets(parts: SocketParts): Sockets {
   const server = new WebSocketServer(options);
   const open = new Map<WebSocket, Connection>();
   const pings = createPings(clock, pingMs);
-  const shared: ConnectionParts = { ...parts, later: createTurn() };
+  const onCut = (why: Cut) => onEvent?.({ type: "socket_cut", why });
+  const shared: ConnectionParts = { ...parts, later: createTurn(), onCut };
   let closing: Promise<void> | undefined;
   let allLeft = () => {};
 
   const accept = (socket: WebSocket, connection: Connection) => {
     open.set(socket, connection);
+    onEvent?.({ type: "sockets", open: open.size });
     const stopPings = pings.add(connection);
     socket.once("close", () => {
       open.delete(socket);
+      onEvent?.({ type: "sockets", open: open.size });
       stopPings();
       if (open.size === 0) allLeft();
     });

@@ -3,7 +3,11 @@
  * thousand clients that come back together then wait for each other, not everybody else for them; and
  * as every page of a long history queues anew, short ones aren't held up by it.
  */
-export type ColdReads = <Found>(read: () => Promise<Found>) => Promise<Found>;
+export type ColdReads = {
+  read<Found>(read: () => Promise<Found>): Promise<Found>;
+  readonly underWay: number;
+  readonly waiting: number;
+};
 
 export function createColdReads(atOnce: number): ColdReads {
   let waiting: (() => void)[] = [];
@@ -21,13 +25,21 @@ export function createColdReads(atOnce: number): ColdReads {
     }
     first();
   };
-  return async (read) => {
-    if (underWay < atOnce) underWay++;
-    else await new Promise<void>((resolve) => waiting.push(resolve));
-    try {
-      return await read();
-    } finally {
-      goOn();
-    }
+  return {
+    async read(read) {
+      if (underWay < atOnce) underWay++;
+      else await new Promise<void>((resolve) => waiting.push(resolve));
+      try {
+        return await read();
+      } finally {
+        goOn();
+      }
+    },
+    get underWay() {
+      return underWay;
+    },
+    get waiting() {
+      return waiting.length - next;
+    },
   };
 }

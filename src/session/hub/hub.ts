@@ -31,7 +31,8 @@ export function createHub(parts: HubParts): Hub {
   const feeds = new Map<string, Feed>();
   // Most feeds are quiet and at their source, and there may be as many as clients: these are the others.
   const restless = new Set<Feed>();
-  const coldRead = createColdReads(limits.coldReads);
+  const coldReads = createColdReads(limits.coldReads);
+  const coldRead = coldReads.read;
   let cancelTick: (() => void) | undefined;
   let closed = false;
 
@@ -208,6 +209,13 @@ export function createHub(parts: HubParts): Hub {
       return unwatch;
     },
     onTouched: users.listen,
+    load() {
+      let subscribers = 0;
+      for (const feed of feeds.values()) subscribers += feed.subscribers;
+      const { underWay, waiting } = coldReads;
+      const { usedBytes: ringBytes } = room;
+      return { followed: feeds.size, subscribers, ringBytes, coldReads: { underWay, waiting } };
+    },
     close() {
       closed = true;
       cancelTick?.();

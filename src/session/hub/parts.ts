@@ -27,7 +27,18 @@ export type Hub = {
   watchUser(tenant: string, user: string): () => void;
   /** Told of what happened in sessions of watched users; undefined where something may have been missed. */
   onTouched(listener: (touched: Touched | undefined) => void): () => void;
+  load(): HubLoad;
   close(): void;
+};
+
+/** How much the hub has to do right now. */
+export type HubLoad = {
+  /** Sessions that are followed here, and by how many. */
+  readonly followed: number;
+  readonly subscribers: number;
+  /** What is kept of the newest entries. */
+  readonly ringBytes: number;
+  readonly coldReads: { readonly underWay: number; readonly waiting: number };
 };
 
 export type CommittedSession = {

@@ -32,6 +32,10 @@ export type RunnerParts = {
   readonly network?: AgentNetwork;
   /** What an answer may take as JSON. Default 1 MiB. */
   readonly maxReplyBytes?: number;
+  /** How many turns and compactions go on at once; others wait. Default: as many as there are. */
+  readonly maxTurns?: number;
+  /** Traces an attempt at an answer, where somebody traces. */
+  readonly traced?: (turn: TurnTraced) => TurnSpan | undefined;
   readonly onEvent?: (event: TurnEvent) => void;
 };
 
@@ -54,6 +58,22 @@ export type TurnEvent =
       readonly durationMs: number;
       readonly chunks: number;
     };
+
+export type TurnTraced = {
+  readonly sessionId: string;
+  readonly tenant: string;
+  readonly agent: string;
+  readonly epoch: number;
+  readonly attempt: number;
+  readonly trigger: string;
+};
+
+export type TurnSpan = {
+  /** Does it with the span active, so that what the agent calls is traced below it. */
+  run<Result>(work: () => Result): Result;
+  /** `error` is a code. */
+  end(ended: { outcome: string; chunks: number; error?: string | undefined }): void;
+};
 
 /** Says to work that is under way that it has to end. */
 export type Control = {

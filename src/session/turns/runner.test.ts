@@ -45,6 +45,27 @@ function spoken(options: AgentOptions = {}, sceneOptions: SceneOptions = {}) {
   };
 }
 
+describe("a pod with as many turns as it may have", () => {
+  test("has others wait, names them as its own, and lets them go where it stops", async () => {
+    const { begin, say, contexts, runner, sessionId, told, clock } = spoken({}, { maxTurns: 1 });
+    await begin();
+    await until("it has begun", () => contexts.length === 1);
+    const work = { ...(await begin({ epoch: 1 })), epoch: 1 };
+    const other = { ...header(sessionId), sessionId: "other", epoch: 1, work };
+    runner.start(other);
+    await clock.advance(0);
+    expect([contexts.length, runner.waiting]).toEqual([1, 1]);
+    expect(runner.running().map((each) => each.sessionId)).toEqual([sessionId, "other"]);
+    const stopped = runner.stop({ waitMs: 1_000 });
+    await until("what waits is let go", () => runner.waiting === 0);
+    await say(null);
+    await clock.advance(5_000);
+    await stopped;
+    expect(contexts).toHaveLength(1);
+    expect(told.map(({ type }) => type)).toContain("turn_finished");
+  });
+});
+
 describe("a turn", () => {
   test("sends what is said live, a moment's chunks at once, and stores it in the end", async () => {
     const { begin, say, live, reply, sessionId, ended, runner, events: told } = spoken();

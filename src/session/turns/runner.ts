@@ -1,6 +1,7 @@
 import type { Header } from "../header.ts";
 import type { Runner, WorkName } from "../running.ts";
 import type { Answer } from "./answer.ts";
+import { createGate } from "./gate.ts";
 import { runCompaction } from "./compacting.ts";
 import { createAgentNetwork } from "./network.ts";
 import { type Control, createControl, type RunnerParts } from "./parts.ts";
@@ -12,6 +13,8 @@ type Running = {
   readonly tenant: string;
   readonly control: Control;
   answer: Answer | undefined;
+  /** False while it waits for others to end. */
+  begun: boolean;
   ended: Promise<void>;
 };
 
@@ -26,6 +29,7 @@ export function createRunner(given: RunnerParts): Runner {
   const parts = { ...given, network };
   const bySession = new Map<string, Running>();
   const past = new Map<string, WorkName>();
+  const gate = createGate(given.maxTurns ?? Infinity);
   let stopping = false;
 
   const remember = (name: WorkName): void => {
@@ -55,15 +59,19 @@ export function createRunner(given: RunnerParts): Runner {
       tenant,
       control,
       answer: undefined,
+      begun: false,
       ended: Promise.resolve(),
     };
     bySession.set(sessionId, running);
     const show = (answer: Answer) => void (running.answer = answer);
-    const made =
-      work.type === "turn"
+    const begin = () => {
+      running.begun = true;
+      return work.type === "turn"
         ? runTurn(parts, header, work, { control, show })
         : runCompaction(parts, header, work, control);
-    running.ended = made
+    };
+    running.ended = gate
+      .within(tenant, control.signal, begin)
       .catch((error: unknown) => log.error({ session: sessionId, error }, "a turn broke down"))
       .finally(() => {
         remember(name);
@@ -92,6 +100,10 @@ export function createRunner(given: RunnerParts): Runner {
 
     running: () => [...bySession.values()].map(({ name }) => name),
 
+    get waiting() {
+      return gate.waiting;
+    },
+
     snapshot(sessionId) {
       const running = bySession.get(sessionId);
       if (!running || (running.control.signal.aborted && !running.control.kept)) return undefined;
@@ -100,6 +112,10 @@ export function createRunner(given: RunnerParts): Runner {
 
     async stop({ waitMs }) {
       stopping = true;
+      // What hasn't begun here can begin elsewhere at once.
+      const unbegun = [...bySession.values()].filter(({ begun }) => !begun);
+      for (const { control } of unbegun) control.end({ keep: false });
+      await Promise.all(unbegun.map(release));
       const all = () => Promise.all([...bySession.values()].map(({ ended }) => ended));
       await within(waitMs, all());
       const left = [...bySession.values()];

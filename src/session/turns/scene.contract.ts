@@ -38,7 +38,10 @@ export type SceneOptions = {
   /** What the owner says. Default: that it is done. */
   owner?: (command: Command) => Promise<Answer> | Answer;
 } & Partial<
-  Pick<RunnerParts, "maxReplyBytes" | "enqueue" | "start" | "network" | "throttles" | "agentOf">
+  Pick<
+    RunnerParts,
+    "maxReplyBytes" | "maxTurns" | "enqueue" | "start" | "network" | "throttles" | "agentOf"
+  >
 >;
 
 /** A runner with one agent, a session of its own, and an owner that writes down what it is told. */

@@ -33,19 +33,27 @@ export async function runTurn(
   const { epoch, attempt, agent } = turn;
   const beganMs = clock.monotonic();
   onEvent?.({ type: "turn_started", agent });
-  const made: Made = await makeAnswer(parts, header, turn, { control, show }).catch(
-    (error: unknown) => ({ failure: failureOf(error) }),
-  );
-  const { answer, ttftMs } = made;
-  const ended = (outcome: Extract<TurnEvent, { type: "turn_ended" }>["outcome"]) =>
+  const { tenant } = header;
+  const { trigger } = turn;
+  const span = parts.traced?.({ sessionId, tenant, agent, epoch, attempt, trigger });
+  const make = () => makeAnswer(parts, header, turn, { control, show });
+  const made: Made = await (span ? span.run(make) : make()).catch((error: unknown) => ({
+    failure: failureOf(error),
+  }));
+  const { answer, ttftMs, failure } = made;
+  const ended = (outcome: Extract<TurnEvent, { type: "turn_ended" }>["outcome"]) => {
+    const chunks = answer?.chunks ?? 0;
+    const durationMs = clock.monotonic() - beganMs;
+    span?.end({ outcome, chunks, error: failure?.code });
     onEvent?.({
       type: "turn_ended",
       agent,
       outcome,
       ...(ttftMs !== undefined && { ttftMs }),
-      durationMs: clock.monotonic() - beganMs,
-      chunks: answer?.chunks ?? 0,
+      durationMs,
+      chunks,
     });
+  };
   if (control.signal.aborted && !control.kept) {
     answer?.drop();
     ended("dropped");

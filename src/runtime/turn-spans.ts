@@ -1,0 +1,46 @@
+import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
+import { activeTracer, inSpan, quietly } from "../queue/trace.ts";
+import type { TurnSpan, TurnTraced } from "../session/turns/parts.ts";
+
+/**
+ * The span of one attempt at an answer. It says which turn of which session it is and how it ended, and
+ * nothing of what was said: not even the text of an error, which may be the agent's.
+ */
+export function startTurnSpan(turn: TurnTraced, podId: string): TurnSpan | undefined {
+  const tracer = activeTracer();
+  if (tracer === undefined) return undefined;
+  const span = quietly(() =>
+    tracer.startSpan(
+      `turn ${turn.agent}`,
+      {
+        kind: SpanKind.INTERNAL,
+        attributes: {
+          "flotilla.session.id": turn.sessionId,
+          "flotilla.session.tenant": turn.tenant,
+          "flotilla.agent.name": turn.agent,
+          "flotilla.turn.epoch": turn.epoch,
+          "flotilla.turn.attempt": turn.attempt,
+          "flotilla.turn.trigger": turn.trigger,
+          "flotilla.pod.id": podId,
+        },
+      },
+      // Never what happens to be active: a turn may be begun by anybody's message.
+      ROOT_CONTEXT,
+    ),
+  );
+  if (span === undefined) return undefined;
+  return {
+    run: (work) => inSpan(span, work),
+    end({ outcome, chunks, error }) {
+      quietly(() => {
+        span.setAttribute("flotilla.turn.outcome", outcome);
+        span.setAttribute("flotilla.turn.chunks", chunks);
+        if (error !== undefined) {
+          span.setAttribute("error.type", error);
+          span.setStatus({ code: SpanStatusCode.ERROR, message: error });
+        }
+        span.end();
+      });
+    },
+  };
+}
