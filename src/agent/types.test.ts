@@ -52,7 +52,9 @@ test("what can't be an answer doesn't compile, nor a handler without a secret", 
   // @ts-expect-error A number is no answer.
   createAgentHandler({ secret, answer: () => 7 });
   // @ts-expect-error The secret may be missing.
-  expect(() => createAgentHandler({ secret: process.env["NO_SUCH"], answer: () => "" })).toThrow();
+  expect(() => createAgentHandler({ secret: process.env["NO_SUCH"], answer: () => "" })).toThrow(
+    /secret/,
+  );
 });
 
 test("a check gives a body only where it went well", async () => {

@@ -91,7 +91,7 @@ describe.each(Object.keys(servers))("an agent behind %s, asked by a pod", (name)
   afterAll(async () => {
     await pod.stop();
     await serving[Symbol.asyncDispose]();
-    remove();
+    await remove();
   });
   beforeEach(() => void asked.splice(0));
   let left = 0;

@@ -1,4 +1,6 @@
 import { agent, type Chat, type Chunk, type Entry, type InboxItem, type Sessions } from "flotilla";
+import { createAgentHandler, toNode } from "flotilla/agent";
+import { createServer } from "node:http";
 
 /** What somebody exports of agents, and functions that take conversations. */
 export const helper = agent("helper", async function* ({ messages, user, epoch }): AsyncGenerator<
@@ -26,3 +28,11 @@ export async function firstUnread(
   }
   return undefined;
 }
+
+/** The same agent behind a URL: a route of Next.js, and a server of Node. */
+export const POST = createAgentHandler({
+  secret: `whsec_${"A".repeat(43)}=`,
+  answer: ({ messages, agent: name }) => `${name} was told ${messages.length} messages`,
+});
+const answer = toNode(POST);
+export const server = createServer((request, response) => void answer(request, response));
