@@ -5,7 +5,7 @@
 import type { Database, Row } from "../../src/store/database.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { sql, type Statement, table } from "../../src/store/sql.ts";
-import { memoryDatabase } from "../../src/store/sqlite/inline.ts";
+import { spareDatabase } from "./spare-stores.ts";
 
 /** How a task's row stood before or after a write. */
 export type TaskState = {
@@ -69,7 +69,7 @@ const rowColumns = [
 ];
 
 export async function openAuditedStore(clock: { now(): number }): Promise<AuditedStore> {
-  const database = memoryDatabase(clock);
+  const database = spareDatabase(clock);
   await migrate(database);
   await database.write(auditStatements());
   const readChanges = sql`select * from sim_change order by n`;
@@ -102,13 +102,13 @@ function auditStatements(): Statement[] {
       ...(when === "insert" ? [] : from("old", stateColumns)),
       ...(when === "delete" ? [] : from("new", stateColumns)),
     ];
-    return sql`${text(`create trigger sim_${when} after ${when} on `)}${table("step_tracker")}${text(
+    return sql`${text(`create trigger if not exists sim_${when} after ${when} on `)}${table("step_tracker")}${text(
       ` begin insert into sim_change (${columns.join()}) values (${values.join()}); end`,
     )}`;
   };
   const all = ["task_id", ...rowColumns, ...named("old"), ...named("new")];
   return [
-    text(`create table sim_change (n integer primary key, ${all.join()})`),
+    text(`create table if not exists sim_change (n integer primary key, ${all.join()})`),
     trigger("insert"),
     trigger("update"),
     trigger("delete"),

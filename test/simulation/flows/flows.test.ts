@@ -64,11 +64,13 @@ const mustHappen = [
 
 describe("runs of flows on virtual time, over a store that fails in every way", () => {
   const counts = new Map<string, number>();
+  const hashes = new Map<number, string>();
 
   test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
     const broken: string[] = [];
     for (let seed = 1; seed <= seeds; seed++) {
-      const { violations, counts: counted } = await runFlowSeed(seed);
+      const { violations, counts: counted, hash } = await runFlowSeed(seed);
+      hashes.set(seed, hash);
       for (const [what, times] of counted) counts.set(what, (counts.get(what) ?? 0) + times);
       if (violations.length === 0) continue;
       const found = violations.map(({ invariant, what }) => `${invariant}: ${what}`).join("; ");
@@ -86,10 +88,9 @@ describe("runs of flows on virtual time, over a store that fails in every way", 
 
   test("do the same in every run of a seed", { timeout: 600_000 }, async () => {
     for (let seed = twiceEvery; seed <= seeds; seed += twiceEvery) {
-      const first = await runFlowSeed(seed, { keepTrace: true });
-      const second = await runFlowSeed(seed, { keepTrace: true });
-      expect(second.trace).toEqual(first.trace);
-      expect(second.hash).toBe(first.hash);
+      const first = hashes.get(seed) ?? (await runFlowSeed(seed)).hash;
+      const { hash } = await runFlowSeed(seed);
+      expect({ seed, hash }).toEqual({ seed, hash: first });
     }
   });
 });

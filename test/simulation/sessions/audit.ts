@@ -56,7 +56,9 @@ const tables = { head: table("log_head"), entry: table("message"), session: tabl
 
 export function auditStatements(): Statement[] {
   const all: Statement[] = [
-    text("create table sim_said (n integer primary key, what text, before text, after text)"),
+    text(
+      "create table if not exists sim_said (n integer primary key, what text, before text, after text)",
+    ),
   ];
   for (const what of ["head", "entry", "session"] as const) {
     const row = (prefix: string) =>
@@ -66,7 +68,7 @@ export function auditStatements(): Statement[] {
     for (const [when, [before, after]] of Object.entries(values)) {
       const body = `insert into sim_said (what, before, after) values ('${what}', ${before}, ${after})`;
       all.push(
-        sql`${text(`create trigger sim_${what}_${when} after ${when} on `)}${tables[what]}${text(
+        sql`${text(`create trigger if not exists sim_${what}_${when} after ${when} on `)}${tables[what]}${text(
           ` begin ${body}; end`,
         )}`,
       );

@@ -36,6 +36,7 @@ const mustHappen = [
 
 describe("pods that share a throttle on virtual time, over a store that fails in every way", () => {
   const counts = new Map<string, number>();
+  const hashes = new Map<number, string>();
 
   test(
     `never have more in flight than the bound, in ${seeds} runs`,
@@ -43,7 +44,8 @@ describe("pods that share a throttle on virtual time, over a store that fails in
     async () => {
       const broken: string[] = [];
       for (let seed = 1; seed <= seeds; seed++) {
-        const { violations, counts: counted } = await runThrottleSeed(seed);
+        const { violations, counts: counted, hash } = await runThrottleSeed(seed);
+        hashes.set(seed, hash);
         for (const [what, times] of counted) counts.set(what, (counts.get(what) ?? 0) + times);
         if (violations.length === 0) continue;
         const found = violations.map(({ invariant, what }) => `${invariant}: ${what}`).join("; ");
@@ -62,10 +64,9 @@ describe("pods that share a throttle on virtual time, over a store that fails in
 
   test("do the same in every run of a seed", { timeout: 600_000 }, async () => {
     for (let seed = twiceEvery; seed <= seeds; seed += twiceEvery) {
-      const first = await runThrottleSeed(seed, { keepTrace: true });
-      const second = await runThrottleSeed(seed, { keepTrace: true });
-      expect(second.trace).toEqual(first.trace);
-      expect(second.hash).toBe(first.hash);
+      const first = hashes.get(seed) ?? (await runThrottleSeed(seed)).hash;
+      const { hash } = await runThrottleSeed(seed);
+      expect({ seed, hash }).toEqual({ seed, hash: first });
     }
   });
 });
