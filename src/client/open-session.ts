@@ -15,7 +15,7 @@ export type SessionParts = {
 /** The handle that programs have of a session. */
 export function openSession(sessionId: string, parts: SessionParts): Session {
   const { followed, exchange, newId } = parts;
-  const { shown } = followed;
+  const { shown, subscription } = followed;
   let readSeq = 0;
   let askedSeq = 0;
   let reading: Promise<void> | undefined;
@@ -29,16 +29,16 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     const frame: FrameMessage = { ...unsent, ...(to !== undefined && { to }) };
     const show = (tell: () => void) => {
       tell();
-      followed.change();
-      followed.flush();
+      subscription.change();
+      subscription.flush();
     };
     show(() => shown.unsent(unsent));
     try {
       const ack = await exchange.ask({ type: "send", session: sessionId, message: frame }, signal);
       const { seq = 0, messageId = id, duplicate = false } = ack;
       // Where it is followed, the entry itself comes in a moment.
-      show(() => shown.stored(id, followed.isFollowed ? seq : undefined));
-      followed.revive();
+      show(() => shown.stored(id, subscription.isFollowed ? seq : undefined));
+      subscription.revive();
       return { seq, messageId, duplicate };
     } catch (error) {
       show(() => {
@@ -60,8 +60,8 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
 
   return {
     sessionId,
-    get: followed.get,
-    subscribe: followed.subscribe,
+    get: subscription.get,
+    subscribe: subscription.subscribe,
     on: followed.on,
     events: (options = {}) => readEvents(followed, options),
     send: (message, options = {}) => handled(send(message, options)),

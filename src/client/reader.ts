@@ -64,15 +64,7 @@ export function readEvents(
     else settle();
   };
   const begin = () => {
-    const { shown, place } = followed;
-    for (const entry of shown.entries(after)) queue.push({ type: "entry", entry });
-    if (place.phase === "joined") queue.push({ type: "state", state: place.state });
-    if (shown.live) {
-      const { epoch, attempt } = shown.live;
-      const chunks = shown.live.snapshot();
-      queue.push({ type: "chunks", epoch, attempt, fromStart: true, chunks });
-    }
-    most = queue.length;
+    most = followed.known(after).length;
     stop = followed.on(push);
     signal?.addEventListener("abort", abort);
     if (signal?.aborted) abort();

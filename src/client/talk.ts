@@ -34,9 +34,13 @@ export function createTalk(parts: TalkParts): Talk {
   let closed: FlotillaError | undefined;
   let renewal: { ref: string | undefined; resolve(untilMs?: number): void } | undefined;
 
+  /** All that is followed, or may be. */
+  const subscriptions = () => [
+    ...[...all.values()].map(({ followed }) => followed.subscription),
+    inbox.subscription,
+  ];
   const wanted = () => {
-    const isFollowing =
-      inbox.isFollowed || [...all.values()].some((each) => each.followed.isFollowed);
+    const isFollowing = subscriptions().some(({ isFollowed }) => isFollowed);
     socket.want(isFollowing || exchange.size > 0);
   };
   const onSize = () => wanted();
@@ -61,19 +65,17 @@ export function createTalk(parts: TalkParts): Talk {
 
   const letGo = () => {
     const idle = [...all.values()].filter(({ followed }) => {
-      return !followed.isFollowed && followed.place.lastSeq > 0;
+      return !followed.subscription.isFollowed && followed.place.lastSeq > 0;
     });
     for (const { followed } of idle.slice(0, -keptMost)) followed.forget();
   };
-  const each = (call: (followed: Followed | typeof inbox) => void) => {
-    for (const one of [...[...all.values()].map(({ followed }) => followed), inbox]) {
-      call(one);
-      one.flush();
-    }
+  const flush = () => {
+    for (const each of subscriptions()) each.flush();
   };
   const end = (error: FlotillaError) => {
-    each((one) => one.end(error));
+    for (const each of subscriptions()) each.end(error);
     exchange.rejectAll(error);
+    flush();
   };
 
   /** Whoever it speaks for now must not see, or say, what was another's. */
@@ -90,51 +92,46 @@ export function createTalk(parts: TalkParts): Talk {
     exchange.opened(maxFrameBytes);
     // Where it fails, the first answer tries again.
     loadAssembler().catch(() => {});
-    each((one) => one.opened());
+    for (const each of subscriptions()) each.opened();
+    flush();
   };
   const onLost = () => {
     renewal?.resolve();
     exchange.lost();
-    each((one) => one.lost());
+    for (const { followed } of all.values()) followed.lost();
+    inbox.subscription.lost();
+    flush();
     // Sent later, it might be sent as somebody else.
     const error = refusal();
     if (error) exchange.rejectAll(error);
   };
 
-  const take = (frame: ServerFrame): Followed | typeof inbox | undefined => {
+  const take = (frame: ServerFrame): void => {
     switch (frame.type) {
       case "ack":
-        if (frame.ref === renewal?.ref) renewal?.resolve(frame.expiresAtMs ?? Infinity);
-        else exchange.take(frame);
-        return undefined;
-      case "error": {
-        const { ref } = frame;
-        if (typeof ref !== "string") exchange.take(frame);
-        else if (ref === renewal?.ref) renewal.resolve();
-        else {
-          for (const { followed } of all.values()) followed.take({ ...frame, ref });
-          inbox.take(frame);
+      case "error":
+        if (typeof frame.ref === "number") return exchange.take(frame);
+        if (frame.ref === renewal?.ref) {
+          return renewal?.resolve(
+            frame.type === "ack" ? (frame.expiresAtMs ?? Infinity) : undefined,
+          );
         }
-        return undefined;
-      }
+        if (frame.type === "ack") return;
+        for (const { followed } of all.values()) followed.take(frame);
+        return inbox.take(frame);
       case "inbox":
       case "inbox_changed":
       case "inbox_removed":
-        inbox.take(frame);
-        return inbox;
+        return inbox.take(frame);
       case "joined":
       case "reset":
       case "entries":
       case "state":
       case "chunks":
-      case "left": {
-        const followed = all.get(frame.session)?.followed;
-        followed?.take(frame);
-        return followed;
-      }
+      case "left":
+        return all.get(frame.session)?.followed.take(frame);
       case "hello":
       case "pong":
-        return undefined;
     }
   };
 
@@ -143,15 +140,8 @@ export function createTalk(parts: TalkParts): Talk {
     onOpen,
     onLost,
     onFrames(frames) {
-      const changed = new Set<{ flush(): void }>();
-      for (const frame of frames) {
-        const one = take(frame);
-        if (one) changed.add(one);
-        else if (frame.type === "error")
-          for (const { followed } of all.values()) changed.add(followed);
-      }
-      changed.add(inbox);
-      for (const one of changed) one.flush();
+      for (const frame of frames) take(frame);
+      flush();
     },
     ping: () => void exchange.tell({ type: "ping" }),
     renew: (token) =>
@@ -175,16 +165,16 @@ export function createTalk(parts: TalkParts): Talk {
       }
       return found.session;
     },
-    inbox: { get: inbox.get, subscribe: inbox.subscribe },
+    inbox: { get: inbox.subscription.get, subscribe: inbox.subscription.subscribe },
     connection: socket.state,
     revive(sessionId) {
-      const followed = all.get(sessionId)?.followed;
-      followed?.revive();
-      followed?.flush();
+      all.get(sessionId)?.followed.subscription.revive();
+      flush();
     },
     reconnect() {
       socket.reconnect();
-      each((one) => one.revive());
+      for (const each of subscriptions()) each.revive();
+      flush();
     },
     close(error) {
       closed = error;
