@@ -107,8 +107,8 @@ export function createExchange(parts: ExchangeParts): Exchange {
     if (told.length === 0 && room >= 1) {
       for (const { ref, frame } of pending.next(nowMs, Math.floor(room))) {
         const text = JSON.stringify({ ...frame, ref });
-        if (bytesOf(text, maxBytes) > maxBytes) {
-          const message = `it takes more than the ${maxBytes} bytes that the server takes: store large things elsewhere and send a reference`;
+        if (encoder.encode(text).length > maxBytes) {
+          const message = `the server takes up to ${maxBytes} bytes: store large things elsewhere and send a reference`;
           settle(ref)?.reject(new FlotillaError("payload_too_large", message));
           continue;
         }
@@ -130,7 +130,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
         if (refused) throw refused;
         const added = pending.add(frame);
         if (!added) {
-          const message = `${most} things wait for the server already: wait for some of them before asking more`;
+          const message = `${most} things wait for the server already: ask more when some are acked`;
           throw new FlotillaError("overloaded", message, { details: { maxUnacked: most } });
         }
         const { ref } = added;
@@ -190,8 +190,3 @@ export function createExchange(parts: ExchangeParts): Exchange {
 }
 
 const encoder = new TextEncoder();
-
-/** Exactly, only where it may matter. */
-function bytesOf(text: string, most: number): number {
-  return text.length * 3 <= most ? text.length : encoder.encode(text).length;
-}

@@ -32,7 +32,7 @@ export function createHttp({ fetch, url, credentials, user, tenant, clock }: Htt
     path: string,
     { query = {}, body, signal }: Request,
     token: string | undefined,
-  ): Promise<Response> => {
+  ): Promise<Answered> => {
     const address = new URL(url() + path);
     for (const [name, value] of Object.entries(query)) {
       if (value !== undefined) address.searchParams.set(name, String(value));
@@ -55,8 +55,7 @@ export function createHttp({ fetch, url, credentials, user, tenant, clock }: Htt
         ...(body !== undefined && { body: JSON.stringify(body) }),
       });
       // Read here, so that the time counts for all of it.
-      const text = await response.text();
-      return new Response(text || null, { status: response.status, headers: response.headers });
+      return { response, text: await response.text() };
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof FlotillaError) throw error;
@@ -71,26 +70,36 @@ export function createHttp({ fetch, url, credentials, user, tenant, clock }: Htt
 
   return async <Answer>(method: Method, path: string, request: Request = {}) => {
     const token = await credentials.current();
-    let response = await once(method, path, request, token);
-    if (response.status === 401 && credentials.isRenewable) {
+    let answered = await once(method, path, request, token);
+    if (answered.response.status === 401 && credentials.isRenewable) {
       credentials.forget(token);
-      response = await once(method, path, request, await credentials.current());
+      answered = await once(method, path, request, await credentials.current());
     }
-    if (!response.ok) throw await refusalOf(response);
-    return (await response.json()) as Answer;
+    return answerOf(answered) as Answer;
   };
 }
 
-async function refusalOf(response: Response): Promise<FlotillaError> {
-  type Body = { error?: { code?: string; message?: string; details?: Record<string, unknown> } };
-  const { error } = ((await response.json().catch(() => ({}))) ?? {}) as Body;
-  const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
-  return errorOf({
-    code: error?.code ?? "unavailable",
-    message:
-      error?.message ?? `the server answered with ${response.status}, and not as Flotilla does`,
-    details: error?.details ?? { status: response.status },
-    ...(seconds > 0 && { retryAfterMs: seconds * 1_000 }),
+type Answered = { readonly response: Response; readonly text: string };
+type Refusal = { code: string; message: string; details?: Record<string, unknown> };
+
+function answerOf({ response, text }: Answered): unknown {
+  const { ok, status, headers } = response;
+  let answer: unknown;
+  try {
+    answer = JSON.parse(text);
+    if (ok) return answer;
+  } catch {
+    // Whatever stands between answers in its own words.
+  }
+  const { error } = (answer ?? {}) as { error?: Refusal };
+  const retryAfterMs = Number(headers.get("retry-after")) * 1_000;
+  throw errorOf({
+    ...(error ?? {
+      code: "unavailable",
+      message: `the server answered with ${status}, and not as Flotilla does`,
+      details: { status },
+    }),
+    ...(retryAfterMs > 0 && { retryAfterMs }),
   });
 }
 

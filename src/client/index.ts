@@ -54,12 +54,5 @@ export type {
   Unsent,
 } from "./session.ts";
 export type { Store } from "./store.ts";
-export type {
-  AgentView,
-  ErrorView,
-  RunView,
-  SessionView,
-  TaskEventView,
-  TaskView,
-} from "./views.ts";
+export type { AgentView, ErrorView, RunView, SessionView, TaskView } from "./views.ts";
 export type { Watched, WatchedSnapshot } from "./watched.ts";

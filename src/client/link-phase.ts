@@ -129,11 +129,9 @@ export function dueMs({ phase }: Link): number | undefined {
 export function stateOf({ phase, failures }: Link): ConnectionState {
   switch (phase.at) {
     case "idle":
-      return { status: "idle" };
     case "closed":
-      return { status: "closed" };
     case "offline":
-      return { status: "offline" };
+      return { status: phase.at };
     case "opening":
       return { status: "connecting", attempt: failures + 1 };
     case "open": {

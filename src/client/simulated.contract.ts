@@ -242,12 +242,22 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
         this.readyState = 1;
         const sinceMs = clock.monotonic();
         this.#connection = {
-          ...{ socket: this, follows: new Set<string>(), isOver: false },
-          ...{ toClientMs: 0, toServerMs: 0, unacked: 0, room: 200, roomAtMs: sinceMs, sinceMs },
+          socket: this,
+          follows: new Set<string>(),
+          isOver: false,
+          toClientMs: 0,
+          toServerMs: 0,
+          unacked: 0,
+          room: 200,
+          roomAtMs: sinceMs,
+          sinceMs,
         };
         connections.add(this.#connection);
         push(this.#connection, {
-          ...{ type: "hello", protocol: 1, tenant: "default", maxFrameBytes: 10_000 },
+          type: "hello",
+          protocol: 1,
+          tenant: "default",
+          maxFrameBytes: 10_000,
           ...(expiresInMs !== undefined && { expiresAtMs: clock.now() + expiresInMs }),
         });
       });
@@ -274,9 +284,11 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
     const log = logOf(session);
     if (log.state.state !== "catching_up") return;
     const { epoch, attempt } = log.state;
-    const index = log.chunks.length;
+    const known = log.chunks.length;
     log.chunks.push(...chunks);
-    tell(session, { type: "chunks", session, epoch, attempt, index, chunks });
+    const index = happens(faults.doubled) ? between(random, Math.min(1, known), known) : known;
+    const told = log.chunks.slice(index);
+    tell(session, { type: "chunks", session, epoch, attempt, index, chunks: told });
   };
 
   return {
@@ -310,7 +322,9 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
     },
     write: (session: string, id: string) =>
       store(session, {
-        ...{ role: "user", author: "bob", messageId: id },
+        role: "user",
+        author: "bob",
+        messageId: id,
         parts: [{ type: "text", text: id }],
       }),
     /** A turn begins, or is tried once more. */
@@ -348,7 +362,11 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
       log.state = { state: "idle" };
       log.chunks = [];
       store(session, {
-        ...{ role: "assistant", author: "bot", messageId, epoch, outcome: "completed" },
+        role: "assistant",
+        author: "bot",
+        messageId,
+        epoch,
+        outcome: "completed",
         parts: [{ type: "text", text, state: "done" }],
       });
       tell(session, { type: "state", session, state: log.state });
@@ -360,7 +378,11 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
       log.state = { state: "idle" };
       log.chunks = [];
       log.epoch += 10;
-      if (isNamed) log.incarnation = `${log.incarnation}+`;
+      if (isNamed) {
+        log.incarnation = `${log.incarnation}+`;
+        // Another log that happens to have the same ids: only its name tells it apart.
+        log.entries = log.entries.map((entry) => ({ ...entry, atMs: clock.now() }));
+      }
       for (const connection of connections) end(connection, 1001);
     },
   };

@@ -2,7 +2,6 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { fraction, type Random } from "../base/random.ts";
 import { type ServerFrame, subprotocol } from "../protocol/frames.ts";
-import { parseServerFrames } from "../protocol/parse-server-frame.ts";
 import type { ConnectionState } from "./connection.ts";
 import type { Credentials } from "./credentials.ts";
 import type { Http } from "./http.ts";
@@ -169,31 +168,28 @@ export function createSocket(parts: SocketParts): Socket {
     } catch {
       // Another try follows, and at the worst the connection expires and is made again.
     }
-    const expiresInMs = expiresAtMs === undefined ? undefined : expiresAtMs - clock.now();
-    happen({ type: "renewed", connection, expiresInMs });
+    happen({ type: "renewed", connection, expiresInMs: leftMs(expiresAtMs) });
   };
 
   const receive = (connection: number, data: unknown): void => {
     if (connection !== link.connection) return;
-    let frames: ServerFrame[];
     try {
-      frames = parseServerFrames(String(data));
+      const frames = JSON.parse(String(data)) as ServerFrame[];
+      const [hello] = frames;
+      if (hello?.type === "hello") {
+        const { tenant, user, expiresAtMs } = hello;
+        happen({ type: "hello", connection, tenant, user, expiresInMs: leftMs(expiresAtMs) });
+        if (isOpen) parts.onOpen(hello);
+      } else happen({ type: "heard", connection });
+      if (isOpen && connection === link.connection) parts.onFrames(frames);
     } catch {
-      // Whatever it was, what is missing now comes again on the next connection.
+      // It wasn't what the protocol says: what is missing now comes again on the next connection.
       drop();
-      return happen({ type: "ended", connection, code: 1002 });
+      happen({ type: "ended", connection, code: 1002 });
     }
-    const [hello] = frames;
-    if (hello?.type === "hello") {
-      const { tenant, user, expiresAtMs } = hello;
-      const expiresInMs = expiresAtMs === undefined ? undefined : expiresAtMs - clock.now();
-      happen({ type: "hello", connection, tenant, user, expiresInMs });
-      if (!isOpen || connection !== link.connection) return;
-      parts.onOpen(hello);
-      frames.shift();
-    } else happen({ type: "heard", connection });
-    if (isOpen && frames.length > 0) parts.onFrames(frames);
   };
+  const leftMs = (expiresAtMs: number | undefined) =>
+    expiresAtMs === undefined ? undefined : expiresAtMs - clock.now();
 
   return {
     state: { get: () => state, subscribe: (listener) => listeners.add(listener) },

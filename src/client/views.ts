@@ -59,15 +59,6 @@ export type TaskView = {
   | { readonly status: "cancelled"; readonly error: ErrorView | null }
 );
 
-export type TaskEventView = {
-  readonly seq: number;
-  readonly atMs: number;
-  readonly type: string;
-  readonly attempt: number | null;
-  readonly podId: string | null;
-  readonly detail: Json;
-};
-
 export type RunView = {
   readonly runId: string;
   readonly flow: string;

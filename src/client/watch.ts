@@ -9,9 +9,6 @@ export type Watch = <View>(
   hasEnded: (view: View) => boolean,
 ) => (id: string) => Watching<View>;
 
-// Those that nobody listens to are let go of beyond so many.
-const keptMost = 500;
-
 export function createWatch(parts: { clock: Clock; random: Random }): {
   watch: Watch;
   end(error: FlotillaError): void;
@@ -19,19 +16,15 @@ export function createWatch(parts: { clock: Clock; random: Random }): {
   const enders: ((error: FlotillaError) => void)[] = [];
   return {
     watch<View>(get: (id: string) => Promise<View>, hasEnded: (view: View) => boolean) {
-      const all = new Map<string, Watching<View>>();
+      // Those that nobody holds any more are let go of.
+      const all = new Map<string, WeakRef<Watching<View>>>();
       enders.push((error) => {
-        for (const each of all.values()) each.end(error);
+        for (const each of all.values()) each.deref()?.end(error);
       });
       return (id: string) => {
-        const found = all.get(id) ?? createWatched({ ...parts, look: () => get(id), hasEnded });
-        all.delete(id);
-        all.set(id, found);
-        if (all.size > keptMost) {
-          for (const [old, { get: look }] of all) {
-            if (all.size > keptMost && look().status === "idle" && old !== id) all.delete(old);
-          }
-        }
+        const found =
+          all.get(id)?.deref() ?? createWatched({ ...parts, look: () => get(id), hasEnded });
+        all.set(id, new WeakRef(found));
         return found;
       };
     },

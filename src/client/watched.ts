@@ -6,10 +6,7 @@ import { lingering, type Want } from "./linger.ts";
 import { createListeners, type Listeners, type Store } from "./store.ts";
 
 /** A task or a run as it goes on, looked at while somebody listens. */
-export type Watched<View> = Store<WatchedSnapshot<View>> & {
-  /** Resolves with how it is once it has ended, however it did. */
-  ended(options?: { signal?: AbortSignal }): Promise<View>;
-};
+export type Watched<View> = Store<WatchedSnapshot<View>>;
 
 export type WatchedSnapshot<View> = {
   /**
@@ -97,25 +94,9 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
     },
   });
 
-  const watched: Watching<View> = {
+  return {
     get: () => snapshot,
     subscribe: (listener) => listeners.add(listener),
-    ended: ({ signal } = {}) =>
-      new Promise((resolve, reject) => {
-        signal?.throwIfAborted();
-        const settle = () => {
-          const { status, value, error } = snapshot;
-          if (status === "ended") resolve(value!);
-          else if (status === "gone") reject(error!);
-          else if (signal?.aborted) reject(signal.reason as Error);
-          else return;
-          stop();
-          signal?.removeEventListener("abort", settle);
-        };
-        const stop = listeners.add(settle);
-        signal?.addEventListener("abort", settle);
-        settle();
-      }),
     again() {
       if (isWanted) void step();
     },
@@ -125,5 +106,4 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
       if (isWanted && snapshot.status !== "ended") become({ status: "gone", ...known(), error });
     },
   };
-  return watched;
 }

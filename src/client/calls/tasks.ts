@@ -1,15 +1,13 @@
 import type { Json } from "../../base/jsonify.ts";
 import type { Http } from "../http.ts";
 import type { Watch } from "../watch.ts";
-import type { TaskEventView, TaskView } from "../views.ts";
+import type { TaskView } from "../views.ts";
 import type { Watched } from "../watched.ts";
 import type { PageOptions } from "./sessions.ts";
 
 export type TaskCalls = {
   enqueue(name: string, input?: Json, options?: EnqueueOptions): Promise<Enqueued>;
   get(taskId: string): Promise<TaskView>;
-  /** What happened to it. */
-  events(taskId: string): Promise<readonly TaskEventView[]>;
   /** `cancelling` while a pod still runs it. */
   cancel(taskId: string): Promise<"cancelled" | "cancelling">;
   /** Starts a failed or cancelled task over. */
@@ -60,10 +58,6 @@ export function taskCalls(http: Http, watch: Watch): TaskCalls {
     enqueue: (name, input = null, options = {}) =>
       http("POST", "/v1/tasks", { body: { name, input, options } }),
     get,
-    async events(taskId) {
-      type Events = { events: readonly TaskEventView[] };
-      return (await http<Events>("GET", `${at(taskId)}/events`)).events;
-    },
     async cancel(taskId) {
       type Status = { status: "cancelled" | "cancelling" };
       return (await http<Status>("POST", `${at(taskId)}/cancel`)).status;
