@@ -158,7 +158,7 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
       turn ??= { epoch, attempt };
       if (turn.epoch === epoch) return;
     }
-    if (lastSeq < toCome || lastSeq < (asked.seq ?? Infinity)) return;
+    if (lastSeq < toCome || (!turn && lastSeq < (asked.seq ?? Infinity))) return;
     // Whoever was at it left nothing behind, or there is nobody who answers.
     if (turn ? !isAt(state, turn.epoch) : state.state === "idle") end("over");
   };
@@ -177,7 +177,8 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
         const { entry } = event;
         lastSeq = entry.seq;
         if (turn ? entry.epoch === turn.epoch : asked.isAnswer(entry)) return stored(entry);
-        return look();
+        // That somebody is at work on it now comes with it, right behind.
+        return queueMicrotask(() => over || look());
       }
       case "chunks":
         return chunks(event);

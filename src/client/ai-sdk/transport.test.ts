@@ -12,7 +12,7 @@ import type { UIMessage } from "../../protocol/message.ts";
 import { textOf } from "../../protocol/text-of.ts";
 import { serving } from "../../server/serving.contract.ts";
 import { agent } from "../../session/agents/agent.ts";
-import type { Network } from "../index.ts";
+import type { Network, SocketClass } from "../index.ts";
 import { createChatTransport, type FlotillaTransport } from "./index.ts";
 
 /** Words that an agent says when the test gives them, by session. */
@@ -37,6 +37,7 @@ const buyer = agent("buyer", function* ({ messages }): Generator<Chunk | string>
 });
 const asker = agent("asker", function* ({ messages }): Generator<Chunk> {
   const call = messages.at(-1)?.parts.find((part) => part.type === "tool-zone");
+  yield { type: "start-step" };
   if (!call) {
     yield { type: "tool-input-available", toolCallId: "z1", toolName: "zone", input: {} };
   } else {
@@ -75,14 +76,14 @@ describe.each([
   /** A tab: a chat with a connection of its own. */
   const tab = (
     id: string,
-    options: Partial<Options> & { agent?: string; network?: Network } = {},
+    options: Partial<Options> & { agent?: string; wifi?: ReturnType<typeof createWifi> } = {},
   ) => {
-    const { agent: name, network, ...rest } = options;
+    const { agent: name, wifi, ...rest } = options;
     const transport = createChatTransport({
       url: server.url,
       user: "ada",
       ...(name && { agent: name }),
-      ...(network && { network }),
+      ...(wifi && { network: wifi.network, WebSocket: wifi.Socket }),
     });
     transports.push(transport);
     const chat = new Chat({ id, transport, ...rest });
@@ -167,7 +168,7 @@ describe.each([
   test("gets the end of an answer that was finished while it was offline", async () => {
     const id = next();
     const wifi = createWifi();
-    const { chat } = tab(id, { agent: "scripted", network: wifi.network });
+    const { chat } = tab(id, { agent: "scripted", wifi });
     const sent = chat.sendMessage({ text: "hello" });
     await scriptOf(id).say("one ");
     await until("the beginning", () => text(chat) === "one ");
@@ -295,6 +296,22 @@ describe.each([
     expect(chat.error).toMatchObject({ code: "not_found" });
   });
 
+  test("streams the first answer in a chat that is new and followed", async () => {
+    const id = next();
+    const { chat, transport } = tab(id, { agent: "scripted" });
+    transport.follow(chat);
+    await until("nobody there", () => transport.session(id).get().status === "gone");
+    const sent = chat.sendMessage({ text: "go" });
+    await scriptOf(id).say("one ", "two ");
+    await until("the words", () => text(chat) === "one two ");
+    await scriptOf(id).say("three");
+    await until("the rest", () => text(chat) === "one two three");
+    expect(chat.status).toBe("streaming");
+    await scriptOf(id).end();
+    await sent;
+    expect(chat.messages).toHaveLength(2);
+  });
+
   test("follows a chat that is new from its first message on", async () => {
     const id = next();
     const { chat, transport } = tab(id, { agent: "teller" });
@@ -358,6 +375,13 @@ function scriptOf(sessionId: string) {
 function createWifi() {
   let isOnline = true;
   const callbacks = new Set<(change: "online" | "offline") => void>();
+  const sockets = new Set<WebSocket>();
+  class Socket extends WebSocket {
+    constructor(url: string, protocols: string[]) {
+      super(url, protocols);
+      sockets.add(this);
+    }
+  }
   const network: Network = {
     isOnline: () => isOnline,
     onChange(callback) {
@@ -367,8 +391,10 @@ function createWifi() {
   };
   return {
     network,
+    Socket: Socket as unknown as SocketClass,
     set(change: "online" | "offline") {
       isOnline = change === "online";
+      if (!isOnline) for (const socket of sockets) socket.close();
       for (const callback of callbacks) callback(change);
     },
   };
