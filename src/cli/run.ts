@@ -1,3 +1,4 @@
+import { flushCompileCache } from "node:module";
 import process from "node:process";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
@@ -38,6 +39,7 @@ export type RunOptions = {
 const defaultHost = "127.0.0.1";
 const defaultPort = 8080;
 const redrawMs = 500;
+const keepCompiledMs = 5_000;
 const lineMs = 5_000;
 
 /** Runs a pod, a server or both, until a signal asks it to stop. */
@@ -79,7 +81,9 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
       announce(options, server.url, screen);
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
-    await Promise.race([signals.asked, broken]);
+    // Node keeps it when a process ends, but one that is killed should start as quickly again.
+    const forget = systemClock.after(keepCompiledMs, flushCompileCache);
+    await Promise.race([signals.asked, broken]).finally(forget);
   } finally {
     stopping = true;
     live?.stop();
