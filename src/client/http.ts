@@ -26,7 +26,7 @@ export type HttpParts = {
 
 const answerMs = 30_000;
 
-export function createHttp({ fetch, url, credentials, user, tenant, clock }: HttpParts): Http {
+export function createHttp({ fetch: call, url, credentials, user, tenant, clock }: HttpParts): Http {
   const once = async (
     method: Method,
     path: string,
@@ -48,7 +48,7 @@ export function createHttp({ fetch, url, credentials, user, tenant, clock }: Htt
     const cancel = clock.after(answerMs, onAbort);
     try {
       signal?.throwIfAborted();
-      const response = await fetch(address.href, {
+      const response = await call(address.href, {
         method,
         headers,
         signal: timeout.signal,

@@ -66,6 +66,7 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
         attempt: 1,
         agent: "helper",
         messageId: "answer",
+        upToSeq: 1,
         stopping: false,
       },
       lastSeq: 1,
