@@ -72,7 +72,5 @@ export function createClient(options: ClientOptions = {}): Client {
 }
 
 /** 128 bits of chance, as good as unique. */
-function idOf(random: Random): string {
-  const words = Array.from({ length: 4 }, () => random.uint32().toString(16).padStart(8, "0"));
-  return words.join("");
-}
+const idOf = (random: Random): string =>
+  [0, 0, 0, 0].map(() => random.uint32().toString(16).padStart(8, "0")).join("");

@@ -1,4 +1,3 @@
-import { FlotillaError } from "../base/errors.ts";
 import type { ClientOptions } from "./options.ts";
 
 /** The token that the client has, and how it gets another. */
@@ -20,13 +19,7 @@ export function createCredentials(token: ClientOptions["token"]): Credentials {
   let asked: Promise<string> | undefined;
   let known: string | undefined;
 
-  const ask = async (): Promise<string> => {
-    const got: unknown = await token();
-    if (typeof got !== "string" || got === "") {
-      throw new FlotillaError("invalid_option", "`token` must give a text that isn't empty");
-    }
-    return (known = got);
-  };
+  const ask = async (): Promise<string> => (known = await token());
   const fresh = () =>
     (asked ??= ask().finally(() => {
       asked = undefined;

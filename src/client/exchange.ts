@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { type ErrorCode, FlotillaError } from "../base/errors.ts";
+import { FlotillaError } from "../base/errors.ts";
 import { fraction, type Random } from "../base/random.ts";
 import type { ClientFrame, ServerFrame } from "../protocol/frames.ts";
 import { errorOf } from "./http.ts";
@@ -46,21 +46,8 @@ const perSecond = 80;
 const burst = 100;
 
 /** What may be different a moment later. */
-const passing: readonly ErrorCode[] = [
-  "cancelled",
-  "closed",
-  "not_owner",
-  "overloaded",
-  "store_busy",
-  "store_full",
-  "store_read_only",
-  "store_unavailable",
-  "timeout",
-  "unavailable",
-  "unknown_outcome",
-];
-
-export const isPassing = (code: string): boolean => (passing as readonly string[]).includes(code);
+const passing =
+  /^(cancelled|closed|not_owner|overloaded|store_.*|timeout|unavailable|unknown_outcome)$/;
 
 type Asked = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };
 
@@ -174,7 +161,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
       const { ref } = frame;
       if (typeof ref !== "number") return;
       if (frame.type === "ack") return settle(ref)?.resolve(frame);
-      if (!isPassing(frame.code)) return settle(ref)?.reject(errorOf(frame));
+      if (!passing.test(frame.code)) return settle(ref)?.reject(errorOf(frame));
       const refusals = pending.get(ref)?.refusals ?? 0;
       const waitMs = (frame.retryAfterMs ?? 0) + jitteredMs(refusals + 1, fraction(random));
       pending.again(ref, clock.monotonic() + waitMs);

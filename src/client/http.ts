@@ -26,7 +26,14 @@ export type HttpParts = {
 
 const answerMs = 30_000;
 
-export function createHttp({ fetch: call, url, credentials, user, tenant, clock }: HttpParts): Http {
+export function createHttp({
+  fetch: call,
+  url,
+  credentials,
+  user,
+  tenant,
+  clock,
+}: HttpParts): Http {
   const once = async (
     method: Method,
     path: string,
@@ -96,7 +103,7 @@ function answerOf({ response, text }: Answered): unknown {
   throw errorOf({
     ...(error ?? {
       code: "unavailable",
-      message: `the server answered with ${status}, and not as Flotilla does`,
+      message: `the server answered with ${status}`,
       details: { status },
     }),
     ...(retryAfterMs > 0 && { retryAfterMs }),

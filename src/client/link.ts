@@ -113,7 +113,7 @@ function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
   switch (phase.at) {
     case "opening":
       if (nowMs < phase.giveUpAtMs) return stay(link);
-      return dropped(link, { message: "the server didn't answer in time" }, moment);
+      return dropped(link, { message: "the server fell silent" }, moment);
     case "waiting":
       return nowMs < phase.untilMs ? stay(link) : connect(link, moment);
     case "offline":

@@ -59,7 +59,7 @@ export function isCaughtUp({ phase, lastSeq, historySeq }: Place): boolean {
 export function takeFrame(place: Place, frame: PlaceFrame): Placed {
   if (frame.type === "joined") return join(place, frame);
   // What an earlier join of this connection still brings comes again after the answer to this one.
-  if (place.phase !== "joined") return { place, events: [], gap: false };
+  if (place.phase !== "joined") return same(place);
   switch (frame.type) {
     case "reset":
       return {
@@ -75,11 +75,16 @@ export function takeFrame(place: Place, frame: PlaceFrame): Placed {
     }
     case "chunks":
       return takeChunks(place, frame);
+    default:
+      // A newer server may say more.
+      return same(place);
   }
 }
 
+const same = (place: Place): Placed => ({ place, events: [], gap: false });
+
 function join(place: Place, frame: Extract<PlaceFrame, { type: "joined" }>): Placed {
-  if (place.phase !== "joining") return { place, events: [], gap: false };
+  if (place.phase !== "joining") return same(place);
   const { lastSeq, incarnation, state } = frame;
   const joined: Place = { ...place, phase: "joined", incarnation, state, historySeq: lastSeq };
   return settled(joined, [{ type: "joined", lastSeq, state }]);
@@ -108,7 +113,7 @@ function takeChunks(place: Place, frame: Extract<PlaceFrame, { type: "chunks" }>
   const { epoch, attempt, index } = frame;
   let { chunks } = frame;
   const { answer } = place;
-  const nothing = { place, events: [], gap: false };
+  const nothing = same(place);
   const isNewer =
     !answer || epoch > answer.epoch || (epoch === answer.epoch && attempt > answer.attempt);
   const isOlder = answer && !isNewer && (epoch < answer.epoch || attempt < answer.attempt);

@@ -55,7 +55,7 @@ export function readEvents(
   const push = (event: SessionEvent) => {
     if (event.type === "entry" && event.entry.seq <= after) return;
     if (queue.length - at >= queueMost + most) {
-      const message = `${queueMost} events wait to be read: read faster, or from the last seq again`;
+      const message = `${queueMost} events wait to be read: read faster`;
       error = new FlotillaError("overloaded", message, { details: { queueMost } });
       return finish();
     }

@@ -92,10 +92,7 @@ export function createSocket(parts: SocketParts): Socket {
     const { connection } = effect;
     switch (effect.type) {
       case "open":
-        return void open(connection, effect.isFresh).catch((error: unknown) => {
-          const isUnauthorized = error instanceof FlotillaError && error.code === "unauthorized";
-          happen({ type: "failed", connection, error: told(error), isUnauthorized });
-        });
+        return void open(connection, effect.isFresh).catch((error) => fail(connection, error));
       case "examine":
         return void examine(connection);
       case "drop":
@@ -148,15 +145,16 @@ export function createSocket(parts: SocketParts): Socket {
   };
 
   /** Sockets don't tell why they can't be opened; the same credentials over HTTP do. */
-  const examine = async (connection: number): Promise<void> => {
-    let error = new FlotillaError("unavailable", "the socket couldn't be opened");
-    try {
-      await parts.http("GET", "/v1/sessions", { query: { limit: 1 } });
-    } catch (thrown) {
-      error = thrown instanceof FlotillaError ? thrown : error;
-    }
-    const isUnauthorized = error.code === "unauthorized";
-    happen({ type: "failed", connection, error: told(error), isUnauthorized });
+  const examine = (connection: number): Promise<void> =>
+    parts.http("GET", "/v1/sessions", { query: { limit: 1 } }).then(
+      () => fail(connection, "the socket couldn't be opened"),
+      (error: unknown) => fail(connection, error),
+    );
+
+  const fail = (connection: number, thrown: unknown): void => {
+    const code = thrown instanceof FlotillaError ? thrown.code : "unavailable";
+    const error = { code, message: messageOf(thrown) };
+    happen({ type: "failed", connection, error, isUnauthorized: code === "unauthorized" });
   };
 
   const renew = async (connection: number): Promise<void> => {
@@ -210,9 +208,4 @@ export function createSocket(parts: SocketParts): Socket {
       happen({ type: "close" });
     },
   };
-}
-
-function told(error: unknown): { code?: string; message: string } {
-  const message = messageOf(error);
-  return error instanceof FlotillaError ? { code: error.code, message } : { message };
 }

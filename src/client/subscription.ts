@@ -59,8 +59,9 @@ export type SubscriptionParts<Snapshot> = FollowParts & {
   show: (status: FollowStatus, error: FlotillaError | undefined) => Snapshot;
 };
 
-/** What joining again can't change. */
-const definite = ["not_found", "forbidden", "invalid_input", "invalid_option", "unsupported"];
+/** Whether asking again can't change it. */
+export const isDefinite = (code: string): boolean =>
+  /^(not_found|forbidden|unauthorized|unsupported|invalid_.*)$/.test(code);
 
 export function createSubscription<Snapshot>(
   parts: SubscriptionParts<Snapshot>,
@@ -154,7 +155,7 @@ export function createSubscription<Snapshot>(
       return isNews;
     },
     refused(told) {
-      if (definite.includes(told.code)) end(errorOf(told));
+      if (isDefinite(told.code)) end(errorOf(told));
       else joinAgain(told.retryAfterMs);
     },
     joinAgain,

@@ -24,7 +24,7 @@ export function usualSocket(): SocketClass {
   if (WebSocket) return WebSocket;
   throw new FlotillaError(
     "unsupported",
-    "there is no WebSocket here: use Node 22 or later, or give createClient one as `WebSocket`",
+    "there is no WebSocket here: give createClient one as `WebSocket`",
   );
 }
 
@@ -36,12 +36,8 @@ export function serverUrl(url: string | undefined): string {
   try {
     return new URL(url ?? new URL("/", at).href, at).href.replace(/\/+$/, "");
   } catch {
-    throw new FlotillaError(
-      "invalid_option",
-      url === undefined
-        ? "createClient needs a `url` here: only in a page is it known where the server is"
-        : `createClient: url must be like https://example.org, not ${JSON.stringify(url)}`,
-    );
+    const message = `createClient: url must be like https://example.org, not ${url}`;
+    throw new FlotillaError("invalid_option", message);
   }
 }
 

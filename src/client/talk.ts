@@ -80,7 +80,7 @@ export function createTalk(parts: TalkParts): Talk {
 
   /** Whoever it speaks for now must not see, or say, what was another's. */
   const change = () => {
-    const message = "the client speaks for another user now: what waited wasn't sent";
+    const message = "the client speaks for another user now";
     exchange.rejectAll(new FlotillaError("forbidden", message));
     for (const { followed } of all.values()) followed.forget();
   };
@@ -107,32 +107,16 @@ export function createTalk(parts: TalkParts): Talk {
   };
 
   const take = (frame: ServerFrame): void => {
-    switch (frame.type) {
-      case "ack":
-      case "error":
-        if (typeof frame.ref === "number") return exchange.take(frame);
-        if (frame.ref === renewal?.ref) {
-          return renewal?.resolve(
-            frame.type === "ack" ? (frame.expiresAtMs ?? Infinity) : undefined,
-          );
-        }
-        if (frame.type === "ack") return;
-        for (const { followed } of all.values()) followed.take(frame);
-        return inbox.take(frame);
-      case "inbox":
-      case "inbox_changed":
-      case "inbox_removed":
-        return inbox.take(frame);
-      case "joined":
-      case "reset":
-      case "entries":
-      case "state":
-      case "chunks":
-      case "left":
-        return all.get(frame.session)?.followed.take(frame);
-      case "hello":
-      case "pong":
+    if ("session" in frame) return all.get(frame.session)?.followed.take(frame);
+    if (frame.type === "ack" || frame.type === "error") {
+      if (typeof frame.ref === "number") return exchange.take(frame);
+      if (frame.ref === renewal?.ref) {
+        return renewal?.resolve(frame.type === "ack" ? (frame.expiresAtMs ?? Infinity) : undefined);
+      }
+      if (frame.type === "ack") return;
+      for (const { followed } of all.values()) followed.take(frame);
     }
+    if (frame.type !== "hello" && frame.type !== "pong") inbox.take(frame);
   };
 
   const socket = createSocket({

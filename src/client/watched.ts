@@ -4,6 +4,7 @@ import { fraction, type Random } from "../base/random.ts";
 import { jitteredMs } from "./jitter.ts";
 import { lingering, type Want } from "./linger.ts";
 import { createListeners, type Listeners, type Store } from "./store.ts";
+import { isDefinite } from "./subscription.ts";
 
 /** A task or a run as it goes on, looked at while somebody listens. */
 export type Watched<View> = Store<WatchedSnapshot<View>>;
@@ -33,8 +34,6 @@ export type Watching<View> = Watched<View> & {
 };
 
 const everyMs = 1_000;
-/** What looking again can't change. */
-const definite = ["not_found", "forbidden", "unauthorized", "invalid_option", "unsupported"];
 
 /** Looks again and again: servers have no stream for these. */
 export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
@@ -74,7 +73,7 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
         thrown instanceof FlotillaError
           ? thrown
           : new FlotillaError("unavailable", messageOf(thrown), { cause: thrown });
-      if (definite.includes(error.code)) return become({ status: "gone", ...known(), error });
+      if (isDefinite(error.code)) return become({ status: "gone", ...known(), error });
       become({ status: "away", ...known(), error });
       waitMs += (error.retryAfterMs ?? 0) + jitteredMs(++failures, fraction(random));
     }
