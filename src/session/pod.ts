@@ -68,7 +68,8 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     if (here && !stopping) return podId;
     const able = fleet.withAgent(name);
     const others = (able.length > 0 || !here ? able : [...fleet.pods().keys()]).filter(
-      (each) => each !== podId,
+      // One that is gone is still known for a while.
+      (each) => each !== podId && !gonePods.has(each),
     );
     return others[parts.random.uint32() % Math.max(1, others.length)] ?? null;
   };
