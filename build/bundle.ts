@@ -1,4 +1,4 @@
-import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { rolldown, type OutputChunk } from "rolldown";
@@ -16,6 +16,8 @@ export async function bundle(entries: Entries, folder: string): Promise<void> {
     external: /^[^./]/,
     // Only what can't be known is worth a word, and that fails here instead.
     onLog: (level, log) => {
+      // What a file says to React's bundlers in its first line is put back below.
+      if (log.code === "MODULE_LEVEL_DIRECTIVE") return;
       if (level === "warn") throw new Error(log.message);
     },
   });
@@ -31,8 +33,15 @@ export async function bundle(entries: Entries, folder: string): Promise<void> {
   // Entries come last, and nothing is removed: whoever starts meanwhile finds a whole build, this
   // one or the one before.
   for (const chunk of chunks.toSorted((a, b) => Number(a.isEntry) - Number(b.isEntry))) {
-    writeWhole(join(folder, chunk.fileName), chunk.code);
+    writeWhole(join(folder, chunk.fileName), withDirective(chunk));
   }
+}
+
+/** An entry for React's client side says so in its first line, also where other parts come first. */
+function withDirective({ isEntry, facadeModuleId, code }: OutputChunk): string {
+  const directive = /^"use \w+";\n/;
+  const [said] = (isEntry && directive.exec(readFileSync(facadeModuleId!, "utf8"))) || [""];
+  return directive.test(code) ? code : said + code;
 }
 
 /** Writes a file so that others see all of it or none. */

@@ -64,6 +64,8 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
     live?.observe(event);
     if (event.type === "claim_failed" && event.code === "store_corrupt") giveUp(damaged(settings));
   };
+  // Loaded while the store's threads start. What is wrong with it is told where it is used.
+  if (serve) import("../server/serve.ts").catch(() => {});
   if (work) pod = await startPod({ ...settings, log }, { onEvent });
   const flotilla = metrics && openFlotilla(settings, log, metrics);
   let server: Listening | undefined;
