@@ -21,6 +21,6 @@ for (const path of globSync(sources, { cwd: root, withFileTypes: true })
 const wanted = hash.digest("hex");
 
 if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== wanted) {
-  await build({ configFile: join(import.meta.dirname, "vite.config.ts"), logLevel: "warn" });
+  await build({ configFile: join(import.meta.dirname, "vite.config.ts"), logLevel: "error" });
   writeFileSync(stamp, wanted);
 }

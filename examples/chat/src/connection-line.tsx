@@ -15,7 +15,7 @@ export function ConnectionLine({ connection }: { connection: ConnectionState }) 
         {words(connection)}
       </span>
       {/* The count isn't read out: it would be every second. */}
-      {status === "waiting" && seconds > 0 && <span aria-hidden="true"> in {seconds} s</span>}
+      {status === "waiting" && seconds > 0 && <span aria-hidden="true">in {seconds} s</span>}
       {canTry && (
         <button className="small" onClick={() => reconnect()}>
           Try now

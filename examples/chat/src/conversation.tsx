@@ -1,7 +1,7 @@
 import { useChat } from "@ai-sdk/react";
 import type { FlotillaTransport } from "flotilla/ai-sdk";
 import { useSharedChat } from "flotilla/react";
-import { type ReactNode, useMemo, useRef } from "react";
+import { type ReactNode, useEffect, useLayoutEffect, useMemo, useRef } from "react";
 import { Announcer } from "./announcer.tsx";
 import { Archived } from "./archived.tsx";
 import { Composer } from "./composer.tsx";
@@ -34,13 +34,22 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
   );
   const { messages, status, error, connection } = chat;
   const { scrollRef, contentRef, isAtEnd, toEnd } = useAtEnd();
-  const isJoining = useOfSession(chatId, ({ status: is }) => is === "joining");
+  const followed = useOfSession(chatId, (session) => session.status);
+  const hasEntries = useOfSession(chatId, ({ lastSeq }) => lastSeq > 0);
   const isWorked = useOfSession(chatId, ({ state }) => state.state === "catching_up");
   useReading(chatId);
 
   const isAnswering = status === "submitted" || status === "streaming" || isWorked;
+  const isNew = followed === "gone" || (followed === "live" && !hasEntries);
+  const title = titleOf(messages);
+  useEffect(() => {
+    document.title = `${title} · Flotilla chat`;
+  }, [title]);
+
   const latest = useRef(chat);
-  latest.current = chat;
+  useLayoutEffect(() => {
+    latest.current = chat;
+  });
   const deciding = useMemo<Deciding>(
     () => ({
       approve: (id, approved) =>
@@ -80,7 +89,7 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
     <main className="conversation" inert={isBehind}>
       <header className="bar">
         {menu}
-        <h1>{titleOf(messages)}</h1>
+        <h1>{title}</h1>
         <ConnectionLine connection={connection} />
       </header>
       <div className="scroll" ref={scrollRef} tabIndex={0} role="region" aria-label="Messages">
@@ -95,10 +104,15 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
                 scrollRef={scrollRef}
               />
             </DecidingContext>
-          ) : isJoining ? (
-            <p className="loading">Loading…</p>
-          ) : (
+          ) : isNew ? (
             <Welcome onAsk={send} />
+          ) : (
+            <p className="loading">
+              {followed === "away" ? "Waiting for a connection…" : "Loading…"}
+            </p>
+          )}
+          {followed === "gone" && hasEntries && (
+            <p className="loading">This chat isn’t there any more.</p>
           )}
           {error && !isAnswering && !isSaid && <Trouble error={error} onAgain={again} />}
         </div>

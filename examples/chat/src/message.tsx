@@ -3,6 +3,7 @@ import { memo, use } from "react";
 import { callOf } from "./lib/calls.ts";
 import { noteOf, textOf, whenOf } from "./lib/notes.ts";
 import { DecidingContext } from "./parts/deciding.ts";
+import { Other } from "./parts/other.tsx";
 import { Prose } from "./parts/prose.tsx";
 import { Reasoning } from "./parts/reasoning.tsx";
 import { ToolCall } from "./parts/tool-call.tsx";
@@ -46,7 +47,7 @@ export const Message = memo(function Message(props: MessageProps) {
           if (part.type === "reasoning")
             return <Reasoning key={key} text={part.text} isOpen={part.state === "streaming"} />;
           const call = callOf(part);
-          return call ? <ToolCall key={key} call={call} /> : null;
+          return call ? <ToolCall key={key} call={call} /> : <Other key={key} part={part} />;
         })}
       </div>
       {message.role === "assistant" && !isAnswering && <Ending message={message} isLast={isLast} />}

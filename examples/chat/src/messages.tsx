@@ -12,9 +12,9 @@ type MessagesProps = {
 };
 
 /** So many messages are drawn, or not, together. */
-const groupSize = 40;
+const groupSize = 20;
 /** Groups at the end that are always drawn: that is where things happen. */
-const groupsDrawn = 2;
+const groupsDrawn = 3;
 /** How far from what is seen a group is drawn. */
 const marginPx = 1_500;
 const guessedPx = 110;
