@@ -9,12 +9,15 @@ export function App({ transport, user }: { transport: FlotillaTransport; user: s
   const chatId = useChatId();
   const [isOpen, setOpen] = useState(false);
   const menu = useRef<HTMLButtonElement>(null);
-  const close = useCallback(() => {
-    setOpen(false);
-    menu.current?.focus();
-  }, []);
+  const wasOpen = useRef(false);
+  const close = useCallback(() => setOpen(false), []);
 
   useEffect(() => setOpen(false), [chatId]);
+  useEffect(() => {
+    // Back to where one came from, which can be reached again only now.
+    if (wasOpen.current && !isOpen) menu.current?.focus();
+    wasOpen.current = isOpen;
+  }, [isOpen]);
   useEffect(() => {
     if (!isOpen) return;
     const onKey = (event: KeyboardEvent) => event.key === "Escape" && close();

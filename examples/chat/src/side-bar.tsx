@@ -40,7 +40,6 @@ export function SideBar({ chatId, user, isOpen, onClose }: SideBarProps) {
         onClick={() => {
           goToNew();
           onClose();
-          document.getElementById("composer")?.focus();
         }}
       >
         <Plus /> New chat
