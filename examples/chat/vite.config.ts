@@ -1,8 +1,5 @@
-import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
-import { defineConfig } from "vite";
-
-const source = (path: string) => fileURLToPath(new URL(`../../src/${path}`, import.meta.url));
+import { defaultClientConditions, defineConfig } from "vite";
 
 /** `npx vite examples/chat` serves the sources as they change, in front of a server that runs beside it. */
 export default defineConfig({
@@ -10,14 +7,8 @@ export default defineConfig({
   // Wherever the page is served, its files are beside it.
   base: "./",
   plugins: [react()],
-  resolve: {
-    // In a project of your own these come from the package.
-    alias: [
-      { find: /^flotilla\/client$/, replacement: source("client/index.ts") },
-      { find: /^flotilla\/react$/, replacement: source("client/react/index.ts") },
-      { find: /^flotilla\/ai-sdk$/, replacement: source("client/ai-sdk/index.ts") },
-    ],
-  },
+  // Flotilla's own sources, without a build; a project of your own takes what is in the package.
+  resolve: { conditions: ["flotilla:source", ...defaultClientConditions] },
   server: { proxy: { "/v1": { target: "http://127.0.0.1:8080", ws: true } } },
   build: {
     outDir: "dist",
