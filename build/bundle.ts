@@ -13,7 +13,10 @@ export async function bundle(entries: Entries, folder: string): Promise<void> {
     cwd: root,
     input: entries,
     platform: "node",
-    external: /^[^./]/,
+    // Helpers that an older language needs are bundled with what needs them.
+    external: (id) => !/^[./]/.test(id) && !id.includes("@oxc-project"),
+    // The oldest Node that is supported doesn't know `using`, and browsers are older still.
+    transform: { target: "es2023" },
     // Only what can't be known is worth a word, and that fails here instead.
     onLog: (level, log) => {
       // What a file says to React's bundlers in its first line is put back below.
