@@ -36,7 +36,8 @@ export async function bundle(entries: Entries, folder: string): Promise<void> {
   // Entries come last, and nothing is removed: whoever starts meanwhile finds a whole build, this
   // one or the one before.
   for (const chunk of chunks.toSorted((a, b) => Number(a.isEntry) - Number(b.isEntry))) {
-    writeWhole(join(folder, chunk.fileName), withDirective(chunk));
+    // A comment has the name of a helper, which begins with a character that makes a file binary.
+    writeWhole(join(folder, chunk.fileName), withDirective(chunk).replaceAll("\0", ""));
   }
 }
 
