@@ -36,10 +36,12 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
   const { scrollRef, contentRef, isAtEnd, toEnd } = useAtEnd();
   const followed = useOfSession(chatId, (session) => session.status);
   const hasEntries = useOfSession(chatId, ({ lastSeq }) => lastSeq > 0);
-  const isWorked = useOfSession(chatId, ({ state }) => state.state === "catching_up");
+  const agent = useOfSession(chatId, ({ state }) =>
+    state.state === "catching_up" ? state.agent : "",
+  );
   useReading(chatId);
 
-  const isAnswering = status === "submitted" || status === "streaming" || isWorked;
+  const isAnswering = status === "submitted" || status === "streaming" || agent !== "";
   const isNew = followed === "gone" || (followed === "live" && !hasEntries);
   const title = titleOf(messages);
   useEffect(() => {
@@ -101,6 +103,7 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
                 messages={messages}
                 user={user}
                 isAnswering={isAnswering}
+                agent={agent}
                 scrollRef={scrollRef}
               />
             </DecidingContext>

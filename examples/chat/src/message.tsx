@@ -14,16 +14,18 @@ type MessageProps = {
   isLast: boolean;
   user: string;
   isAnswering: boolean;
+  /** Who makes it, while it isn't stored. */
+  agent: string;
   isUnsent: boolean;
 };
 
 /** One message, with whatever it is made of. Everything in it is shown as text. */
 export const Message = memo(function Message(props: MessageProps) {
-  const { message, place, isLast, user, isAnswering, isUnsent } = props;
+  const { message, place, isLast, user, isAnswering, agent, isUnsent } = props;
   const note = noteOf(message);
   const isUser = message.role === "user";
   const isOwn = isUser && (note === undefined || note.author === user);
-  const author = note?.author ?? (isUser ? user : "guide");
+  const author = note?.author ?? (isUser ? user : agent || "agent");
   const id = `m-${place}`;
   return (
     <article

@@ -8,6 +8,8 @@ type MessagesProps = {
   messages: UIMessage[];
   user: string;
   isAnswering: boolean;
+  /** Who is at work on an answer, as far as that is known. */
+  agent: string;
   scrollRef: RefObject<HTMLElement | null>;
 };
 
@@ -23,7 +25,8 @@ const guessedPx = 110;
  * A conversation of any length. Messages are in groups; one that is far from what is seen is only a space
  * of its height, so that ten thousand messages cost no more than a hundred.
  */
-export function Messages({ chatId, messages, user, isAnswering, scrollRef }: MessagesProps) {
+export function Messages(props: MessagesProps) {
+  const { chatId, messages, user, isAnswering, agent, scrollRef } = props;
   const unsent = useOfSession(chatId, (snapshot) => snapshot.unsent.map(({ id }) => id).join(" "));
   const count = Math.ceil(messages.length / groupSize);
   const last = messages.at(-1);
@@ -37,6 +40,7 @@ export function Messages({ chatId, messages, user, isAnswering, scrollRef }: Mes
           first={at * groupSize}
           user={user}
           answeringId={at === count - 1 && isAnswering ? last?.id : undefined}
+          agent={at === count - 1 ? agent : ""}
           unsent={at >= count - groupsDrawn ? unsent : ""}
           isEnd={at >= count - groupsDrawn}
           lastId={at >= count - groupsDrawn ? last?.id : undefined}
@@ -59,6 +63,7 @@ type GroupProps = {
   first: number;
   user: string;
   answeringId: string | undefined;
+  agent: string;
   unsent: string;
   isEnd: boolean;
   lastId: string | undefined;
@@ -66,7 +71,7 @@ type GroupProps = {
 };
 
 const Group = memo(function Group(props: GroupProps) {
-  const { messages, first, user, answeringId, unsent, isEnd, lastId, scrollRef } = props;
+  const { messages, first, user, answeringId, agent, unsent, isEnd, lastId, scrollRef } = props;
   const box = useRef<HTMLDivElement>(null);
   const [isNear, setNear] = useState(isEnd);
   const heightPx = useRef(messages.length * guessedPx);
@@ -99,6 +104,7 @@ const Group = memo(function Group(props: GroupProps) {
             isLast={message.id === lastId}
             user={user}
             isAnswering={message.id === answeringId}
+            agent={message.id === lastId ? agent : ""}
             isUnsent={unsent.includes(message.id)}
           />
         ))}
@@ -112,6 +118,7 @@ function areSame(one: GroupProps, other: GroupProps): boolean {
     one.messages.length === other.messages.length &&
     one.messages.every((message, at) => message === other.messages[at]) &&
     one.answeringId === other.answeringId &&
+    one.agent === other.agent &&
     one.unsent === other.unsent &&
     one.isEnd === other.isEnd &&
     one.lastId === other.lastId

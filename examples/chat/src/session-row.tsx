@@ -4,16 +4,15 @@ import { memo, useState } from "react";
 import { whenOf } from "./lib/notes.ts";
 import { placeOf } from "./lib/place.ts";
 
-type SessionRowProps = { item: InboxItem; isCurrent: boolean };
+type SessionRowProps = { item: InboxItem; user: string; isCurrent: boolean };
 
 /** A chat in the side bar: what was said last, whether somebody answers, what is unread. */
-export const SessionRow = memo(function SessionRow({ item, isCurrent }: SessionRowProps) {
+export const SessionRow = memo(function SessionRow({ item, user, isCurrent }: SessionRowProps) {
   const { sessions } = useClient();
   const [isBusy, setBusy] = useState(false);
-  const { sessionId, agents, preview, previewAuthor, state, unread, activeAtMs } = item;
+  const { sessionId, preview, previewAuthor, state, unread, activeAtMs } = item;
   const isArchived = item.status === "archived";
   const isAnswering = state !== "idle";
-  const byAgent = agents.includes(previewAuthor);
   const title = preview.trim() || "New chat";
   const shows = !isCurrent && unread > 0;
 
@@ -38,7 +37,7 @@ export const SessionRow = memo(function SessionRow({ item, isCurrent }: SessionR
               <i className="dot" aria-hidden="true" /> answering…
             </span>
           ) : (
-            <span>{byAgent ? previewAuthor : "you"}</span>
+            <span>{previewAuthor === user ? "you" : previewAuthor}</span>
           )}
           <time dateTime={new Date(activeAtMs).toISOString()}>{whenOf(activeAtMs)}</time>
         </span>

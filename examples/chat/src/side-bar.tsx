@@ -22,7 +22,12 @@ export function SideBar({ chatId, user, isOpen, onClose }: SideBarProps) {
   const active = sessions.filter((each) => each.status === "active");
   const archived = sessions.filter((each) => each.status === "archived");
   const row = (each: (typeof sessions)[number]) => (
-    <SessionRow key={each.sessionId} item={each} isCurrent={each.sessionId === chatId} />
+    <SessionRow
+      key={each.sessionId}
+      item={each}
+      user={user}
+      isCurrent={each.sessionId === chatId}
+    />
   );
   return (
     <aside id="side-bar" className="side-bar" aria-label="Conversations">
