@@ -193,7 +193,9 @@ function lose(link: Link, moment: Moment, { code, error }: Loss): LinkStep {
   }
   if (!link.isWanted) return stay({ ...link, phase: { at: "idle" }, failures: 0 });
   if (!link.isOnline) return stay({ ...link, phase: offline(moment) });
-  const failures = hasHeld(link, heldMs, nowMs) ? 1 : link.failures + 1;
+  // One that was open, however briefly, is there: it is tried sooner than one that can't be reached.
+  const before = link.phase.at === "open" ? Math.min(link.failures, 3) : link.failures;
+  const failures = hasHeld(link, heldMs, nowMs) ? 1 : before + 1;
   let retryInMs = jitteredMs(failures, chance);
   if (code === closeCodes.goingAway && failures === 1) retryInMs = Math.round(chance * goingAwayMs);
   if (code === closeCodes.tooMany) retryInMs = Math.round(tooManyMs * (1 + chance));

@@ -13,7 +13,10 @@ export type Place = {
   /** The last entry that is here. */
   readonly lastSeq: number;
   readonly lastMessageId?: string | undefined;
+  /** Of the log that the entries here are of. */
   readonly incarnation?: string | undefined;
+  /** Of the log that was joined: until the `reset` has come, what is here may be of another. */
+  readonly joinedIncarnation?: string | undefined;
   readonly state: SessionState;
   /** Up to where there was history when it was joined. */
   readonly historySeq: number;
@@ -85,12 +88,25 @@ const same = (place: Place): Placed => ({ place, events: [], gap: false });
 
 function join(place: Place, frame: Extract<PlaceFrame, { type: "joined" }>): Placed {
   if (place.phase !== "joining") return same(place);
-  const { lastSeq, incarnation, state } = frame;
-  const joined: Place = { ...place, phase: "joined", incarnation, state, historySeq: lastSeq };
+  const { lastSeq, incarnation: joinedIncarnation, state } = frame;
+  const incarnation = place.lastSeq === 0 ? joinedIncarnation : place.incarnation;
+  const joined: Place = {
+    ...place,
+    phase: "joined",
+    incarnation,
+    joinedIncarnation,
+    state,
+    historySeq: lastSeq,
+  };
   return settled(joined, [{ type: "joined", lastSeq, state }]);
 }
 
-const pick = ({ incarnation, state, historySeq }: Place) => ({ incarnation, state, historySeq });
+const pick = ({ joinedIncarnation, state, historySeq }: Place) => ({
+  incarnation: joinedIncarnation,
+  joinedIncarnation,
+  state,
+  historySeq,
+});
 
 function takeEntries(before: Place, entries: readonly Entry[]): Placed {
   let place = before;

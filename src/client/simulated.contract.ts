@@ -127,7 +127,8 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
     const before = log.entries.find(({ messageId }) => messageId === entry.messageId);
     if (before && entry.replaces === undefined) return { seq: before.seq, duplicate: true };
     const seq = log.entries.length + 1;
-    log.entries.push({ kind: "message", tokens: 1, atMs: clock.now(), ...entry, seq });
+    // The same message may be stored again in a log that was cut back, and nobody could tell.
+    log.entries.push({ kind: "message", tokens: 1, atMs: 0, ...entry, seq });
     const frames = entriesFrom(session, seq - 1);
     if (frames.length > 0) tell(session, ...frames);
     return { seq, duplicate: false };
@@ -381,7 +382,7 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
       if (isNamed) {
         log.incarnation = `${log.incarnation}+`;
         // Another log that happens to have the same ids: only its name tells it apart.
-        log.entries = log.entries.map((entry) => ({ ...entry, atMs: clock.now() }));
+        log.entries = log.entries.map((entry) => ({ ...entry, tokens: entry.tokens + 1 }));
       }
       for (const connection of connections) end(connection, 1001);
     },

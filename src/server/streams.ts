@@ -57,7 +57,7 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
     const put = (text: string): boolean => {
       if (isOver) return false;
       const bytes = encoder.encode(text);
-      if (held() > 0 && held() + bytes.length > bufferBytes) {
+      if (!hasRoom() && held() + bytes.length > bufferBytes) {
         over();
         // What waits is dropped with the connection: the client comes back with its last id.
         cut(c, control);

@@ -59,8 +59,9 @@ export function createOutbox({ socket, limitBytes, later, onFull }: OutboxParts)
   return {
     push(frame) {
       if (closed) return false;
-      const before = held();
-      if (before > 0 && before + frame.text.length > limitBytes) {
+      // A page that is larger than the room is taken behind the little that may wait, such as the answer
+      // to the join that asked for it: cut off there, the client would come back for the same for ever.
+      if (!hasRoom() && held() + frame.text.length > limitBytes) {
         close();
         onFull();
         return false;
