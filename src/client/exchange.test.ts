@@ -1,0 +1,129 @@
+import { describe, expect, test } from "vitest";
+import { movableClock } from "../base/movable-clock.contract.ts";
+import { FlotillaError } from "../base/errors.ts";
+import { seededRandom } from "../base/random.ts";
+import { createExchange } from "./exchange.ts";
+
+function start(most = 1_000) {
+  const clock = movableClock();
+  const sent: { type: string; ref: number | string; session?: string }[] = [];
+  const exchange = createExchange({
+    most,
+    send: (text) => sent.push(JSON.parse(text) as (typeof sent)[number]),
+    refusal: () => undefined,
+    onSize: () => {},
+    clock,
+    random: seededRandom(1),
+  });
+  const say = (session: string, id: string) =>
+    exchange.ask({ type: "send", session, message: { id, parts: [] } });
+  return { clock, sent, exchange, say };
+}
+
+describe("what goes out", () => {
+  test("keeps within what a server takes: 48 that aren't acked, 80 a second after 100 at once", async () => {
+    const { clock, sent, exchange, say } = start();
+    for (let n = 0; n < 300; n++) void say(`s${n}`, `m${n}`);
+    exchange.opened(10_000);
+    await clock.advance(0);
+    expect(sent).toHaveLength(48);
+    let acked = 0;
+    const ackAll = () => {
+      for (; acked < sent.length; acked++) exchange.take({ type: "ack", ref: sent[acked]!.ref });
+    };
+    while (sent.length < 100) {
+      ackAll();
+      await clock.advance(0);
+    }
+    expect(sent).toHaveLength(100);
+    for (let ms = 0; ms < 1_000; ms += 10) {
+      ackAll();
+      await clock.advance(10);
+    }
+    expect(sent.length).toBeGreaterThan(150);
+    expect(sent.length).toBeLessThanOrEqual(181);
+  });
+
+  test("has one of each session on its way, and sends again what the connection lost", async () => {
+    const { clock, sent, exchange, say } = start();
+    exchange.opened(10_000);
+    const first = say("s", "a");
+    void say("s", "b");
+    await clock.advance(0);
+    expect(sent).toMatchObject([{ message: { id: "a" } }]);
+    exchange.lost();
+    exchange.opened(10_000);
+    await clock.advance(0);
+    expect(sent[1]).toEqual(sent[0]);
+    exchange.take({ type: "ack", ref: sent[1]!.ref, seq: 1 });
+    expect(await first).toMatchObject({ seq: 1 });
+    await clock.advance(0);
+    expect(sent[2]).toMatchObject({ message: { id: "b" } });
+  });
+
+  test("waits as long as it is asked to, and gives up what is refused for good", async () => {
+    const { clock, sent, exchange, say } = start();
+    exchange.opened(10_000);
+    const asked = say("s", "a");
+    await clock.advance(0);
+    const { ref } = sent[0]!;
+    const error = { type: "error", ref, message: "no", details: {} } as const;
+    exchange.take({ ...error, code: "overloaded", retryAfterMs: 5_000 });
+    await clock.advance(4_900);
+    expect(sent).toHaveLength(1);
+    await clock.advance(500);
+    expect(sent).toHaveLength(2);
+    exchange.take({ ...error, code: "invalid_input" });
+    await expect(asked).rejects.toMatchObject({ code: "invalid_input" });
+    expect(exchange.size).toBe(0);
+  });
+
+  test("takes no more than so many, and nothing that the server wouldn't", async () => {
+    const { exchange, say, clock } = start(2);
+    const large = exchange.ask({
+      type: "send",
+      session: "s",
+      message: { id: "a", parts: [{ type: "text", text: "x".repeat(500) }] },
+    });
+    const other = say("s", "b");
+    await expect(say("s", "c")).rejects.toMatchObject({ code: "overloaded" });
+    const tooLarge = expect(large).rejects.toMatchObject({ code: "payload_too_large" });
+    exchange.opened(400);
+    await clock.advance(0);
+    await tooLarge;
+    exchange.rejectAll(new FlotillaError("closed", "over"));
+    await expect(other).rejects.toMatchObject({ code: "closed" });
+  });
+
+  test("doesn't repeat a stop that names no turn", async () => {
+    const { exchange, clock, sent } = start();
+    exchange.opened(10_000);
+    const bare = exchange.ask({ type: "stop", session: "s" });
+    const named = exchange.ask({ type: "stop", session: "t", epoch: 3 });
+    await clock.advance(0);
+    const unknown = expect(bare).rejects.toMatchObject({ code: "unknown_outcome" });
+    exchange.lost();
+    await unknown;
+    exchange.opened(10_000);
+    await clock.advance(0);
+    expect(sent.slice(2)).toMatchObject([{ type: "stop", session: "t" }]);
+    exchange.take({ type: "ack", ref: sent[2]!.ref, done: true });
+    expect(await named).toMatchObject({ done: true });
+  });
+
+  test("gives up what its signal says, before and after it was sent", async () => {
+    const { exchange, clock, sent } = start();
+    const signal = AbortSignal.abort(new Error("never mind"));
+    await expect(exchange.ask({ type: "read", session: "s", seq: 1 }, signal)).rejects.toThrow(
+      "never mind",
+    );
+    const later = new AbortController();
+    const asked = exchange.ask({ type: "read", session: "s", seq: 1 }, later.signal);
+    exchange.opened(10_000);
+    await clock.advance(0);
+    expect(sent).toHaveLength(1);
+    later.abort(new Error("enough"));
+    await expect(asked).rejects.toThrow("enough");
+    expect(exchange.size).toBe(0);
+  });
+});

@@ -1,0 +1,208 @@
+import { describe, expect, test } from "vitest";
+import { advance } from "./link.ts";
+import { dueMs, type Link, type LinkEvent, newLink, stateOf } from "./link-phase.ts";
+
+/** A link that time passes for, with what it asked for. */
+function start(options: { isRenewable?: boolean } = {}) {
+  let link: Link = newLink({ isOnline: true, isRenewable: true, ...options });
+  let nowMs = 0;
+  const asked: string[] = [];
+  const on = (event: LinkEvent, chance = 0.5) => {
+    const step = advance(link, event, { nowMs, chance });
+    link = step.link;
+    for (const effect of step.effects) {
+      asked.push(effect.type === "open" && effect.isFresh ? "open fresh" : effect.type);
+    }
+  };
+  return {
+    on,
+    /** Of the newest connection. */
+    heard: (event: object, chance?: number) =>
+      on({ connection: link.connection, ...event } as LinkEvent, chance),
+    /** Lets so much time pass, with a tick whenever one is due. */
+    pass(forMs: number) {
+      const untilMs = nowMs + forMs;
+      for (let due = dueMs(link); due !== undefined && due <= untilMs; due = dueMs(link)) {
+        nowMs = Math.max(nowMs, due);
+        on({ type: "tick", lateMs: 0 });
+      }
+      nowMs = untilMs;
+    },
+    asked: () => asked.splice(0),
+    get state() {
+      return stateOf(link);
+    },
+    get connection() {
+      return link.connection;
+    },
+  };
+}
+const hello = { type: "hello", tenant: "default" };
+const want: LinkEvent = { type: "wanted", isWanted: true };
+function opened(options?: { isRenewable?: boolean }) {
+  const link = start(options);
+  link.on(want);
+  link.heard(hello);
+  link.asked();
+  return link;
+}
+
+describe("a link", () => {
+  test("connects when something is wanted, and ends a while after nothing is", () => {
+    const link = start();
+    expect(link.state).toEqual({ status: "idle" });
+    link.on(want);
+    expect(link.state).toEqual({ status: "connecting", attempt: 1 });
+    link.heard({ ...hello, user: "ada" });
+    expect(link.state).toEqual({ status: "open", tenant: "default", user: "ada" });
+    link.on({ type: "wanted", isWanted: false });
+    link.pass(9_000);
+    link.on(want);
+    link.heard({ type: "heard" });
+    link.pass(9_000);
+    expect(link.state.status).toBe("open");
+    link.on({ type: "wanted", isWanted: false });
+    link.heard({ type: "heard" });
+    link.pass(10_000);
+    expect(link.state).toEqual({ status: "idle" });
+    expect(link.asked()).toEqual(["open", "drop"]);
+  });
+
+  test("waits ever longer between tries, by chance, 20 seconds at most", () => {
+    const link = start();
+    link.on(want);
+    const waits: number[] = [];
+    for (let n = 0; n < 9; n++) {
+      link.heard({ type: "ended", code: 1006 });
+      link.heard({ type: "failed", error: { message: "away" }, isUnauthorized: false }, 0.999999);
+      const waitMs = link.state.status === "waiting" ? link.state.retryInMs : Number.NaN;
+      waits.push(waitMs);
+      link.pass(waitMs);
+    }
+    expect(waits).toEqual([250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 20_000, 20_000]);
+  });
+
+  test("comes back sooner where a connection had held, or was open at all", () => {
+    const link = opened();
+    const waits: number[] = [];
+    for (let n = 0; n < 6; n++) {
+      link.heard({ type: "ended", code: 1006 }, 0.999999);
+      if (link.state.status === "waiting") waits.push(link.state.retryInMs);
+      link.pass(2_000);
+      link.heard(hello);
+    }
+    expect(waits).toEqual([250, 500, 1_000, 2_000, 2_000, 2_000]);
+    link.pass(6_000);
+    link.heard({ type: "ended", code: 1006 }, 0.999999);
+    expect(link.state).toMatchObject({ status: "waiting", retryInMs: 250 });
+  });
+
+  test.each([
+    [1001, 0.5, 250],
+    [4408, 0.5, 125],
+    [4429, 0.5, 7_500],
+  ])("comes back after %i as that asks for", (code, chance, retryInMs) => {
+    const link = opened();
+    link.heard({ type: "ended", code }, chance);
+    expect(link.state).toMatchObject({ status: "waiting", retryInMs });
+  });
+
+  test("pings who is silent, and gives up who doesn't answer", () => {
+    const link = opened();
+    link.pass(15_000);
+    expect(link.asked()).toEqual(["ping"]);
+    link.heard({ type: "heard" });
+    link.pass(15_000);
+    expect(link.asked()).toEqual(["ping"]);
+    link.pass(10_000);
+    expect(link.asked()).toEqual(["drop"]);
+    link.pass(250);
+    expect(link.asked()).toEqual(["open"]);
+  });
+
+  test.each(["late tick", "awake", "offline"])(
+    "asks after sleep whether it still lives: %s",
+    (how) => {
+      const link = opened();
+      if (how === "late tick") link.on({ type: "tick", lateMs: 60_000 });
+      else link.on({ type: "network", change: how as "awake" });
+      expect(link.asked()).toEqual(["ping"]);
+      link.pass(3_000);
+      expect(link.asked()[0]).toBe("drop");
+    },
+  );
+
+  test("stops trying where there is no network, but for a try now and then", () => {
+    const link = start();
+    link.on(want);
+    link.on({ type: "network", change: "offline" });
+    expect(link.state).toEqual({ status: "offline" });
+    link.asked();
+    link.pass(29_999);
+    expect(link.asked()).toEqual([]);
+    link.pass(1);
+    expect(link.asked()).toEqual(["open"]);
+    link.heard({ type: "failed", error: { message: "away" }, isUnauthorized: false });
+    expect(link.state).toEqual({ status: "offline" });
+    link.on({ type: "network", change: "online" });
+    expect(link.asked()).toEqual(["open"]);
+  });
+
+  test("gets another token once, and then is refused until told otherwise", () => {
+    const link = start();
+    const refused = { type: "failed", error: { message: "no" }, isUnauthorized: true };
+    link.on(want);
+    link.heard({ type: "ended", code: 1006 });
+    link.heard(refused);
+    link.heard({ type: "ended", code: 1006 });
+    link.heard(refused);
+    expect(link.asked()).toEqual(["open", "examine", "open fresh", "examine"]);
+    expect(link.state).toMatchObject({ status: "refused", error: { code: "unauthorized" } });
+    link.pass(600_000);
+    expect(link.asked()).toEqual([]);
+    link.on({ type: "reconnect" });
+    expect(link.asked()).toEqual(["open"]);
+  });
+
+  test("is refused at once where there is no other token to be had", () => {
+    const link = opened({ isRenewable: false });
+    link.heard({ type: "ended", code: 4401 });
+    expect(link.state.status).toBe("refused");
+  });
+
+  test("renews a token before it expires, and again where that fails", () => {
+    const link = start();
+    link.on(want);
+    link.heard({ ...hello, expiresInMs: 12_000 });
+    link.asked();
+    link.pass(8_999);
+    expect(link.asked()).toEqual([]);
+    link.pass(1);
+    expect(link.asked()).toEqual(["renew"]);
+    link.heard({ type: "renewed" });
+    link.pass(5_000);
+    expect(link.asked()).toEqual(["renew"]);
+    link.heard({ type: "ended", code: 4401 });
+    expect(link.asked()).toEqual(["open fresh"]);
+  });
+
+  test("doesn't heed what an older connection says", () => {
+    const link = opened();
+    const old = link.connection;
+    link.heard({ type: "ended", code: 1006 });
+    link.pass(1_000);
+    link.heard(hello);
+    link.on({ type: "ended", connection: old, code: 1006 });
+    expect(link.state.status).toBe("open");
+  });
+
+  test("does nothing any more once it is closed", () => {
+    const link = opened();
+    link.on({ type: "close" });
+    link.on(want);
+    link.on({ type: "reconnect" });
+    link.pass(60_000);
+    expect(link.asked()).toEqual(["drop"]);
+    expect(link.state).toEqual({ status: "closed" });
+  });
+});
