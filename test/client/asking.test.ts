@@ -1,0 +1,149 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { until } from "../../src/base/movable-clock.contract.ts";
+import { type Client, createClient, type RunView, type TaskView } from "../../src/client/index.ts";
+import { flow } from "../../src/flow/flow.ts";
+import { task } from "../../src/queue/task.ts";
+import { serving } from "../../src/server/serving.contract.ts";
+import { agent } from "../../src/session/agents/agent.ts";
+
+const slow = task("slow", {}, async ({ progress }) => {
+  await progress({ done: 1 });
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  return "all of it";
+});
+const order = flow("order", { version: 1 })
+  .to("reserve", () => ({ reserved: true }))
+  .signal("approve")
+  .end();
+/** Asks for a place, and answers when it knows it. */
+const guide = agent("guide", async function* ({ messages }) {
+  const last = messages.at(-1)!;
+  const isTold = last.parts.some((part) => part["state"] === "output-available");
+  if (isTold) yield "you are at sea";
+  else {
+    yield { type: "tool-input-available", toolCallId: "c", toolName: "locate", input: {} } as const;
+  }
+});
+
+let server: Awaited<ReturnType<typeof serving>>;
+const clients: Client[] = [];
+beforeAll(async () => {
+  server = await serving({ use: [slow, order, guide] });
+});
+afterEach(() => {
+  for (const client of clients.splice(0)) client.close();
+});
+afterAll(() => server[Symbol.asyncDispose]());
+const open = () => {
+  const client = createClient({ url: server.url, user: "ada" });
+  clients.push(client);
+  return client;
+};
+
+describe("a client", () => {
+  test("watches a task: its progress, then how it ended", async () => {
+    const client = open();
+    const { taskId, created } = await client.tasks.enqueue("slow", null);
+    expect(created).toBe(true);
+    const watched = client.tasks.watch(taskId);
+    expect(client.tasks.watch(taskId)).toBe(watched);
+    const seen: (TaskView | undefined)[] = [];
+    watched.subscribe(() => seen.push(watched.get().value));
+    await until("its end", () => watched.get().status === "ended");
+    const { value } = watched.get();
+    expect(value).toMatchObject({ taskId, status: "completed", result: "all of it" });
+    expect(seen.some((each) => each?.status === "claimed")).toBe(true);
+    expect(value?.progress).toEqual({ done: 1 });
+    expect((await client.tasks.list({ name: "slow" })).tasks.map((each) => each.taskId)).toEqual([
+      taskId,
+    ]);
+    await expect(client.tasks.cancel(taskId)).rejects.toMatchObject({ code: "conflict" });
+  });
+
+  test("watches a run, and says what it waits for", async () => {
+    const client = open();
+    const { runId } = await client.runs.start("order", { item: "rope" });
+    const watched = client.runs.watch(runId);
+    watched.subscribe(() => {});
+    const run = (): RunView | undefined => watched.get().value;
+    await until("the wait", () => run()?.doing?.type === "waiting_for_signal");
+    expect(run()).toMatchObject({
+      runId,
+      status: "open",
+      at: "approve",
+      state: { reserved: true },
+    });
+    await client.runs.signal(runId, "approve", { by: "bob" });
+    await until("the end", () => watched.get().status === "ended");
+    expect(watched.get().value).toMatchObject({ status: "completed" });
+  });
+
+  test("says of a task that there is none, and of a server that it can't be reached", async () => {
+    const client = open();
+    const watched = client.tasks.watch("none");
+    watched.subscribe(() => {});
+    await until("gone", () => watched.get().status === "gone");
+    expect(watched.get().error).toMatchObject({ code: "not_found" });
+    const nowhere = createClient({ url: "http://127.0.0.1:1" });
+    await expect(nowhere.tasks.get("x")).rejects.toMatchObject({ code: "unavailable" });
+    expect(() => createClient().session("s").get()).not.toThrow();
+    await expect(createClient().tasks.get("x")).rejects.toMatchObject({ code: "invalid_option" });
+  });
+
+  test("says what became of a call, once however often it is said", async () => {
+    const client = open();
+    const { sessionId } = await client.sessions.create({ agent: "guide", users: ["ada"] });
+    const session = client.session(sessionId);
+    session.subscribe(() => {});
+    await session.send("where am I?");
+    const asks = await until("the call", () =>
+      session
+        .get()
+        .messages.find(({ parts }) =>
+          parts.some((part) => part["state"] === "input-available" && session.get().lastSeq === 2),
+        ),
+    );
+    const results = [{ toolCallId: "c", output: { at: "sea" } }];
+    const first = await session.toolResult(asks.id, results, { id: "r" });
+    expect(await session.toolResult(asks.id, results, { id: "r" })).toEqual(first);
+    await until(
+      "the answer",
+      () => session.get().state.state === "idle" && session.get().lastSeq >= 4,
+    );
+    const text = session
+      .get()
+      .messages.at(-1)!
+      .parts.map((part) => part["text"] ?? "");
+    expect(text.join("")).toContain("you are at sea");
+  });
+
+  test("tells everybody, though one of them throws", async () => {
+    const reported = vi.spyOn(console, "error").mockImplementation(() => {});
+    const client = open();
+    await client.sessions.create({ sessionId: "shared", users: ["ada"] });
+    const session = client.session("shared");
+    const seen: number[] = [];
+    session.on(() => {
+      throw new Error("a listener's own");
+    });
+    session.on((event) => event.type === "entry" && seen.push(event.entry.seq));
+    await session.send("one");
+    await until("the entry", () => seen.length === 1);
+    expect(reported).toHaveBeenCalled();
+    expect(client.connection.get().status).toBe("open");
+    client.close();
+    reported.mockRestore();
+  });
+
+  test("that is closed says so to all who wait, and rejects what is asked then", async () => {
+    const client = createClient({ url: "http://127.0.0.1:1", user: "ada" });
+    const sending = client.session("s").send("never");
+    const seen: string[] = [];
+    client.session("s").on(({ type }) => seen.push(type));
+    client.close();
+    await expect(sending).rejects.toMatchObject({ code: "closed" });
+    await expect(client.session("s").send("later")).rejects.toMatchObject({ code: "closed" });
+    expect(seen).toContain("gone");
+    expect(client.connection.get()).toEqual({ status: "closed" });
+  });
+});
