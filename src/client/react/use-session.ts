@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import type { Client } from "../client.ts";
 import type { Session, SessionSnapshot } from "../session.ts";
 import { useClient } from "./provider.ts";
-import { useStore } from "./use-store.ts";
+import { useOpened, useStore } from "./use-store.ts";
 
 export type UsedSession = SessionSnapshot &
   Pick<Session, "sessionId" | "send" | "stop" | "regenerate" | "toolResult" | "read">;
@@ -14,14 +14,25 @@ const unknown: SessionSnapshot = {
   state: { state: "idle" },
   lastSeq: 0,
 };
+const open = (client: Client, sessionId: string) => client.session(sessionId);
 
 /** A session as it is now, followed while the component is there. */
 export function useSession(sessionId: string, options: { client?: Client } = {}): UsedSession {
   const client = useClient(options.client);
-  const session = useMemo(() => client.session(sessionId), [client, sessionId]);
-  const snapshot = useStore(session, unknown);
-  return useMemo(() => {
-    const { send, stop, regenerate, toolResult, read } = session;
-    return { ...snapshot, sessionId, send, stop, regenerate, toolResult, read };
-  }, [session, sessionId, snapshot]);
+  const snapshot = useStore(useOpened(open, client, sessionId), unknown);
+  const verbs = useMemo(() => verbsOf(client, sessionId), [client, sessionId]);
+  return useMemo(() => ({ ...snapshot, ...verbs }), [snapshot, verbs]);
+}
+
+/** The same functions for as long as the session is the same, so that effects may depend on them. */
+function verbsOf(client: Client, sessionId: string): Omit<UsedSession, keyof SessionSnapshot> {
+  const session = () => client.session(sessionId);
+  return {
+    sessionId,
+    send: (...args) => session().send(...args),
+    stop: (...args) => session().stop(...args),
+    regenerate: (...args) => session().regenerate(...args),
+    toolResult: (...args) => session().toolResult(...args),
+    read: (...args) => session().read(...args),
+  };
 }

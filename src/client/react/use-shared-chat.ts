@@ -53,13 +53,19 @@ export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat
   );
   const connection = useStore(transport.client.connection, notConnected);
   const stop = useCallback(async () => {
-    if (transport.client.connection.get().status === "open") {
-      await transport.stop(id);
-      return;
+    const stopped = transport.stop(id);
+    if (transport.client.connection.get().status !== "open") {
+      // The word goes out when there is a connection again; here it is over at once.
+      stopped.catch(() => {});
+      return latest.current.stop();
     }
-    // The word goes out when there is a connection again; here it is over at once.
-    transport.stop(id).catch(() => {});
-    await latest.current.stop();
+    let wasMade = false;
+    try {
+      wasMade = await stopped;
+    } finally {
+      // There was no answer to end, perhaps not yet: then at least nobody waits here.
+      if (!wasMade) await latest.current.stop();
+    }
   }, [id, transport]);
   return useMemo(() => ({ ...chat, stop, connection }), [chat, stop, connection]);
 }

@@ -1,17 +1,23 @@
-import { useMemo } from "react";
 import type { Client } from "../client.ts";
 import type { ConnectionState } from "../connection.ts";
 import type { InboxSnapshot } from "../inbox.ts";
 import type { RunView, TaskView } from "../views.ts";
-import type { WatchedSnapshot } from "../watched.ts";
+import type { Watched, WatchedSnapshot } from "../watched.ts";
 import { useClient } from "./provider.ts";
-import { useStore } from "./use-store.ts";
+import { useOpened, useStore } from "./use-store.ts";
 
 export type HookOptions = { client?: Client };
 
 const notConnected: ConnectionState = { status: "idle" };
 const noInbox: InboxSnapshot = { status: "idle", sessions: [] };
 const notLooked: WatchedSnapshot<never> = { status: "idle" };
+const nothing: Watched<never> = { get: () => notLooked, subscribe: () => () => {} };
+
+const openInbox = (client: Client) => client.inbox();
+const openTask = (client: Client, taskId: string): Watched<TaskView> =>
+  taskId === "" ? nothing : client.tasks.watch(taskId);
+const openRun = (client: Client, runId: string): Watched<RunView> =>
+  runId === "" ? nothing : client.runs.watch(runId);
 
 /** How the connection is doing. */
 export function useConnection({ client }: HookOptions = {}): ConnectionState {
@@ -20,9 +26,7 @@ export function useConnection({ client }: HookOptions = {}): ConnectionState {
 
 /** The user's sessions with what is unread, as they change. */
 export function useInbox({ client: given }: HookOptions = {}): InboxSnapshot {
-  const client = useClient(given);
-  const inbox = useMemo(() => client.inbox(), [client]);
-  return useStore(inbox, noInbox);
+  return useStore(useOpened(openInbox, useClient(given), ""), noInbox);
 }
 
 /** A task as it goes on, its progress among it. Without an id, nothing is looked at. */
@@ -30,9 +34,7 @@ export function useTask(
   taskId: string | null | undefined,
   { client: given }: HookOptions = {},
 ): WatchedSnapshot<TaskView> {
-  const client = useClient(given);
-  const task = useMemo(() => (taskId ? client.tasks.watch(taskId) : undefined), [client, taskId]);
-  return useStore<WatchedSnapshot<TaskView>>(task, notLooked);
+  return useStore(useOpened(openTask, useClient(given), taskId ?? ""), notLooked);
 }
 
 /** A run of a flow as it goes on. Without an id, nothing is looked at. */
@@ -40,7 +42,5 @@ export function useRun(
   runId: string | null | undefined,
   { client: given }: HookOptions = {},
 ): WatchedSnapshot<RunView> {
-  const client = useClient(given);
-  const run = useMemo(() => (runId ? client.runs.watch(runId) : undefined), [client, runId]);
-  return useStore<WatchedSnapshot<RunView>>(run, notLooked);
+  return useStore(useOpened(openRun, useClient(given), runId ?? ""), notLooked);
 }
