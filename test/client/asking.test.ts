@@ -7,7 +7,7 @@ import { serving } from "../../src/server/serving.contract.ts";
 import { agent } from "../../src/session/agents/agent.ts";
 
 const slow = task("slow", {}, async ({ progress }) => {
-  await progress({ done: 1 });
+  progress({ done: 1 });
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   return "all of it";
 });
@@ -113,7 +113,7 @@ describe("a client", () => {
     const text = session
       .get()
       .messages.at(-1)!
-      .parts.map((part) => part["text"] ?? "");
+      .parts.map((part) => (part["text"] ?? "") as string);
     expect(text.join("")).toContain("you are at sea");
   });
 
