@@ -1,0 +1,24 @@
+// Builds a page into a folder, in a process of its own: `build-page.ts chat|hooks <folder>`.
+import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { build } from "vite";
+
+const [page, outDir] = process.argv.slice(2);
+const chat = fileURLToPath(new URL("../../examples/chat/", import.meta.url));
+const configFile = join(chat, "vite.config.ts");
+
+if (page === "chat") {
+  process.env["NODE_ENV"] = "production";
+  await build({ configFile, logLevel: "error", build: { outDir: outDir! } });
+} else {
+  // React looks twice only where it is built for development.
+  process.env["NODE_ENV"] = "development";
+  await build({
+    configFile,
+    logLevel: "error",
+    mode: "development",
+    root: join(import.meta.dirname, "hooks"),
+    build: { outDir: outDir!, minify: false },
+  });
+}

@@ -1,0 +1,64 @@
+import type { BrowserContext, Page } from "playwright-core";
+import { expect, vi } from "vitest";
+import { patienceMs } from "./browser.ts";
+
+export type ChatPage = ReturnType<typeof onPage>;
+
+/** Opens a conversation in a tab of its own. */
+export async function openChat(
+  context: BrowserContext,
+  { url, chatId, user = "ada", agent = "script" }: ChatAt,
+): Promise<ChatPage> {
+  const page = await context.newPage();
+  await page.goto(`${url}/chat/?user=${user}&agent=${agent}#/${chatId}`);
+  return onPage(page);
+}
+
+export type ChatAt = { url: string; chatId: string; user?: string; agent?: string };
+
+/** A conversation as its user sees it. */
+export function onPage(page: Page) {
+  const box = page.getByRole("textbox", { name: "Message" });
+  const messages = page.getByRole("feed").getByRole("article");
+  const send = page.getByRole("button", { name: "Send", exact: true });
+  const stop = page.getByRole("button", { name: "Stop", exact: true });
+  return {
+    page,
+    box,
+    messages,
+    stop,
+    /** What every message says, in order, without what stands around it. */
+    texts: async (): Promise<string[]> =>
+      (await messages.locator(".parts").allInnerTexts()).map((text) => text.trim()),
+    async say(text: string): Promise<void> {
+      await box.fill(text);
+      await send.click();
+    },
+    /** Once nobody answers any more. */
+    async idle(): Promise<void> {
+      await stop.waitFor({ state: "detached" });
+    },
+    async shows(text: string | RegExp): Promise<void> {
+      await page.getByRole("feed").getByText(text).first().waitFor();
+    },
+  };
+}
+
+/** Waits until what is asked says this, and shows the difference where it never does. */
+export async function expectSoon<Value>(
+  ask: () => Promise<Value>,
+  wanted: Value | ((value: Value) => void),
+): Promise<void> {
+  await vi.waitFor(
+    async () => {
+      const value = await ask();
+      if (typeof wanted === "function") (wanted as (value: Value) => void)(value);
+      else expect(value).toEqual(wanted);
+    },
+    { timeout: patienceMs, interval: 50 },
+  );
+}
+
+/** What `count` says. */
+export const counted = (words: number): string =>
+  Array.from({ length: words }, (_, at) => `${words}.${at + 1}`).join(" ");

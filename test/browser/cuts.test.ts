@@ -1,0 +1,101 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../src/base/movable-clock.contract.ts";
+import { between, seededRandom } from "../../src/base/random.ts";
+import { viewOf } from "../../src/protocol/view.ts";
+import { textOf } from "../../src/protocol/text-of.ts";
+import { launch, leave, openContext } from "./browser.ts";
+import { type ChatServer, startChatServer } from "./chat-server.ts";
+import { type ChatPage, counted, expectSoon, openChat } from "./chat-page.ts";
+
+const limitMs = 240_000;
+const cutsWanted = 50;
+const words = 120;
+const seed = Number(process.env["BROWSER_SEED"] ?? Date.now() % 100_000);
+let server: ChatServer;
+let browser: Browser;
+
+beforeAll(async () => {
+  [server, browser] = await Promise.all([startChatServer(), launch()]);
+}, limitMs);
+afterAll(async () => {
+  await browser?.close();
+  await server?.[Symbol.asyncDispose]();
+});
+
+describe("a chat whose connection is cut again and again", { timeout: limitMs }, () => {
+  test(`shows exactly what was said, seed ${seed}`, async () => {
+    const random = seededRandom(seed);
+    const ada = await openContext(browser);
+    const { context } = ada;
+    const chatId = "cut";
+    const one = await openChat(context, { url: server.url, chatId });
+    await one.say("count 1");
+    await one.shows("1.1");
+    const two = await openChat(context, { url: server.url, chatId });
+    await two.shows("1.1");
+    await Promise.all([one, two].map(watchAnswers));
+
+    let said = 1;
+    while (server.proxy.cuts < cutsWanted) {
+      const before = server.proxy.cuts;
+      await one.idle();
+      await one.say(`count ${words}`);
+      said++;
+      // Now and then before anybody has heard of it.
+      if (between(random, 0, 1) === 0) server.proxy.cut();
+      await one.stop.waitFor();
+      while ((await one.stop.count()) > 0 && server.proxy.cuts < cutsWanted) {
+        const soFar = server.proxy.cuts;
+        server.proxy.cutAfter(between(random, 0, 4_000));
+        await until("a cut, or the answer's end", async () => {
+          await tryNow(one);
+          return server.proxy.cuts > soFar || (await one.stop.count()) === 0;
+        });
+      }
+      server.proxy.cutAfter(Infinity);
+      expect(server.proxy.cuts).toBeGreaterThan(before);
+    }
+
+    const wanted = ["count 1", "1.1"];
+    for (let turn = 1; turn < said; turn++) wanted.push(`count ${words}`, counted(words));
+    for (const tab of [one, two]) {
+      await expectSoon(tab.texts, wanted);
+      await tab.idle();
+      expect(await strayAnswers(tab)).toEqual([]);
+    }
+    const { entries } = await server.program.sessions.entries(chatId, { limit: 1_000 });
+    expect(entries.map(({ seq }) => seq)).toEqual(wanted.map((_, at) => at + 1));
+    expect(viewOf(entries).map((message) => textOf(message).trim())).toEqual(wanted);
+    await one.say("over");
+    await expectSoon(two.texts, [...wanted, "over", "You said: over"]);
+    await leave(ada);
+  });
+});
+
+/** As somebody does who is told that the connection is lost. */
+async function tryNow({ page }: ChatPage): Promise<void> {
+  const button = page.getByRole("button", { name: "Try now" });
+  if (await button.isVisible()) await button.click({ timeout: 200 }).catch(() => {});
+}
+
+/** Looks at every step of an answer in the making: each is the beginning of the whole, nothing twice. */
+async function watchAnswers({ page }: ChatPage): Promise<void> {
+  await page.evaluate((whole) => {
+    const stray: string[] = [];
+    Object.assign(window, { stray });
+    new MutationObserver(() => {
+      const last = [...document.querySelectorAll<HTMLElement>("article .parts")].at(-1);
+      const text = last?.innerText.trim() ?? "";
+      if (text.startsWith(whole.slice(0, 4)) && !whole.startsWith(text)) stray.push(text);
+    }).observe(document.body, {
+      subtree: true,
+      childList: true,
+      characterData: true,
+    });
+  }, counted(words));
+}
+
+function strayAnswers({ page }: ChatPage): Promise<string[]> {
+  return page.evaluate(() => (window as unknown as { stray: string[] }).stray);
+}

@@ -1,0 +1,42 @@
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, globSync, mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { promisify } from "node:util";
+import { root } from "../../build/entries.ts";
+import { built } from "../built.ts";
+
+const sources = {
+  chat: ["examples/chat/{index.html,vite.config.ts,src/**}"],
+  hooks: ["examples/chat/vite.config.ts", "test/browser/hooks/**"],
+};
+const shared = ["src/{base,client,protocol}/**/*.ts", "package-lock.json"];
+
+/** The folder of a page as it is built from the sources of now. One of the same sources is built once. */
+export async function builtPage(page: keyof typeof sources): Promise<string> {
+  const folder = join(built.folder, "pages", `${page}-${hashOf([...sources[page], ...shared])}`);
+  if (existsSync(folder)) return folder;
+  const unfinished = `${folder}.${process.pid}`;
+  mkdirSync(unfinished, { recursive: true });
+  const program = join(import.meta.dirname, "build-page.ts");
+  await promisify(execFile)(process.execPath, [program, page, unfinished], { cwd: root });
+  try {
+    renameSync(unfinished, folder);
+  } catch (error) {
+    rmSync(unfinished, { recursive: true, force: true });
+    // Another file of tests may have built the same meanwhile.
+    if (!existsSync(folder)) throw error;
+  }
+  return folder;
+}
+
+function hashOf(patterns: readonly string[]): string {
+  const hash = createHash("sha256");
+  for (const path of globSync([...patterns], { cwd: root, withFileTypes: true })
+    .filter((each) => each.isFile())
+    .map((each) => join(each.parentPath, each.name))
+    .sort())
+    hash.update(path).update(readFileSync(path));
+  return hash.digest("hex").slice(0, 16);
+}

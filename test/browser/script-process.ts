@@ -1,0 +1,65 @@
+/** The config of the server that pages are tested on: agents that do what they are told. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { setTimeout as sleep } from "node:timers/promises";
+import { agent, type Chunk, defineConfig, flow, task, textOf } from "flotilla";
+import { z } from "zod";
+import { echo, guide } from "../../examples/demo/agents.ts";
+import { transcribe } from "../../examples/demo/tasks.ts";
+
+const pages = JSON.parse(process.env["PAGES"] ?? "{}") as Record<string, string>;
+const gates = process.env["GATES"] ?? "";
+const wordMs = 15;
+
+/** Waits until the test has opened the gate of this name: a file that is there from then on. */
+async function passed(gate: string, signal?: AbortSignal): Promise<void> {
+  while (!existsSync(join(gates, gate))) await sleep(10, undefined, { ...(signal && { signal }) });
+}
+
+/**
+ * Does what the last message says, a command in each line: `count 30` says words, `hold x` waits for a
+ * gate, `say …` repeats text and `parts […]` brings chunks as they are.
+ */
+const script = agent("script", async function* ({ messages, signal, attempt }): AsyncGenerator<
+  Chunk | string
+> {
+  const asked = textOf(messages.findLast(({ role }) => role === "user") ?? { parts: [] });
+  for (const line of asked.split("\n")) {
+    const [, command, rest = ""] = /^(\w+) ?(.*)$/.exec(line) ?? [];
+    if (command === "count") {
+      for (let word = 1; word <= Number(rest); word++) {
+        yield `${rest}.${word} `;
+        await sleep(wordMs, undefined, { signal });
+      }
+    } else if (command === "hold") await passed(rest, signal);
+    else if (command === "attempt") yield `attempt ${attempt} `;
+    else if (command === "say") yield JSON.parse(rest) as string;
+    else if (command === "parts") yield* JSON.parse(rest) as Chunk[];
+    else yield `You said: ${line} `;
+  }
+});
+
+/** Says how far it is, and ends once its gate is open. */
+const gated = task("gated", {}, async ({ input, progress, signal }) => {
+  progress({ step: 1, of: 2 });
+  await passed(String((input as { gate: string }).gate), signal);
+  return { steps: 2 };
+});
+
+/** Waits for somebody's word. */
+const asking = flow("asking", { version: 1 })
+  .signal("word", { schema: z.object({ by: z.string() }), timeoutMs: 3_600_000 })
+  .to("thank", ({ state }) => ({ thanks: state.word.by }))
+  .end();
+
+export default defineConfig({
+  use: [script, guide, echo, transcribe, gated, asking],
+  server: { pages },
+  // A pod that was killed is to be missed soon.
+  heartbeatMs: 200,
+  deadAfterMs: 2_000,
+  shutdownMs: 2_000,
+  pressure: false,
+  dataDir: false,
+});

@@ -1,0 +1,175 @@
+import type { Browser } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { launch, leave, openContext, type Watched } from "./browser.ts";
+import { type ChatServer, startChatServer } from "./chat-server.ts";
+import { type ChatPage, counted, expectSoon, openChat } from "./chat-page.ts";
+
+const limitMs = 180_000;
+let server: ChatServer;
+let browser: Browser;
+let ada: Watched;
+let chats = 0;
+let chatId: string;
+
+beforeAll(async () => {
+  [server, browser] = await Promise.all([startChatServer(), launch()]);
+}, limitMs);
+afterAll(async () => {
+  await browser?.close();
+  await server?.[Symbol.asyncDispose]();
+});
+beforeEach(async () => {
+  chatId = `talk-${++chats}`;
+  ada = await openContext(browser);
+});
+afterEach(async () => {
+  server.proxy.block(false);
+  await leave(ada);
+});
+
+const open = (who = ada, user = "ada"): Promise<ChatPage> =>
+  openChat(who.context, { url: server.url, chatId, user });
+
+describe("a chat in a browser", { timeout: limitMs }, () => {
+  test("is the same in two tabs, and in a third that comes in the middle of an answer", async () => {
+    const one = await open();
+    await one.say("hello");
+    await one.shows("You said: hello");
+    const two = await open();
+    await two.shows("You said: hello");
+
+    await one.say("count 10\nhold third\ncount 5");
+    await Promise.all([one.shows("10.10"), two.shows("10.10")]);
+    const three = await open();
+    await three.shows("10.10");
+    server.open("third");
+    const wanted = [
+      "hello",
+      "You said: hello",
+      "count 10\nhold third\ncount 5",
+      `${counted(10)} ${counted(5)}`,
+    ];
+    const tabs = [one, two, three];
+    for (const tab of tabs) {
+      await tab.idle();
+      await expectSoon(tab.texts, wanted);
+    }
+    await two.say("from the second");
+    for (const tab of tabs) {
+      await expectSoon(tab.texts, [...wanted, "from the second", "You said: from the second"]);
+    }
+  });
+
+  test("goes on where its server was killed in the middle of an answer", async () => {
+    const tab = await open();
+    await tab.say("attempt\ncount 10\nhold restart\ncount 5");
+    await tab.shows("10.10");
+    await server.kill();
+    await tab.page.getByRole("status").filter({ hasText: "Reconnecting" }).waitFor();
+    await server.restart();
+    server.open("restart");
+    const asked = "attempt\ncount 10\nhold restart\ncount 5";
+    const answer = `attempt 2 ${counted(10)} ${counted(5)}`;
+    await expectSoon(tab.texts, [asked, answer]);
+    await tab.idle();
+    await tab.say("still there?");
+    await expectSoon(tab.texts, [asked, answer, "still there?", "You said: still there?"]);
+  });
+
+  test("has an answer that was made while it was offline", async () => {
+    const tab = await open();
+    await tab.say("count 10\nhold offline\ncount 5");
+    await tab.shows("10.10");
+    await ada.context.setOffline(true);
+    server.proxy.block(true);
+    await tab.page.getByRole("status").filter({ hasText: "Offline" }).waitFor();
+    server.open("offline");
+    await expectSoon(
+      async () => (await server.program.sessions.get(chatId)).state,
+      (state) => expect(state).toMatchObject({ state: "idle" }),
+    );
+    expect((await tab.texts()).at(-1)).toBe(counted(10));
+    server.proxy.block(false);
+    await ada.context.setOffline(false);
+    await expectSoon(tab.texts, [
+      "count 10\nhold offline\ncount 5",
+      `${counted(10)} ${counted(5)}`,
+    ]);
+    await tab.idle();
+  });
+
+  test("is stopped from another tab, and keeps what was said", async () => {
+    const one = await open();
+    await one.say("count 10\nhold never");
+    await one.shows("10.10");
+    const two = await open();
+    await two.shows("10.10");
+    await two.stop.click();
+    for (const tab of [one, two]) {
+      await tab.idle();
+      await expectSoon(tab.texts, ["count 10\nhold never", counted(10)]);
+      await tab.messages.last().getByText("Stopped").waitFor();
+    }
+    await one.say("again");
+    await expectSoon(two.texts, ["count 10\nhold never", counted(10), "again", "You said: again"]);
+  });
+
+  test("stays usable for others: what one says, the other sees", async () => {
+    const one = await open();
+    await one.say("hello");
+    await one.shows("You said: hello");
+    await server.program.sessions.members(chatId, { addUsers: ["bob"] });
+    const bob = await openContext(browser);
+    const two = await open(bob, "bob");
+    await two.shows("You said: hello");
+    await two.say("I am Bob");
+    await expectSoon(one.texts, ["hello", "You said: hello", "I am Bob", "You said: I am Bob"]);
+    await one.messages.nth(2).getByText("bob", { exact: true }).waitFor();
+    await leave(bob);
+  });
+});
+
+describe("an approval", { timeout: limitMs }, () => {
+  const approve = (tab: ChatPage) => tab.page.getByRole("button", { name: "Approve order" });
+  const deny = (tab: ChatPage) => tab.page.getByRole("button", { name: "Deny order" });
+  const openGuide = (): Promise<ChatPage> =>
+    openChat(ada.context, { url: server.url, chatId, agent: "guide" });
+
+  test("is asked for in every tab, survives a reload, and is given once for all", async () => {
+    const one = await openGuide();
+    await one.say("coffee, please");
+    await approve(one).waitFor();
+    const two = await openGuide();
+    await approve(two).waitFor();
+    await one.page.reload();
+    await approve(one).click();
+    for (const tab of [one, two]) {
+      await tab.shows("Done. You will hear from me when it is here.");
+      await tab.idle();
+      await tab.shows("№ 4711");
+      expect(await approve(tab).count()).toBe(0);
+      expect(await tab.messages.count()).toBe(2);
+    }
+    const shown = await one.texts();
+    expect(await two.texts()).toEqual(shown);
+    await one.page.reload();
+    await expectSoon(one.texts, shown);
+    await one.say("thanks");
+    await one.shows("I have heard 3 of our messages");
+  });
+
+  test("that is denied after a reload ends the matter", async () => {
+    const one = await openGuide();
+    await one.say("coffee, please");
+    await deny(one).waitFor();
+    await one.page.reload();
+    await deny(one).click();
+    await one.shows("Then I won't.");
+    await one.idle();
+    expect((await one.texts()).at(-1)).not.toContain("№ 4711");
+    await one.page.reload();
+    await one.shows("Then I won't.");
+    expect(await approve(one).count()).toBe(0);
+    expect(await one.messages.count()).toBe(2);
+  });
+});
