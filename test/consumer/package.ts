@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -34,11 +34,15 @@ export function installTarball(tarball: string, project: string, beside: readonl
   mkdirSync(target, { recursive: true });
   run("tar", ["-xzf", tarball, "-C", target, "--strip-components=1"], project);
   const { dependencies } = manifestOf(target);
-  for (const name of new Set([...Object.keys(dependencies), ...beside])) {
-    const link = join(project, "node_modules", name);
-    mkdirSync(dirname(link), { recursive: true });
-    symlinkSync(join(root, "node_modules", name), link);
-  }
+  for (const name of new Set([...Object.keys(dependencies), ...beside])) link(project, name);
+}
+
+/** Has a project find a package here, or another that is to be there in its place. */
+export function link(project: string, name: string, other = name): void {
+  const path = join(project, "node_modules", name);
+  mkdirSync(dirname(path), { recursive: true });
+  rmSync(path, { force: true });
+  symlinkSync(join(root, "node_modules", other), path);
 }
 
 export function compile(project: string): void {

@@ -1,5 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/options.ts";
+import type { UIMessage } from "../../protocol/message.ts";
 import type { AgentFunction } from "./function.ts";
 import { type AgentOptions, checkAgentName, checkAgentOptions, optionNames } from "./options.ts";
 import { checkUrlSource, type UrlOptions } from "./sources.ts";
@@ -9,9 +10,16 @@ export type UrlAgentOptions = AgentOptions & UrlOptions;
 
 export const urlOptionNames = [...optionNames, "url", "headers", "secret", "allowPrivate"];
 
-/** Declares who answers in sessions: a function, or a URL that speaks the AI SDK's protocol. */
-export function agent(name: string, options: AgentOptions, run: AgentFunction): AgentSpec;
-export function agent(name: string, run: AgentFunction): AgentSpec;
+/**
+ * Declares who answers in sessions: a function, or a URL that speaks the AI SDK's protocol. A function
+ * gets messages as `Message` has them, such as the AI SDK's own `UIMessage`.
+ */
+export function agent<Message = UIMessage>(
+  name: string,
+  options: AgentOptions,
+  run: AgentFunction<Message>,
+): AgentSpec;
+export function agent<Message = UIMessage>(name: string, run: AgentFunction<Message>): AgentSpec;
 export function agent(name: string, options: UrlAgentOptions): AgentSpec;
 export function agent(
   name: string,

@@ -4,9 +4,9 @@ import type { AgentAnswer } from "../../protocol/agent-answer.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 
 /** What an agent's function is given. */
-export type AgentContext = {
+export type AgentContext<Message = UIMessage> = {
   /** What was said, as the agent's `history` and `context` have it; the newest is last. */
-  readonly messages: readonly UIMessage[];
+  readonly messages: readonly Message[];
   readonly sessionId: string;
   readonly tenant: string;
   /** Who wrote the message that is answered. */
@@ -39,7 +39,9 @@ export type TurnCall<Made> = (
   },
 ) => Promise<Made>;
 
-export type AgentFunction = (context: AgentContext) => AgentAnswer | PromiseLike<AgentAnswer>;
+export type AgentFunction<Message = UIMessage> = (
+  context: AgentContext<Message>,
+) => AgentAnswer | PromiseLike<AgentAnswer>;
 
 /** What a compactor's function is given. */
 export type CompactorContext = Pick<
