@@ -52,7 +52,8 @@ export function createLive(
   const push = (more: readonly Chunk[]) => {
     answer = undefined;
     assembler ??= make?.({ messageId, maxBytes });
-    held.push(...more);
+    // As arguments, so many would be too many for some browsers.
+    held = [...held, ...more];
     if (!assembler) return loadAssembler().then(load, () => {});
     // One that is refused has changed nothing: it is a preview, and the entry is what counts.
     for (const chunk of held) assembler.push(chunk);

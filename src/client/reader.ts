@@ -68,6 +68,8 @@ export function readEvents(
     stop = followed.on(push);
     signal?.addEventListener("abort", abort);
     if (signal?.aborted) abort();
+    // It was gone already, and that was told before there was anything to leave.
+    else if (isOver) finish();
   };
 
   return {

@@ -321,6 +321,11 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
       tell(session, { type: "left", session, reason: "failed" });
       for (const { follows } of connections) follows.delete(session);
     },
+    /** Deletes a session, for those who follow it. */
+    remove(session: string) {
+      tell(session, { type: "left", session, reason: "deleted" });
+      for (const { follows } of connections) follows.delete(session);
+    },
     write: (session: string, id: string) =>
       store(session, {
         role: "user",

@@ -78,11 +78,13 @@ export function createSocket(parts: SocketParts): Socket {
     cancelTick = undefined;
     const atMs = dueMs(link);
     if (atMs === undefined) return;
-    const waitMs = Math.max(0, atMs - clock.monotonic());
+    const nowMs = clock.monotonic();
+    // What was due while the machine slept is done at once, and isn't late again.
+    const waitMs = Math.max(0, atMs - nowMs);
     const wallMs = clock.now() + waitMs;
     cancelTick = clock.after(waitMs, () => {
       // Some clocks stand still while a machine sleeps, and others don't.
-      const lateMs = Math.max(clock.monotonic() - atMs, clock.now() - wallMs);
+      const lateMs = Math.max(clock.monotonic() - nowMs - waitMs, clock.now() - wallMs);
       happen({ type: "tick", lateMs });
       if (cancelTick === undefined || dueMs(link) === atMs) plan();
     });
@@ -117,7 +119,8 @@ export function createSocket(parts: SocketParts): Socket {
   };
 
   const open = async (connection: number, isFresh: boolean): Promise<void> => {
-    const isCurrent = () => link.connection === connection;
+    // It may have been given up meanwhile, and keeps its number until there is another.
+    const isCurrent = () => link.connection === connection && link.phase.at === "opening";
     const token = await (isFresh ? credentials.fresh() : credentials.current());
     if (!isCurrent()) return;
     const address = new URL(`${parts.url()}/v1/socket`);
