@@ -91,7 +91,7 @@ export function createOwners(parts: OwnersParts): Owners {
     notice(all);
     await beat();
     if (stopped) return;
-    const pods = parts.pods();
+    const pods = othersAlive(all);
     const desired = placeLogs(all.length, [...new Set([podId, ...pods.keys()])].toSorted());
     for (const head of all) {
       if (held.has(head.logId) || !isFree(head)) continue;
@@ -101,6 +101,12 @@ export function createOwners(parts: OwnersParts): Owners {
       if (stopped) return;
     }
     await handOver(desired, pods);
+  };
+
+  /** Without those whose processes have ended: they are known for a while longer, and nobody waits for them. */
+  const othersAlive = (all: readonly Head[]): ReadonlyMap<string, number> => {
+    const ended = new Set(all.filter(hasEnded).map(({ owner }) => owner));
+    return new Map([...parts.pods()].filter(([id]) => !ended.has(id)));
   };
 
   const notice = (all: readonly Head[]): void => {
