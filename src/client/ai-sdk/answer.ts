@@ -1,19 +1,10 @@
+import type { Clock } from "../../base/clock.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
 import type { Session, SessionEvent } from "../session.ts";
+import type { Asked } from "./asked.ts";
 import { createReader, type Reader } from "./reader.ts";
-
-export type Turn = Extract<SessionState, { state: "catching_up" }>;
-
-/** Which answer is waited for. */
-export type Asked = {
-  isTurn(turn: Turn): boolean;
-  /** Of an answer whose turn was over before it could be seen. */
-  isAnswer(entry: Entry): boolean;
-  /** The entry that asks for it: where all is said up to it and nobody is at work, there is no answer. */
-  readonly seq?: number;
-};
 
 /** What happens in a session from now on, kept until somebody takes it. */
 export type Listening = {
@@ -42,6 +33,7 @@ export type AnswerOptions = {
   signal?: AbortSignal | undefined;
   /** Whether what can't be streamed is shown by other means. */
   isFollowed: () => boolean;
+  clock: Clock;
   onEnd: (end: AnswerEnd) => void;
 };
 
@@ -50,6 +42,9 @@ export type AnswerEnd = {
   readonly type: "stored" | "over" | "restarted" | "detached" | "gone";
   readonly turn?: { readonly epoch: number; readonly attempt: number };
 };
+
+/** How soon after an entry it is known whether somebody is at work on it. */
+const settledMs = 500;
 
 /** What a reader may leave lying before it is taken for dead. */
 const waitingMost = 100_000;
@@ -81,7 +76,7 @@ type Output = {
 };
 
 function follow(listening: Listening, options: AnswerOptions, output: Output) {
-  const { asked, initial, signal, isFollowed, onEnd } = options;
+  const { asked, initial, signal, isFollowed, clock, onEnd } = options;
   let reader: Reader | undefined;
   let turn: { epoch: number; attempt: number } | undefined;
   let state: SessionState = { state: "idle" };
@@ -90,10 +85,12 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
   let lastSeq = 0;
   let hasEnded = false;
   let over = false;
+  let cancelLook: (() => void) | undefined;
 
   const end = (type: AnswerEnd["type"], error?: unknown): void => {
     if (over) return;
     over = true;
+    cancelLook?.();
     listening.leave();
     signal?.removeEventListener("abort", onAbort);
     if (error !== undefined) output.fail(error);
@@ -125,6 +122,8 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
     turn = { epoch: event.epoch, attempt: event.attempt };
     // A reader who has nothing takes it as it comes.
     const isNew = !reader && !initial;
+    // What came before was heard when it wasn't known yet whose it is.
+    if (!reader && !event.fromStart) return restart();
     const mine = begin(state.messageId);
     if (!event.fromStart || isNew) {
       for (const chunk of event.chunks) {
@@ -146,7 +145,8 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
 
   const stored = (entry: Entry): void => {
     const [message] = viewOf([entry]);
-    const missing = message && begin(message.id).bringTo(message, new Map());
+    // Where nothing was said, it isn't the message that it should have gone on with.
+    const missing = message && begin(initial?.id ?? message.id).bringTo(message, new Map());
     for (const chunk of missing ?? []) write(chunk);
     if (!hasEnded) write(endOf(entry));
     end("stored");
@@ -177,8 +177,10 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
         const { entry } = event;
         lastSeq = entry.seq;
         if (turn ? entry.epoch === turn.epoch : asked.isAnswer(entry)) return stored(entry);
-        // That somebody is at work on it now comes with it, right behind.
-        return queueMicrotask(() => over || look());
+        // That somebody is at work on it comes right behind it, though not always with it.
+        cancelLook?.();
+        if (lastSeq >= toCome) cancelLook = clock.after(settledMs, look);
+        return;
       }
       case "chunks":
         return chunks(event);
@@ -187,6 +189,9 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
       case "gone":
         return end("gone", event.error);
       case "away":
+        // What happens meanwhile is known only when it is joined again.
+        toCome = Infinity;
+        cancelLook?.();
     }
   };
 

@@ -321,6 +321,7 @@ describe.each([
     await server.pod.sessions.open(id).ask("and this?");
     const all = await stored(id);
     await until("what was said elsewhere", () => same(shown(chat), bare(all)));
+    expect(chat.messages).toHaveLength(4);
   });
 });
 

@@ -2,17 +2,12 @@ import type { ChatTransport, UIMessage as ChatMessage, UIMessageChunk } from "ai
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
-import type { Entry, UIMessage } from "../../protocol/message.ts";
+import type { UIMessage } from "../../protocol/message.ts";
 import { type Client, createClient } from "../client.ts";
 import type { ClientOptions } from "../options.ts";
 import type { Session, SessionSnapshot } from "../session.ts";
-import {
-  type AnswerOptions,
-  type Asked,
-  type Listening,
-  listenTo,
-  streamAnswer,
-} from "./answer.ts";
+import { type AnswerOptions, type Listening, listenTo, streamAnswer } from "./answer.ts";
+import { anew, answerOf, answerTo, restOf } from "./asked.ts";
 import { type ChatLike, createFollowers } from "./follow.ts";
 import { decisionsIn, idOf } from "./decisions.ts";
 import { same } from "./same.ts";
@@ -58,10 +53,8 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
 ): FlotillaTransport<Message> {
   const { client: given, agent, ...clientOptions } = options;
   const client = given ?? createClient(clientOptions);
-  const followers = createFollowers<Message>(
-    (chatId) => client.session(chatId),
-    options.clock ?? systemClock,
-  );
+  const { clock = systemClock } = options;
+  const followers = createFollowers<Message>((chatId) => client.session(chatId), clock);
   const made = new Set<string>();
 
   /** A chat that is new has no session until something is said in it. */
@@ -82,7 +75,12 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   ): ReadableStream<UIMessageChunk> => {
     const isFollowed = () => followers.has(chatId);
     const onEnd: AnswerOptions["onEnd"] = (end) => followers.ended(chatId, end);
-    return streamAnswer(listening, { ...options, isFollowed, onEnd }) as ReadableStream<never>;
+    return streamAnswer(listening, {
+      ...options,
+      isFollowed,
+      onEnd,
+      clock,
+    }) as ReadableStream<never>;
   };
 
   const say = async (chatId: string, message: UIMessage, signal: Signal): Promise<Asking> => {
@@ -94,13 +92,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       ...(signal && { signal }),
     });
     if (duplicate) checkUnchanged(message, await whenLive(session, signal));
-    return {
-      asked: {
-        seq,
-        isTurn: ({ upToSeq }) => upToSeq >= seq,
-        isAnswer: ({ role, upToSeq = 0 }) => role === "assistant" && upToSeq >= seq,
-      },
-    };
+    return { asked: answerTo(seq) };
   };
 
   const goOn = async (chatId: string, message: UIMessage, signal: Signal): Promise<Asking> => {
@@ -118,14 +110,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
         "there is nothing to go on with: no call of the last answer has got an output or an approval",
       );
     }
-    return {
-      initial: message,
-      asked: {
-        seq,
-        isTurn: (turn) => turn.messageId === messageId && turn.upToSeq >= seq,
-        isAnswer: (entry) => isNew(entry, messageId, seq),
-      },
-    };
+    return { initial: message, asked: restOf(messageId, seq) };
   };
 
   const again = async (
@@ -137,16 +122,11 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     const { messages, lastSeq } = await whenLive(session, signal);
     const target = answerAt(messages, named);
     await session.regenerate({ messageId: target.id });
-    return {
-      asked: {
-        isTurn: ({ messageId }) => messageId === target.id,
-        isAnswer: (entry) => isNew(entry, target.id, lastSeq),
-      },
-    };
+    return { asked: anew(target.id, lastSeq) };
   };
 
   /** Listens first, then asks. */
-  const answerTo = async (
+  const streamOf = async (
     chatId: string,
     signal: Signal,
     ask: () => Promise<Asking>,
@@ -177,7 +157,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       abortSignal,
     }: SendOptions<Message>) {
       if (trigger === "regenerate-message") {
-        return answerTo(chatId, abortSignal, () => again(chatId, messageId, abortSignal));
+        return streamOf(chatId, abortSignal, () => again(chatId, messageId, abortSignal));
       }
       const named = messages.find(({ id }) => id === messageId);
       const message = named?.role === "assistant" ? named : messages.at(-1);
@@ -185,24 +165,16 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       const plain = message as unknown as UIMessage;
       const ask = message.role === "assistant" ? goOn : say;
       if (ask === say) await ensure(chatId);
-      return answerTo(chatId, abortSignal, () => ask(chatId, plain, abortSignal));
+      return streamOf(chatId, abortSignal, () => ask(chatId, plain, abortSignal));
     },
     async reconnectToStream({ chatId, abortSignal }) {
       const session = client.session(chatId);
       const { status, state } = await whenLive(session, abortSignal, { orGone: true });
       if (status !== "live" || state.state !== "catching_up") return null;
-      const { epoch } = state;
-      const asked: Asked = {
-        isTurn: (turn) => turn.epoch === epoch,
-        isAnswer: (entry) => entry.epoch === epoch,
-      };
+      const asked = answerOf(state.epoch);
       return stream(chatId, listenTo(session), { asked, signal: abortSignal });
     },
   };
-}
-
-function isNew(entry: Entry, messageId: string, after: number): boolean {
-  return entry.kind === "message" && entry.messageId === messageId && entry.seq > after;
 }
 
 /** A log keeps what was said: what looks like a correction would be dropped as a repetition. */

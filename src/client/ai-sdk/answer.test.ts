@@ -1,0 +1,146 @@
+import { describe, expect, test } from "vitest";
+import { movableClock, turns } from "../../base/movable-clock.contract.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
+import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
+import type { SessionEvent } from "../session.ts";
+import { type AnswerOptions, streamAnswer } from "./answer.ts";
+import { anew, answerTo, restOf } from "./asked.ts";
+
+/** A stream of an answer whose session says what the test says. */
+function streaming(options: Pick<AnswerOptions, "asked" | "initial"> & { isFollowed?: boolean }) {
+  const clock = movableClock();
+  const { isFollowed = true, ...rest } = options;
+  const ends: string[] = [];
+  const read: Chunk[] = [];
+  let take: (event: SessionEvent) => void = () => {};
+  let outcome = "open";
+  const stream = streamAnswer(
+    { hand: (to) => (take = to), leave: () => (take = () => {}) },
+    { ...rest, clock, isFollowed: () => isFollowed, onEnd: ({ type }) => ends.push(type) },
+  );
+  const reading = (async () => {
+    for await (const chunk of stream) read.push(chunk);
+  })();
+  reading.then(
+    () => (outcome = "closed"),
+    (error: unknown) => (outcome = String(error)),
+  );
+  return {
+    clock,
+    async hear(...events: SessionEvent[]) {
+      for (const event of events) take(event);
+      await turns(1);
+    },
+    read,
+    ends,
+    get outcome() {
+      return outcome;
+    },
+    get types() {
+      return read.map(({ type }) => type);
+    },
+  };
+}
+
+const idle: SessionState = { state: "idle" };
+const working = (epoch: number, fields: Partial<SessionState> = {}): SessionState =>
+  ({
+    state: "catching_up",
+    epoch,
+    attempt: 1,
+    agent: "helper",
+    messageId: `@${epoch}`,
+    upToSeq: 1,
+    stopping: false,
+    ...fields,
+  }) as SessionState;
+const joined = (lastSeq: number, state: SessionState): SessionEvent => ({
+  type: "joined",
+  lastSeq,
+  state,
+});
+const entry = (seq: number, fields: Partial<Entry> = {}): SessionEvent => ({
+  type: "entry",
+  entry: {
+    seq,
+    kind: "message",
+    role: "user",
+    author: "ada",
+    messageId: `m${seq}`,
+    tokens: 1,
+    parts: [{ type: "text", text: "hello" }],
+    atMs: 0,
+    ...fields,
+  },
+});
+const answer = (seq: number, fields: Partial<Entry> = {}) =>
+  entry(seq, { role: "assistant", author: "helper", outcome: "completed", ...fields });
+const chunks = (epoch: number, fromStart: boolean, ...said: Chunk[]): SessionEvent => ({
+  type: "chunks",
+  epoch,
+  attempt: 1,
+  fromStart,
+  chunks: said,
+});
+const start: Chunk[] = [{ type: "start" }, { type: "text-start", id: "t" }];
+const word: Chunk = { type: "text-delta", id: "t", delta: "one" };
+
+describe("the stream of an answer", () => {
+  test("goes on where it is told only later that somebody is at work on it", async () => {
+    const stream = streaming({ asked: answerTo(1) });
+    await stream.hear(joined(0, idle), entry(1));
+    await stream.clock.advance(100);
+    await stream.hear({ type: "state", state: working(1) }, chunks(1, true, ...start, word));
+    await stream.hear(answer(2, { messageId: "@1", epoch: 1, upToSeq: 1 }));
+    expect([stream.outcome, stream.ends]).toEqual(["closed", ["stored"]]);
+    expect(stream.types).toContain("text-delta");
+  });
+
+  test("isn't ended by a connection that was cut before that was told", async () => {
+    const stream = streaming({ asked: answerTo(1) });
+    await stream.hear(joined(0, idle), entry(1), { type: "away" });
+    await stream.clock.advance(60_000);
+    expect(stream.outcome).toBe("open");
+    await stream.hear(joined(1, working(1)), chunks(1, true, ...start, word));
+    expect(stream.types).toContain("text-delta");
+  });
+
+  test("ends where nobody answers", async () => {
+    const stream = streaming({ asked: answerTo(1) });
+    await stream.hear(joined(0, idle), entry(1));
+    expect(stream.outcome).toBe("open");
+    await stream.clock.advance(1_000);
+    expect([stream.outcome, stream.ends, stream.read]).toEqual(["closed", ["over"], []]);
+  });
+
+  test("never begins in the middle", async () => {
+    for (const isFollowed of [true, false]) {
+      const stream = streaming({ asked: answerTo(1), isFollowed });
+      await stream.hear(joined(1, working(1)), entry(1), chunks(1, false, word));
+      expect([stream.ends, stream.read]).toEqual([["restarted"], []]);
+      expect(stream.outcome).toMatch(isFollowed ? "closed" : "TypeError: network");
+    }
+  });
+
+  test("says how making it anew ended, though nothing was said and nobody here saw it", async () => {
+    const stream = streaming({ asked: anew("@1", 2) });
+    await stream.hear(joined(2, idle), entry(1), answer(2, { messageId: "@1" }), { type: "away" });
+    const error = { code: "failed", message: "the model is on fire" };
+    await stream.hear(joined(3, idle), answer(3, { outcome: "failed", parts: [], error }));
+    expect([stream.outcome, stream.ends]).toEqual(["closed", ["stored"]]);
+    expect(stream.read.at(-1)).toEqual({ type: "error", errorText: "the model is on fire" });
+  });
+
+  test("leaves a message what it was where going on with it failed before a word was said", async () => {
+    const initial: UIMessage = {
+      id: "@1",
+      role: "assistant",
+      parts: [{ type: "text", text: "may I?", state: "done" }],
+    };
+    const stream = streaming({ asked: restOf("@1", 3), initial });
+    await stream.hear(joined(3, working(2, { messageId: "@1", upToSeq: 3 } as object)));
+    await stream.hear(answer(4, { epoch: 2, outcome: "failed", parts: [] }));
+    expect(stream.read[0]).toEqual({ type: "start", messageId: "@1" });
+    expect(stream.types).toEqual(["start", "error"]);
+  });
+});
