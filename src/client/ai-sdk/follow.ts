@@ -2,6 +2,7 @@ import type { UIMessage as ChatMessage } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import type { Session, SessionSnapshot } from "../session.ts";
+import { guarded } from "../store.ts";
 import type { AnswerEnd } from "./answer.ts";
 import { knowsMore } from "./decisions.ts";
 
@@ -26,6 +27,7 @@ type Follower<Message extends ChatMessage> = {
 
 /** How soon a chat is looked at again that is busy with something that we don't see. */
 const busyMs = 250;
+const failedMs = 1_000;
 
 /** The chats that are kept like their sessions. */
 export function createFollowers<Message extends ChatMessage>(
@@ -108,12 +110,18 @@ function createFollower<Message extends ChatMessage>(
 
   const resume = async (): Promise<void> => {
     isResuming = true;
+    let waitMs = 0;
     try {
       await chat.resumeStream();
-    } finally {
-      isResuming = false;
+    } catch (error) {
+      // What the chat's own callbacks throw, at every try perhaps.
+      waitMs = failedMs;
+      guarded(() => {
+        throw error;
+      });
     }
-    clock.after(0, follower.look);
+    isResuming = false;
+    cancelLook = clock.after(waitMs, follower.look);
   };
 
   return follower;

@@ -278,6 +278,19 @@ describe.each([
     expect(chat.messages.length).toBeGreaterThanOrEqual(4);
   });
 
+  test("lets go of what it asked for where nothing comes back", async () => {
+    const id = next();
+    const wifi = createWifi();
+    const { chat } = tab(id, { agent: "teller", wifi });
+    await chat.sendMessage({ text: "go" });
+    wifi.mute();
+    const again = chat.regenerate();
+    await until("the question", () => chat.status === "submitted");
+    await chat.stop();
+    await again;
+    expect(chat.status).toBe("ready");
+  });
+
   test("refuses to change what was said", async () => {
     const id = next();
     const { chat } = tab(id, { agent: "teller" });
@@ -375,12 +388,16 @@ function scriptOf(sessionId: string) {
 /** A network that comes and goes as the test says. */
 function createWifi() {
   let isOnline = true;
+  let isMute = false;
   const callbacks = new Set<(change: "online" | "offline") => void>();
   const sockets = new Set<WebSocket>();
   class Socket extends WebSocket {
     constructor(url: string, protocols: string[]) {
       super(url, protocols);
       sockets.add(this);
+    }
+    override send(text: string) {
+      if (!isMute) super.send(text);
     }
   }
   const network: Network = {
@@ -393,6 +410,10 @@ function createWifi() {
   return {
     network,
     Socket: Socket as unknown as SocketClass,
+    /** Nothing goes out any more, and nobody hears of it. */
+    mute() {
+      isMute = true;
+    },
     set(change: "online" | "offline") {
       isOnline = change === "online";
       if (!isOnline) for (const socket of sockets) socket.close();

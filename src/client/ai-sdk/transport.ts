@@ -11,7 +11,7 @@ import { anew, answerOf, answerTo, restOf } from "./asked.ts";
 import { type ChatLike, createFollowers } from "./follow.ts";
 import { decisionsIn, idOf } from "./decisions.ts";
 import { same } from "./same.ts";
-import { whenLive } from "./when-live.ts";
+import { unlessAborted, whenLive } from "./when-live.ts";
 
 export type ChatTransportOptions = ClientOptions & {
   /** Default: one of its own, made of the other options. */
@@ -133,7 +133,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   ): Promise<ReadableStream<UIMessageChunk>> => {
     const listening = listenTo(client.session(chatId));
     try {
-      return stream(chatId, listening, { ...(await ask()), signal });
+      return stream(chatId, listening, { ...(await unlessAborted(ask(), signal)), signal });
     } catch (error) {
       listening.leave();
       throw error;
@@ -164,7 +164,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       if (!message) throw new FlotillaError("invalid_input", "there is no message to send");
       const plain = message as unknown as UIMessage;
       const ask = message.role === "assistant" ? goOn : say;
-      if (ask === say) await ensure(chatId);
+      if (ask === say) await unlessAborted(ensure(chatId), abortSignal);
       return streamOf(chatId, abortSignal, () => ask(chatId, plain, abortSignal));
     },
     async reconnectToStream({ chatId, abortSignal }) {

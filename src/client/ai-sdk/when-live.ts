@@ -28,6 +28,16 @@ export function whenLive(
   });
 }
 
+/** The same, but a signal that fires first ends the wait: what was asked for may happen all the same. */
+export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(abortError());
+    if (signal?.aborted) onAbort();
+    signal?.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal?.removeEventListener("abort", onAbort));
+  });
+}
+
 /** By its name `useChat` knows that nothing went wrong. */
 function abortError(): Error {
   return new DOMException("the wait was cut short", "AbortError");
