@@ -1,14 +1,65 @@
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { createHash } from "node:crypto";
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { writeWhole } from "../../build/bundle.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const programs = join(root, "node_modules", ".bin");
 
-/** Builds and packs what would be published, away from the checkout, and gives the tarball's path. */
+const kept = join(root, "node_modules", ".cache", "packed");
+
+/**
+ * Packs what would be published, and gives the tarball's path. Tests whose sources are the same have the
+ * same tarball: whoever needs it first makes it.
+ */
 export function packTarball(folder: string): string {
+  const name = `${hashOfSources()}.tgz`;
+  const same = join(kept, name);
+  const tarball = join(folder, "flotilla.tgz");
+  if (existsSync(same)) {
+    copyFileSync(same, tarball);
+    return tarball;
+  }
+  renameSync(pack(folder), tarball);
+  mkdirSync(kept, { recursive: true });
+  for (const each of readdirSync(kept))
+    if (each !== name) rmSync(join(kept, each), { force: true });
+  writeWhole(same, readFileSync(tarball));
+  return tarball;
+}
+
+function hashOfSources(): string {
+  const hash = createHash("sha256");
+  const made = ["package.json", "package-lock.json", "tsconfig.base.json", "tsconfig.build.json"];
+  const all = [
+    ...made,
+    "build/**",
+    "src/**",
+    ...manifestOf(root).files.map((each) => `${each}/**`),
+  ];
+  const paths = globSync([...all, "*.md"], { cwd: root, exclude: ["dist/**"], withFileTypes: true })
+    .filter((each) => each.isFile())
+    .map((each) => join(each.parentPath, each.name));
+  for (const path of new Set(paths.toSorted())) hash.update(path).update(readFileSync(path));
+  return hash.digest("hex").slice(0, 16);
+}
+
+/** Builds and packs, away from the checkout. */
+function pack(folder: string): string {
   const source = join(folder, "source");
   mkdirSync(source);
   const { files } = manifestOf(root);
@@ -30,11 +81,16 @@ export function packTarball(folder: string): string {
  * installed here. Only that is linked, so that whatever it doesn't say it needs is missed.
  */
 export function installTarball(tarball: string, project: string, beside: readonly string[]): void {
+  const { dependencies } = manifestOf(unpackTarball(tarball, project));
+  for (const name of new Set([...Object.keys(dependencies), ...beside])) link(project, name);
+}
+
+/** Puts the package where a project finds it, without anything that it depends on. */
+export function unpackTarball(tarball: string, project: string): string {
   const target = join(project, "node_modules", "flotilla");
   mkdirSync(target, { recursive: true });
   run("tar", ["-xzf", tarball, "-C", target, "--strip-components=1"], project);
-  const { dependencies } = manifestOf(target);
-  for (const name of new Set([...Object.keys(dependencies), ...beside])) link(project, name);
+  return target;
 }
 
 /** Has a project find a package here, or another that is to be there in its place. */
