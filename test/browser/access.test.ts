@@ -5,7 +5,8 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { launch, leave, openContext } from "./browser.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
-import { expectSoon, openChat } from "./chat-page.ts";
+import { expectSoon } from "./expect-soon.ts";
+import { openChat } from "./chat-page.ts";
 
 const limitMs = 180_000;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -31,10 +32,11 @@ async function faults(page: Page): Promise<string[]> {
   return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`));
 }
 
+const phone = { viewport: { width: 360, height: 700 }, isMobile: true, hasTouch: true };
 const looks = [
   ["light", { colorScheme: "light" }],
   ["dark", { colorScheme: "dark" }],
-  ["on a phone", { viewport: { width: 360, height: 700 }, isMobile: true, hasTouch: true }],
+  ["on a phone", phone],
 ] as const;
 
 describe("a chat is usable by everybody", { timeout: limitMs }, () => {
@@ -63,12 +65,20 @@ describe("a chat is usable by everybody", { timeout: limitMs }, () => {
     expect(await faults(tab.page)).toEqual([]);
     server.proxy.block(false);
     await tab.page.getByRole("button", { name: "Try now" }).waitFor({ state: "detached" });
+    await leave(ada);
+  });
 
-    if (look === "on a phone") {
-      await tab.page.getByRole("button", { name: "Conversations" }).tap();
-      await tab.page.getByRole("button", { name: "New chat" }).waitFor();
-      expect(await faults(tab.page)).toEqual([]);
-    }
+  test("on a phone the chats are in a drawer, with which nothing is wrong either", async () => {
+    const ada = await openContext(browser, { ...phone, reducedMotion: "reduce" });
+    const tab = await openChat(ada.context, { url: server.url, chatId: "drawer" });
+    await tab.say("hello");
+    await tab.shows("You said: hello");
+    await tab.page.getByRole("button", { name: "Conversations" }).tap();
+    await tab.page.getByRole("link", { name: /^You said: hello/ }).waitFor();
+    expect(await faults(tab.page)).toEqual([]);
+    await tab.page.getByRole("button", { name: "New chat" }).tap();
+    await tab.page.getByRole("heading", { name: "Ask the guide" }).waitFor();
+    expect(await tab.messages.count()).toBe(0);
     await leave(ada);
   });
 

@@ -1,6 +1,4 @@
 import type { BrowserContext, Page } from "playwright-core";
-import { expect, vi } from "vitest";
-import { patienceMs } from "./browser.ts";
 
 export type ChatPage = ReturnType<typeof onPage>;
 
@@ -42,21 +40,6 @@ export function onPage(page: Page) {
       await page.getByRole("feed").getByText(text).first().waitFor();
     },
   };
-}
-
-/** Waits until what is asked says this, and shows the difference where it never does. */
-export async function expectSoon<Value>(
-  ask: () => Promise<Value>,
-  wanted: Value | ((value: Value) => void),
-): Promise<void> {
-  await vi.waitFor(
-    async () => {
-      const value = await ask();
-      if (typeof wanted === "function") (wanted as (value: Value) => void)(value);
-      else expect(value).toEqual(wanted);
-    },
-    { timeout: patienceMs, interval: 50 },
-  );
 }
 
 /** What `count` says. */

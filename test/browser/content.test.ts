@@ -4,7 +4,8 @@ import { createClient } from "../../src/client/index.ts";
 import { textOf } from "../../src/protocol/text-of.ts";
 import { launch, leave, openContext } from "./browser.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
-import { type ChatPage, expectSoon, openChat } from "./chat-page.ts";
+import { expectSoon } from "./expect-soon.ts";
+import { type ChatPage, openChat } from "./chat-page.ts";
 import { confusingTexts, hostileChunks, hostileTexts } from "./hostile.ts";
 
 const limitMs = 180_000;

@@ -6,7 +6,8 @@ import { viewOf } from "../../src/protocol/view.ts";
 import { textOf } from "../../src/protocol/text-of.ts";
 import { launch, leave, openContext } from "./browser.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
-import { type ChatPage, counted, expectSoon, openChat } from "./chat-page.ts";
+import { expectSoon } from "./expect-soon.ts";
+import { type ChatPage, counted, openChat } from "./chat-page.ts";
 
 const limitMs = 240_000;
 const cutsWanted = 50;

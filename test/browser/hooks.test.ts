@@ -7,8 +7,8 @@ import { renderToString } from "react-dom/server";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createClient } from "../../src/client/index.ts";
 import { launch, leave, openContext } from "./browser.ts";
-import { expectSoon } from "./chat-page.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
+import { expectSoon } from "./expect-soon.ts";
 import { builtPage } from "./page-build.ts";
 import { Panel, type PanelProps } from "./hooks/panel.ts";
 

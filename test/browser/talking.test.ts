@@ -2,7 +2,8 @@ import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { launch, leave, openContext, type Watched } from "./browser.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
-import { type ChatPage, counted, expectSoon, openChat } from "./chat-page.ts";
+import { expectSoon } from "./expect-soon.ts";
+import { type ChatPage, counted, openChat } from "./chat-page.ts";
 
 const limitMs = 180_000;
 let server: ChatServer;
