@@ -21,6 +21,8 @@ export type Connection = {
   commit(requests: readonly (readonly Query[])[]): Outcome[];
   /** Makes those who watch the file look again, if anything was committed since the last time. */
   hint(): void;
+  /** Whether anybody else has committed since this was last asked; true where that can't be known. */
+  othersCommitted(): boolean;
   /** How long it had to wait for others since this was last asked; undefined where it hadn't. */
   contendedMs(): number | undefined;
   close(): void;
@@ -107,6 +109,11 @@ export function openConnection(options: ConnectionOptions): Connection {
   const totalChanges = () =>
     Number((prepare("select total_changes()").get() as unknown as [number])[0]);
 
+  // It moves with every commit but those of this very connection.
+  let version: unknown;
+  const dataVersion = (): unknown =>
+    (prepare("pragma data_version").get() as unknown as [unknown])[0];
+
   const undo = () => {
     if (db.isTransaction) db.exec("rollback");
   };
@@ -179,6 +186,15 @@ export function openConnection(options: ConnectionOptions): Connection {
       } catch {
         // Then they look a little later by themselves.
       }
+    },
+    othersCommitted() {
+      const before = version;
+      try {
+        version = dataVersion();
+      } catch {
+        version = undefined;
+      }
+      return version === undefined || version !== before;
     },
     contendedMs() {
       const sinceThen = waitedMs;

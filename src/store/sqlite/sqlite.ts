@@ -1,11 +1,11 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database, Row } from "../database.ts";
 import type { OnStoreEvent } from "../events.ts";
-import { mailListeners } from "../mail-hints.ts";
 import { render } from "../sql.ts";
 import { sqliteTransaction } from "../transaction.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
-import { keepThread, type KeptThread } from "./thread-client.ts";
+import { createHints } from "./hints.ts";
+import { keepThread } from "./thread-client.ts";
 import { watchCommits } from "./watch.ts";
 
 /**
@@ -17,15 +17,21 @@ export async function openSqlite(
   { onEvent }: { onEvent?: OnStoreEvent } = {},
 ): Promise<Database> {
   const onContended = (waitMs: number) => onEvent?.({ type: "contended", cause: "busy", waitMs });
-  const writer = await keepThread(options, onContended);
-  const opening = keepThread({ ...options, create: false }, onContended);
+  const hints = createHints();
+  const writer = await keepThread(options, { onContended, onCommits: hints.seen });
+  const opening = keepThread({ ...options, create: false }, { onContended });
   const reader = await opening.catch(async (error: unknown) => {
     await writer.close();
     throw error;
   });
-  const commits = watchCommits(options.path);
+  const commits = watchCommits(options.path, hints.holdMs);
   const { dialect } = writer;
-  const hints = hintsOf(writer, commits);
+  const look = () =>
+    void writer.ask({ look: true }).catch(() => {
+      // Not knowing is no reason to keep quiet.
+      hints.seen({ own: false, others: true });
+    });
+  let watching = false;
   let closing: Promise<void> | undefined;
 
   return {
@@ -40,71 +46,18 @@ export async function openSqlite(
       if (mail !== undefined) hints.mail.tell(mail);
       return tables.map((table): Row[] => toObjects(table));
     },
-    subscribe: hints.subscribe,
+    subscribe(listener, mailOf) {
+      if (!watching) commits.subscribe(() => hints.changed(look));
+      watching = true;
+      return hints.subscribe(listener, mailOf);
+    },
     within: sqliteTransaction,
     close() {
       hints.close();
+      commits.close();
       // One after the other: of two that close at once neither is the last, and the last one is who
       // puts the log into the file, so that the file alone is the whole store.
       return (closing ??= reader.close().then(() => writer.close()));
-    },
-  };
-}
-
-/**
- * Tells our own commits from those of others. The version that a connection sees moves with every
- * commit but its own, so the thread that writes is asked, unless it hasn't written.
- */
-function hintsOf(writer: KeptThread, commits: ReturnType<typeof watchCommits>) {
-  type Listener = (whose?: "own") => void;
-  const listeners = new Set<Listener>();
-  const mail = mailListeners();
-  let watching = false;
-  let seen: unknown;
-  /** Whether a write of ours was under way since the last hint. */
-  let wrote = false;
-
-  const version = (): Promise<unknown> =>
-    writer.ask({ read: { text: "pragma data_version", values: [] } }).then(
-      ([table]) => table!.rows[0]![0],
-      // Not knowing is no reason to keep quiet.
-      () => Symbol("unknown"),
-    );
-  const tell = (whose?: "own") => {
-    for (const listener of listeners) listener(whose);
-    // Which of our own writes carry letters is known, and whom they are for. Of others' it isn't.
-    if (whose !== "own") mail.tell();
-  };
-  const hint = async (): Promise<void> => {
-    // Asked before anybody is told: what a listener then writes can't have seen less than this.
-    const asked = version();
-    const surelyOthers = !wrote;
-    wrote = false;
-    if (surelyOthers) tell();
-    const current = await asked;
-    const own = current === seen;
-    seen = current;
-    if (!surelyOthers) tell(own ? "own" : undefined);
-  };
-  return {
-    mail,
-    subscribe(listener: Listener, mailOf?: string): () => void {
-      if (!watching) commits.subscribe(() => void hint());
-      watching = true;
-      if (mailOf !== undefined) return mail.add(mailOf, listener);
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    around<Answer>(write: Promise<Answer>): Promise<Answer> {
-      wrote = true;
-      return write.finally(() => {
-        wrote = true;
-      });
-    },
-    close() {
-      listeners.clear();
-      mail.clear();
-      commits.close();
     },
   };
 }

@@ -4,7 +4,7 @@ import { threadFile } from "../../base/location.ts";
 import type { Dialect } from "../sql.ts";
 import type { ConnectionOptions, Table } from "./connection.ts";
 import { sqliteDialect } from "./dialect.ts";
-import type { ThreadHello, ThreadReply, ThreadRequest } from "./thread.ts";
+import type { Commits, ThreadHello, ThreadReply, ThreadRequest } from "./thread.ts";
 
 /** The main thread's end of a database thread, whichever thread that is at the time. */
 export type KeptThread = {
@@ -24,19 +24,26 @@ type Ask = ThreadRequest extends infer Each
     : never
   : never;
 
+export type ThreadListeners = {
+  /** The thread had to wait for others so long. */
+  onContended?: (waitMs: number) => void;
+  /** It has committed, or was asked to look. */
+  onCommits?: (commits: Commits) => void;
+};
+
 // With what the thread adds to it, it is also how many share a commit.
 const sentTogether = 128;
 
 /** A thread that is started anew when it has died. What it was doing then has an unknown outcome. */
 export async function keepThread(
   options: ConnectionOptions,
-  onContended: (waitMs: number) => void = () => {},
+  listeners: ThreadListeners = {},
 ): Promise<KeptThread> {
-  let current = await startThread(options, onContended);
+  let current = await startThread(options, listeners);
   let starting: Promise<Thread> | undefined;
   let closed = false;
   const restarted = (): Promise<Thread> =>
-    (starting ??= startThread({ ...options, create: false }, onContended)
+    (starting ??= startThread({ ...options, create: false }, listeners)
       .then((thread) => (current = thread))
       .finally(() => (starting = undefined)));
   return {
@@ -56,7 +63,7 @@ export async function keepThread(
 
 async function startThread(
   options: ConnectionOptions,
-  onContended: (waitMs: number) => void,
+  { onContended, onCommits }: ThreadListeners,
 ): Promise<Thread> {
   const worker = new Worker(threadFile("sqlite-thread"), {
     workerData: options,
@@ -90,7 +97,8 @@ async function startThread(
     for (const reply of replies) {
       const asked = waiting.get(reply.id);
       waiting.delete(reply.id);
-      if (reply.contendedMs !== undefined) onContended(reply.contendedMs);
+      if (reply.contendedMs !== undefined) onContended?.(reply.contendedMs);
+      if (reply.commits !== undefined) onCommits?.(reply.commits);
       if (reply.error) {
         const { code, message, options: rest } = reply.error;
         asked?.reject(new FlotillaError(code, message, rest));

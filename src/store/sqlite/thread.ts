@@ -15,6 +15,8 @@ import {
 export type ThreadRequest = { id: number } & (
   | { read: Query }
   | { write: readonly Query[] }
+  /** Asks for nothing but what every answer to a write says too: whether others have committed. */
+  | { look: true }
   | { close: true }
 );
 
@@ -24,7 +26,12 @@ export type ThreadReply = {
   error?: { code: FlotillaError["code"]; message: string; options: FlotillaErrorOptions };
   /** How long the connection had to wait for others, on one reply of those that waited together. */
   contendedMs?: number;
+  /** On one reply of those to a commit or a look. */
+  commits?: Commits;
 };
+
+/** Who has committed since this was last said. */
+export type Commits = { readonly own: boolean; readonly others: boolean };
 
 export type ThreadHello =
   | { ready: { jsonbEach: boolean } }
@@ -81,6 +88,10 @@ function answer(connection: Connection, requests: ThreadRequest[]): ThreadReply[
           : { id, tables: outcome.tables },
       );
     });
+  }
+  const own = writes.length > 0;
+  if (own || requests.some((request) => "look" in request)) {
+    replies[0]!.commits = { own, others: connection.othersCommitted() };
   }
   const contendedMs = connection.contendedMs();
   if (contendedMs !== undefined) replies[0]!.contendedMs = contendedMs;

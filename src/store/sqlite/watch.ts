@@ -7,13 +7,18 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
  * connections touch the log once more after their commits, which spares the wait for that. Where
  * files can't be watched this stays silent, and polling has to do.
  */
-export function watchCommits(path: string): {
+export function watchCommits(
+  path: string,
+  /** How long there is no need to look, because others tell. Asked at every change. */
+  holdMs: () => number = () => 0,
+): {
   subscribe(listener: () => void): () => void;
   close(): void;
 } {
   const listeners = new Set<() => void>();
   let watching: { watcher: FSWatcher; connection: DatabaseSync; ask: StatementSync } | undefined;
   let timer: NodeJS.Timeout | undefined;
+  let held: NodeJS.Timeout | undefined;
   let seen: unknown;
   let notBeforeMs = 0;
   let closed = false;
@@ -43,10 +48,20 @@ export function watchCommits(path: string): {
     timer.unref();
   };
   const changed = () => {
+    const holding = holdMs();
+    if (holding > 0) {
+      held ??= setTimeout(release, holding + 1).unref();
+      return;
+    }
     clearTimeout(timer);
     if (performance.now() >= notBeforeMs) look(1);
     // Too early; the doubling starts anew, because this commit has yet to be seen.
     else again(1, 2);
+  };
+
+  const release = () => {
+    held = undefined;
+    changed();
   };
 
   const start = () => {
@@ -73,6 +88,7 @@ export function watchCommits(path: string): {
       closed = true;
       listeners.clear();
       clearTimeout(timer);
+      clearTimeout(held);
       watching?.watcher.close();
       watching?.connection.close();
       watching = undefined;
