@@ -245,14 +245,14 @@ const list: readonly Mutation[] = [
   },
   {
     name: "hub: what is missing isn't fetched",
-    edits: [hub("    if (fetching) return;\n", "    if (!fetching) return;\n")],
+    edits: [hub("    if (this.fetching) return;\n", "    if (!this.fetching) return;\n")],
   },
   {
     name: "hub: what comes behind a gap is told",
     edits: [
       hub(
-        "entries[to]!.seq === head + 1 && head < view!.lastSeq) {\n      head++;",
-        "entries[to]!.seq > head && head < view!.lastSeq) {\n      head = entries[to]!.seq;",
+        "entries[to]!.seq === this.head + 1 && this.head < lastSeq) {\n      this.head++;",
+        "entries[to]!.seq > this.head && this.head < lastSeq) {\n      this.head = entries[to]!.seq;",
       ),
     ],
   },
