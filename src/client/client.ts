@@ -36,24 +36,22 @@ export function createClient(options: ClientOptions = {}): Client {
   const { user, tenant, clock = systemClock, random = systemRandom } = options;
   const { fetch = usualFetch, network = usualNetwork, maxUnacked = 256 } = options;
   const { newId = () => idOf(random) } = options;
-  const url = () => serverUrl(options.url);
-  const WebSocket = () => options.WebSocket ?? usualSocket();
-  const credentials = createCredentials(options.token);
-  const http = createHttp({ fetch, url, credentials, user, tenant, clock });
-  const talk = createTalk({
-    url,
-    WebSocket,
-    credentials,
+  const parts = {
+    url: () => serverUrl(options.url),
+    WebSocket: () => options.WebSocket ?? usualSocket(),
+    credentials: createCredentials(options.token),
     user,
     tenant,
-    http,
+    fetch,
     network,
     clock,
     random,
     newId,
     maxUnacked,
-  });
-  const watches = createWatch({ clock, random });
+  };
+  const http = createHttp(parts);
+  const talk = createTalk({ ...parts, http });
+  const watches = createWatch(parts);
   return {
     session: talk.session,
     inbox: () => talk.inbox,

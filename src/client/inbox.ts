@@ -18,6 +18,8 @@ export type InboxSnapshot = {
 export type FollowedInbox = {
   readonly subscription: Subscription<InboxSnapshot>;
   take(frame: InboxFrame): void;
+  /** Forgets what was another's. */
+  forget(): void;
 };
 
 export type InboxFrame = Extract<
@@ -67,6 +69,10 @@ export function createInbox(parts: FollowParts): FollowedInbox {
         for (const sessionId of frame.sessionIds) items.delete(sessionId);
         subscription.change();
       }
+    },
+    forget() {
+      items.clear();
+      subscription.change();
     },
   };
 }

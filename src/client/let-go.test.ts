@@ -9,6 +9,8 @@ function simulated(token: () => string | Promise<string> = () => "a token") {
   const clock = movableClock();
   const server = simulate({ clock, random: seededRandom(1) });
   const sockets: SocketLike[] = [];
+  const asked: string[] = [];
+  const heard: string[] = [];
   class Noted extends server.WebSocket {
     constructor(...args: [string, string[]]) {
       super(...args);
@@ -18,13 +20,22 @@ function simulated(token: () => string | Promise<string> = () => "a token") {
   const client = createClient({
     url: "http://sim",
     WebSocket: Noted,
-    fetch: server.fetch,
+    fetch: (url) => {
+      asked.push(url);
+      return server.fetch(url);
+    },
     clock,
     random: seededRandom(2),
-    network: { isOnline: () => true, onChange: () => () => {} },
+    network: {
+      isOnline: () => true,
+      onChange() {
+        heard.push("network");
+        return () => heard.pop();
+      },
+    },
     token,
   });
-  return { clock, server, client, sockets };
+  return { clock, server, client, sockets, asked, heard };
 }
 
 describe("a client", () => {
@@ -52,6 +63,35 @@ describe("a client", () => {
     await clock.advance(5_000);
     expect([clock.timers, server.connections]).toEqual([0, 0]);
     expect(sockets.map(({ readyState }) => readyState)).toEqual([3]);
+  });
+
+  test("that is closed looks at nothing, and hears of no network", async () => {
+    const { clock, client, asked, heard } = simulated();
+    client.close();
+    const task = client.tasks.watch("t");
+    task.subscribe(() => {});
+    client.session("a").subscribe(() => {});
+    await clock.advance(60_000);
+    expect(task.get()).toMatchObject({ status: "gone", error: { code: "closed" } });
+    expect(client.session("a").get()).toMatchObject({ status: "gone", error: { code: "closed" } });
+    expect([asked, heard, clock.timers]).toEqual([[], [], 0]);
+  });
+
+  test("shows nobody the inbox of another", async () => {
+    const { clock, server, client } = simulated();
+    const seen: unknown[] = [];
+    const inbox = client.inbox();
+    inbox.subscribe(() => seen.push([inbox.get().status, inbox.get().sessions.length]));
+    await clock.advance(2_000);
+    expect(seen.at(-1)).toEqual(["live", 1]);
+    server.user = "bob";
+    seen.length = 0;
+    server.end(1001);
+    await clock.advance(5_000);
+    expect(seen).toContainEqual(["joining", 0]);
+    expect(seen).not.toContainEqual(["joining", 1]);
+    expect(seen.at(-1)).toEqual(["live", 1]);
+    client.close();
   });
 
   test("doesn't follow for a reader whom it told already that the session is gone", async () => {

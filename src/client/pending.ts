@@ -23,11 +23,11 @@ export type Pending = {
   /** False where there are too many already. */
   add(frame: Writing): Waiting | undefined;
   /** Those that go out now, on this connection, so many at most. */
-  next(nowMs: number, most?: number): readonly Waiting[];
+  next(nowMs: number, most: number): readonly Waiting[];
   /** It is over: acked, refused for good, or given up. */
-  remove(ref: number): Waiting | undefined;
+  remove(ref: number): void;
   /** Refused for now: again at that time, and nothing of its session before. */
-  again(ref: number, atMs: number): Waiting | undefined;
+  again(ref: number, atMs: number): void;
   get(ref: number): Waiting | undefined;
   /** The connection is lost: all that isn't acked goes out again on the next. */
   lost(): void;
@@ -72,7 +72,7 @@ export function createPending({ most, windowMost }: { most: number; windowMost: 
       items.set(ref, item);
       return item;
     },
-    next(nowMs, limit = Infinity) {
+    next(nowMs, limit) {
       const found: Item[] = [];
       const busy = new Set<string>();
       for (const item of items.values()) {
@@ -91,15 +91,13 @@ export function createPending({ most, windowMost }: { most: number; windowMost: 
       const item = items.get(ref);
       if (item) landed(item);
       items.delete(ref);
-      return item;
     },
     again(ref, atMs) {
       const item = items.get(ref);
-      if (!item) return undefined;
+      if (!item) return;
       landed(item);
       item.refusals++;
       item.notBeforeMs = atMs;
-      return item;
     },
     get: (ref) => items.get(ref),
     lost() {

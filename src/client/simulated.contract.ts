@@ -3,7 +3,7 @@ import { between, fraction, type Random } from "../base/random.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import type { ClientFrame, ServerFrame } from "../protocol/frames.ts";
 import { parseClientFrame } from "../protocol/parse-frame.ts";
-import type { Entry, SessionState } from "../protocol/message.ts";
+import type { Entry, InboxItem, SessionState } from "../protocol/message.ts";
 import type { Fetch, SocketClass, SocketLike } from "./options.ts";
 
 /** How often each thing goes wrong, as a share. */
@@ -55,6 +55,19 @@ type Connection = {
   roomAtMs: number;
 };
 
+const inboxItem: InboxItem = {
+  sessionId: "a",
+  agents: ["bot"],
+  status: "active",
+  state: "idle",
+  lastSeq: 1,
+  readSeq: 0,
+  unread: 1,
+  preview: "hello",
+  previewAuthor: "bot",
+  activeAtMs: 0,
+};
+
 type FakeSocket = SocketLike & { readyState: number };
 
 /** A server that keeps docs/protocol.md, on a network that doesn't keep anything but order. */
@@ -62,6 +75,7 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
   let faults = calm;
   let isUp = true;
   let expiresInMs: number | undefined;
+  let user = "ada";
   const logs = new Map<string, Log>();
   const connections = new Set<Connection>();
   /** What a client did that it must not. */
@@ -220,6 +234,7 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
       case "regenerate":
       case "tool_result":
       case "inbox":
+        return push(connection, { type: "inbox", ref, sessions: [inboxItem] });
       case "inbox_leave":
         return push(connection, { type: "ack", ref });
     }
@@ -258,6 +273,7 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
           type: "hello",
           protocol: 1,
           tenant: "default",
+          user,
           maxFrameBytes: 10_000,
           ...(expiresInMs !== undefined && { expiresAtMs: clock.now() + expiresInMs }),
         });
@@ -306,6 +322,9 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
     },
     set expiresInMs(inMs: number | undefined) {
       expiresInMs = inMs;
+    },
+    set user(name: string) {
+      user = name;
     },
     get connections() {
       return connections.size;

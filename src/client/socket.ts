@@ -136,7 +136,6 @@ export function createSocket(parts: SocketParts): Socket {
       if (token !== undefined) protocols.push(`bearer.${token}`);
       if (parts.user !== undefined) address.searchParams.set("user", parts.user);
     }
-    drop();
     const own = new (parts.WebSocket())(address.href, protocols);
     socket = own;
     own.onmessage = (event: { data: unknown }) => receive(connection, event.data);
@@ -198,7 +197,7 @@ export function createSocket(parts: SocketParts): Socket {
       if (isOpen && socket?.readyState === 1) socket.send(text);
     },
     want(isWanted) {
-      if (link.isWanted === isWanted) return;
+      if (link.isWanted === isWanted || link.phase.at === "closed") return;
       if (isWanted && !stopNetwork) {
         if (!network.isOnline()) happen({ type: "network", change: "offline" });
         stopNetwork = network.onChange((change) => happen({ type: "network", change }));

@@ -83,6 +83,7 @@ export function createTalk(parts: TalkParts): Talk {
     const message = "the client speaks for another user now";
     exchange.rejectAll(new FlotillaError("forbidden", message));
     for (const { followed } of all.values()) followed.forget();
+    inbox.forget();
   };
 
   const onOpen = ({ tenant, user, maxFrameBytes }: Hello) => {
@@ -109,6 +110,8 @@ export function createTalk(parts: TalkParts): Talk {
   const take = (frame: ServerFrame): void => {
     if ("session" in frame) return all.get(frame.session)?.followed.take(frame);
     if (frame.type === "ack" || frame.type === "error") {
+      // Without one, it is about something that the server couldn't read.
+      if (frame.ref === undefined) return;
       if (typeof frame.ref === "number") return exchange.take(frame);
       if (frame.ref === renewal?.ref) {
         return renewal?.resolve(frame.type === "ack" ? (frame.expiresAtMs ?? Infinity) : undefined);

@@ -13,23 +13,26 @@ export function createWatch(parts: { clock: Clock; random: Random }): {
   watch: Watch;
   end(error: FlotillaError): void;
 } {
-  const enders: ((error: FlotillaError) => void)[] = [];
+  let over: FlotillaError | undefined;
+  const enders: (() => void)[] = [];
   return {
     watch<View>(get: (id: string) => Promise<View>, hasEnded: (view: View) => boolean) {
       // Those that nobody holds any more are let go of.
       const all = new Map<string, WeakRef<Watching<View>>>();
-      enders.push((error) => {
-        for (const each of all.values()) each.deref()?.end(error);
+      enders.push(() => {
+        for (const each of all.values()) each.deref()?.again();
       });
       return (id: string) => {
         const found =
-          all.get(id)?.deref() ?? createWatched({ ...parts, look: () => get(id), hasEnded });
+          all.get(id)?.deref() ??
+          createWatched({ ...parts, look: () => get(id), hasEnded, over: () => over });
         all.set(id, new WeakRef(found));
         return found;
       };
     },
     end(error) {
-      for (const each of enders) each(error);
+      over = error;
+      for (const each of enders) each();
     },
   };
 }

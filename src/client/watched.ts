@@ -23,6 +23,8 @@ export type WatchedSnapshot<View> = {
 export type WatchedParts<View> = {
   look: () => Promise<View>;
   hasEnded: (view: View) => boolean;
+  /** Why nothing is looked at any more. */
+  over: () => FlotillaError | undefined;
   clock: Clock;
   random: Random;
 };
@@ -30,7 +32,6 @@ export type WatchedParts<View> = {
 export type Watching<View> = Watched<View> & {
   /** Looks now: it may have been started over. */
   again(): void;
-  end(error: FlotillaError): void;
 };
 
 const everyMs = 1_000;
@@ -56,6 +57,11 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
   const step = async (): Promise<void> => {
     const own = ++round;
     cancel?.();
+    const error = parts.over();
+    if (error) {
+      if (snapshot.status !== "ended") become({ status: "gone", ...known(), error });
+      return;
+    }
     let waitMs = everyMs;
     try {
       const seen = await look();
@@ -98,11 +104,6 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
     subscribe: (listener) => listeners.add(listener),
     again() {
       if (isWanted) void step();
-    },
-    end(error) {
-      round++;
-      cancel?.();
-      if (isWanted && snapshot.status !== "ended") become({ status: "gone", ...known(), error });
     },
   };
 }

@@ -46,8 +46,7 @@ export function runCalls(http: Http, watch: Watch): RunCalls {
       await http("POST", `${at(runId)}/cancel`);
     },
     async signal(runId, name, payload = null, { id } = {}) {
-      const body = { name, payload, ...(id !== undefined && { id }) };
-      await http("POST", `${at(runId)}/signals`, { body });
+      await http("POST", `${at(runId)}/signals`, { body: { name, payload, id } });
     },
     list: (query = {}) => http("GET", "/v1/runs", { query }),
     watch: watch(get, ({ status }) => status !== "open"),

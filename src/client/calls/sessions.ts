@@ -75,8 +75,7 @@ export function sessionCalls(http: Http, onMade: (sessionId: string) => void): S
   const at = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
   return {
     async create({ agent, agents, ...rest } = {}) {
-      const who = agents ?? (agent === undefined ? undefined : [agent]);
-      const body = { ...rest, ...(who !== undefined && { agents: who }) };
+      const body = { ...rest, agents: agents ?? (agent === undefined ? agent : [agent]) };
       const made = await http<SessionView>("POST", "/v1/sessions", { body });
       onMade(made.sessionId);
       return made;
@@ -93,9 +92,7 @@ export function sessionCalls(http: Http, onMade: (sessionId: string) => void): S
       await http("DELETE", at(sessionId));
     },
     setMetadata: (sessionId, metadata, { ifVersion } = {}) =>
-      http("PUT", `${at(sessionId)}/metadata`, {
-        body: { metadata, ...(ifVersion !== undefined && { ifVersion }) },
-      }),
+      http("PUT", `${at(sessionId)}/metadata`, { body: { metadata, ifVersion } }),
     members: (sessionId, body) => http("PUT", `${at(sessionId)}/members`, { body }),
     entries: (sessionId, query = {}) => http("GET", `${at(sessionId)}/messages`, { query }),
     async compact(sessionId) {
