@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -8,10 +8,12 @@ import { publint } from "publint";
 import { formatMessage } from "publint/utils";
 import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { compile, installTarball, packTarball } from "./package.ts";
+import { fetched } from "./fetched.ts";
+import { compile, installTarball, packTarball, unpackTarball } from "./package.ts";
 
 let folder: string;
 let project: string;
+let tarball: string;
 let entries: string[];
 
 beforeAll(() => {
@@ -19,7 +21,8 @@ beforeAll(() => {
   project = join(folder, "project");
   mkdirSync(project);
   const beside = ["@types/node", "undici-types", "@types/react", "react", "react-dom", "ai", "zod"];
-  installTarball(packTarball(folder), project, beside);
+  tarball = packTarball(folder);
+  installTarball(tarball, project, beside);
   writeFileSync(join(project, "package.json"), `{ "type": "module" }`);
   const { exports } = JSON.parse(readFileSync(ofPackage("package.json"), "utf8")) as {
     exports: Record<string, unknown>;
@@ -83,6 +86,45 @@ describe("everything that the package is imported by", () => {
     expect(said.toString()).toBe("idle\n");
   });
 
+  test("has hooks for the oldest React that is supported, and without the AI SDK", () => {
+    const found = fetched("react", ["react@18.3.1", "react-dom@18.3.1", "@types/react@18.3.12"]);
+    if ("none" in found) throw new Error(`there is no React 18: ${found.none}`);
+    const old = join(folder, "old");
+    mkdirSync(old);
+    unpackTarball(tarball, old);
+    for (const name of ["react", "react-dom", "@types"]) {
+      symlinkSync(join(found.folder, "node_modules", name), join(old, "node_modules", name));
+    }
+    const page = `import { createElement as e } from "react";
+      import { createClient } from "flotilla/client";
+      import { FlotillaProvider, useInbox } from "flotilla/react";
+      const Inbox = () => e("p", null, useInbox().sessions.map(({ preview }) => preview).join());
+      export const page = e(FlotillaProvider, { client: createClient() }, e(Inbox));`;
+    const program = `import { version } from "react";
+      import { renderToString } from "react-dom/server";
+      import { page } from "./page.ts";
+      console.log(version, renderToString(page));`;
+    writeFileSync(join(old, "package.json"), `{ "type": "module" }`);
+    writeFileSync(join(old, "page.ts"), page);
+    writeFileSync(join(old, "program.mjs"), program);
+    const compilerOptions = {
+      target: "es2023",
+      lib: ["es2023", "dom"],
+      module: "nodenext",
+      types: ["react"],
+      strict: true,
+      skipLibCheck: true,
+      noEmit: true,
+    };
+    writeFileSync(
+      join(old, "tsconfig.json"),
+      JSON.stringify({ compilerOptions, files: ["page.ts"] }),
+    );
+    expect(() => compile(old)).not.toThrow();
+    const said = execFileSync(process.execPath, ["program.mjs"], { cwd: old, timeout: 60_000 });
+    expect(said.toString()).toBe("18.3.1 <p></p>\n");
+  }, 180_000);
+
   test("says of hooks that they are for the browser", () => {
     expect(readFileSync(ofPackage("dist/react.js"), "utf8")).toMatch(/^"use client";/);
   });
@@ -97,8 +139,7 @@ describe("what a page loads of it at once, minified and zipped", () => {
     ["flotilla/ai-sdk", 26_000],
     ["flotilla/agent", 12_000],
   ])("of %s is less than %d bytes, and nothing of Node", async (entry, maxBytes) => {
-    const from = join(project, "page.mjs");
-    writeFileSync(from, `export * from "${entry}";\n`);
+    const from = ofPackage(`dist/${entry.split("/")[1]}.js`);
     await using build = await rolldown({
       cwd: project,
       input: from,
@@ -115,7 +156,7 @@ describe("what a page loads of it at once, minified and zipped", () => {
     expect(new Set(outside.filter((name) => !own.has(name)))).toEqual(
       new Set(entry === "flotilla/react" ? ["react"] : []),
     );
-    const modules = chunks.flatMap(({ moduleIds }) => moduleIds).filter((id) => id !== from);
+    const modules = chunks.flatMap(({ moduleIds }) => moduleIds);
     expect(modules.filter((id) => !id.includes("/node_modules/flotilla/dist/"))).toEqual([]);
     expect(chunks.filter(({ code }) => /["'`]node:|\brequire\(/.test(code))).toEqual([]);
     // What is imported later is loaded beside.
