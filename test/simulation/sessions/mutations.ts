@@ -145,12 +145,7 @@ const list: readonly Mutation[] = [
   },
   {
     name: "owners: what is remembered counts as fresh for ever",
-    edits: [
-      owners(
-        "return each !== undefined && clock.monotonic() - each.provenMs < silentMs;",
-        "return each !== undefined;",
-      ),
-    ],
+    edits: [owners("return each !== undefined && isProven(each);", "return each !== undefined;")],
   },
   {
     name: "overseer: busy sessions of a taken log aren't seen",
