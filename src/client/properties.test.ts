@@ -15,7 +15,6 @@ const stormy: Faults = {
   doubled: 0.2,
   skipped: 0.03,
   refused: 0.15,
-  failed: 0.02,
 };
 const sessions = ["a", "b"];
 

@@ -13,7 +13,7 @@ const over: Step = { done: true, value: undefined };
  * `next`, so that one that nobody reads holds nothing.
  */
 export function readEvents(
-  followed: Followed,
+  followed: Pick<Followed, "known" | "on">,
   { signal, after = 0 }: SessionEventsOptions,
 ): AsyncIterableIterator<SessionEvent> {
   let queue: SessionEvent[] = [];

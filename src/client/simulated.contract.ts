@@ -20,8 +20,6 @@ export type Faults = {
   skipped: number;
   /** What is asked is refused for now, before or after it was stored. */
   refused: number;
-  /** A subscription ends with `failed`. */
-  failed: number;
 };
 
 export const calm: Faults = {
@@ -31,7 +29,6 @@ export const calm: Faults = {
   doubled: 0,
   skipped: 0,
   refused: 0,
-  failed: 0,
 };
 
 type Log = {

@@ -190,7 +190,6 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
         return end("gone", event.error);
       case "away":
         // What happens meanwhile is known only when it is joined again.
-        toCome = Infinity;
         cancelLook?.();
     }
   };

@@ -1,0 +1,99 @@
+import { describe, expect, test } from "vitest";
+import { movableClock } from "../base/movable-clock.contract.ts";
+import { seededRandom } from "../base/random.ts";
+import { createClient, type SessionEvent } from "./index.ts";
+import { readEvents } from "./reader.ts";
+import { calm, simulate } from "./simulated.contract.ts";
+import { createListeners } from "./store.ts";
+
+function simulated() {
+  const clock = movableClock();
+  const server = simulate({ clock, random: seededRandom(1) });
+  const sent: string[] = [];
+  class Noted extends server.WebSocket {
+    override send(text: string) {
+      sent.push((JSON.parse(text) as { type: string }).type);
+      super.send(text);
+    }
+  }
+  const client = createClient({
+    url: "http://sim",
+    WebSocket: Noted,
+    fetch: server.fetch,
+    clock,
+    random: seededRandom(2),
+    network: { isOnline: () => true, onChange: () => () => {} },
+  });
+  const write = (session: string, count: number) => {
+    for (let n = 0; n < count; n++) server.write(session, `${session} ${n}`);
+  };
+  return { clock, server, client, sent, write };
+}
+
+describe("a client keeps bounds", () => {
+  test("on how often it asks to join where it is refused", async () => {
+    const { clock, server, client, sent } = simulated();
+    server.faults = { ...calm, refused: 1 };
+    client.session("a").subscribe(() => {});
+    await clock.advance(120_000);
+    const joins = sent.filter((type) => type === "join").length;
+    expect(joins).toBeGreaterThan(5);
+    expect(joins).toBeLessThan(40);
+    client.close();
+  });
+
+  test("on what it keeps of sessions that nobody follows", async () => {
+    const { clock, client, write } = simulated();
+    const names = Array.from({ length: 40 }, (_, n) => `s${n}`);
+    for (const name of names) write(name, 2);
+    const leaves = names.map((name) => client.session(name).subscribe(() => {}));
+    await clock.advance(10_000);
+    for (const leave of leaves) leave();
+    await clock.advance(10_000);
+    const kept = names.filter((name) => client.session(name).get().messages.length > 0);
+    expect(kept).toEqual(names.slice(10));
+    client.close();
+  });
+
+  test("on what it shows of messages that were refused", async () => {
+    const { clock, client } = simulated();
+    const session = client.session("a");
+    session.subscribe(() => {});
+    await clock.advance(2_000);
+    const large = "x".repeat(10_001);
+    const refused = Array.from({ length: 60 }, (_, n) => session.send(large, { id: `m${n}` }));
+    const codes = refused.map((each) => each.then(String, ({ code }: { code: string }) => code));
+    await clock.advance(10_000);
+    expect(new Set(await Promise.all(codes))).toEqual(new Set(["payload_too_large"]));
+    const { unsent, messages } = session.get();
+    expect(unsent.map(({ id }) => id)).toEqual(codes.map((_, n) => `m${n}`).slice(10));
+    expect(messages).toEqual([]);
+    client.close();
+  });
+
+  test("on what waits for a reader, who gets what there was before", async () => {
+    const { clock, client, write } = simulated();
+    write("a", 5);
+    const events = client.session("a").events({ after: 3 });
+    const first = events.next();
+    await clock.advance(2_000);
+    expect((await first).value).toMatchObject({ type: "joined", lastSeq: 5 });
+    expect((await events.next()).value).toMatchObject({ type: "entry", entry: { seq: 4 } });
+    client.close();
+  });
+
+  test("on what waits for a reader that is too slow, who then follows no longer", async () => {
+    const listeners = createListeners<[SessionEvent]>();
+    const events = readEvents({ known: () => [], on: listeners.add }, {});
+    const first = events.next();
+    for (let n = 0; n < 20_002; n++) listeners.tell({ type: "away" });
+    await first;
+    expect(listeners.size).toBe(0);
+    let read = 0;
+    const rest = (async () => {
+      for await (const _ of events) read++;
+    })();
+    await expect(rest).rejects.toMatchObject({ code: "overloaded" });
+    expect(read).toBe(20_000);
+  });
+});
