@@ -10,7 +10,7 @@ import { textOf } from "../../protocol/text-of.ts";
 import { serving } from "../../server/serving.contract.ts";
 import { agent } from "../../session/agents/agent.ts";
 import { createChatTransport, type FlotillaTransport } from "../ai-sdk/index.ts";
-import type { ClientOptions } from "../index.ts";
+import type { ClientOptions, Network } from "../index.ts";
 import { useSharedChat } from "./index.ts";
 import { notedSockets, probe, usePage } from "./page.contract.ts";
 
@@ -125,6 +125,38 @@ describe.each([
     await until("the history", () => two.said()?.length === 2);
     await two.latest()!.stop();
     expect([two.latest()!.status, two.said()]).toEqual(["ready", ["go", "one two"]]);
+  });
+
+  test("stops waiting at once without a connection, and ends the answer when there is one", async () => {
+    const id = next();
+    const { Socket, opened } = notedSockets();
+    const told = new Set<(change: "online" | "offline") => void>();
+    let isOnline = true;
+    const network: Network = {
+      isOnline: () => isOnline,
+      onChange(callback) {
+        told.add(callback);
+        return () => told.delete(callback);
+      },
+    };
+    const set = (change: "online" | "offline") => {
+      isOnline = change === "online";
+      if (!isOnline) for (const socket of opened) socket.close();
+      for (const each of told) each(change);
+    };
+    const one = tab(id, open({ WebSocket: Socket, network }));
+    await until("a chat", () => one.latest());
+    const sent = one.latest()!.sendMessage({ text: "go" });
+    await until("the beginning", () => one.said()?.at(-1) === "one ");
+    set("offline");
+    await until("no connection", () => one.latest()!.connection.status === "offline");
+    await one.latest()!.stop();
+    await sent;
+    await until("rest", () => one.latest()!.status === "ready");
+    expect(await stored(id)).toEqual(["go"]);
+    set("online");
+    await until("the end for all", async () => (await stored(id)).join() === "go,one ");
+    await until("the same here", () => one.said()?.join() === "go,one ");
   });
 
   test("goes from one chat to another", async () => {
