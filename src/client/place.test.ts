@@ -134,8 +134,9 @@ describe("a place in a session", () => {
     const live = take(joining, joined(0, "i", busy()), chunks(0, ["a"])).place;
     expect(live.answer).toMatchObject({ epoch: 1, nextIndex: 1 });
     const said = entry(1, { role: "assistant", epoch: 1, outcome: "completed" });
-    const stored = take(live, entries(said), chunks(1, ["late"]));
+    const stored = take(live, entries(said), chunks(1, ["late"]), chunks(0, ["later"]));
     expect(stored.place.answer).toBeUndefined();
+    expect(stored.gaps).toBe(0);
     expect(stored.told).toEqual(["1"]);
     expect(take(live, { type: "state", session, state: idle }).place.answer).toBeUndefined();
   });

@@ -74,6 +74,9 @@ describe("decisions", () => {
     expect(decisionsIn({ ...asked, parts: [decided] }, asked)).toEqual(results);
     expect(decisionsIn(asked, asked)).toEqual([]);
     expect(decisionsIn(asked, { ...asked, parts: [decided] })).toEqual([]);
+    // What another tab decided before stands.
+    const before = call("approval-responded", { id: "p", approved: true });
+    expect(decisionsIn({ ...asked, parts: [decided] }, { ...asked, parts: [before] })).toEqual([]);
   });
 
   test("are outputs and errors of tools that it ran", () => {

@@ -203,6 +203,27 @@ describe.each([
     expect(text(two.chat)).toBe("one two ");
   });
 
+  test("doesn't watch again what it stopped watching, and shows it when it is stored", async () => {
+    const id = next();
+    const { chat, transport } = tab(id, { agent: "scripted" });
+    transport.follow(chat);
+    const sent = chat.sendMessage({ text: "hello" });
+    await scriptOf(id).say("one ");
+    await until("the first word", () => text(chat) === "one ");
+    await chat.stop();
+    await sent;
+    const statuses = new Set<string>();
+    const leave = transport.session(id).subscribe(() => statuses.add(chat.status));
+    const answer = () => transport.session(id).get().answer?.message;
+    for (const word of ["two ", "three "]) await scriptOf(id).say(word);
+    await until("the words", () => answer() && textOf(answer()!) === "one two three ");
+    expect(text(chat)).toBe("one ");
+    await scriptOf(id).end();
+    await until("the whole", () => text(chat) === "one two three ");
+    leave();
+    expect([...statuses]).toEqual(["ready"]);
+  });
+
   test("has an answer made anew in its place", async () => {
     const id = next();
     const { chat } = tab(id, { agent: "scripted" });
