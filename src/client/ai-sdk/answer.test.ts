@@ -122,6 +122,16 @@ describe("the stream of an answer", () => {
     }
   });
 
+  test("ends where the answer began anew, to be shown from its start", async () => {
+    const stream = streaming({ asked: answerTo(1) });
+    await stream.hear(joined(1, working(1)), entry(1), chunks(1, true, ...start, word));
+    await stream.hear({ type: "state", state: working(1, { attempt: 2 } as object) });
+    const other: Chunk = { ...word, delta: "another" };
+    await stream.hear({ ...chunks(1, true, ...start, other), attempt: 2 } as SessionEvent);
+    expect([stream.outcome, stream.ends]).toEqual(["closed", ["restarted"]]);
+    expect(stream.read.at(-1)).toEqual(word);
+  });
+
   test("says how making it anew ended, though nothing was said and nobody here saw it", async () => {
     const stream = streaming({ asked: anew("@1", 2) });
     await stream.hear(joined(2, idle), entry(1), answer(2, { messageId: "@1" }), { type: "away" });
