@@ -13,6 +13,7 @@ export const hostileTexts: readonly string[] = [
   `</p></article><form action="${away}"><button autofocus onfocus="window.hit='form'">`,
   `[press me](javascript:window.hit='link') javascript:window.hit='bare'`,
   `<a href="javascript:window.hit='anchor'">press me</a>`,
+  `javascript://127.0.0.1/%0Awindow.hit='address' file:///etc/passwd chrome://settings`,
   `![a picture](${away}.png) ![data](data:image/svg+xml,<svg onload=alert(1)>)`,
   `[data](data:text/html,<script>window.hit='data'</script>) vbscript:msgbox(1)`,
   `<link rel="stylesheet prefetch dns-prefetch" href="${away}.css">`,

@@ -1,6 +1,14 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, globSync, mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import {
+  existsSync,
+  globSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { promisify } from "node:util";
@@ -11,12 +19,18 @@ const sources = {
   chat: ["examples/chat/{index.html,vite.config.ts,src/**}"],
   hooks: ["examples/chat/vite.config.ts", "test/browser/hooks/**"],
 };
-const shared = ["src/{base,client,protocol}/**/*.ts", "package-lock.json"];
+const shared = [
+  "src/{base,client,protocol}/**/*.ts",
+  "test/browser/build-page.ts",
+  "package-lock.json",
+];
+const dayMs = 86_400_000;
 
 /** The folder of a page as it is built from the sources of now. One of the same sources is built once. */
 export async function builtPage(page: keyof typeof sources): Promise<string> {
   const folder = join(built.folder, "pages", `${page}-${hashOf([...sources[page], ...shared])}`);
   if (existsSync(folder)) return folder;
+  removeOld(join(built.folder, "pages"));
   const unfinished = `${folder}.${process.pid}`;
   mkdirSync(unfinished, { recursive: true });
   const program = join(import.meta.dirname, "build-page.ts");
@@ -29,6 +43,14 @@ export async function builtPage(page: keyof typeof sources): Promise<string> {
     if (!existsSync(folder)) throw error;
   }
   return folder;
+}
+
+/** Pages of sources that are no more. */
+function removeOld(folder: string): void {
+  for (const path of globSync(join(folder, "*"))) {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found && Date.now() - found.mtimeMs > dayMs) rmSync(path, { recursive: true, force: true });
+  }
 }
 
 function hashOf(patterns: readonly string[]): string {

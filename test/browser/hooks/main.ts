@@ -6,6 +6,17 @@ import { Panel } from "./panel.ts";
 const query = new URLSearchParams(location.search);
 const given = (name: string): string => query.get(name) ?? "";
 const client = createClient({ user: "ada" });
+
+// Something else on the page knows more already than the server did that rendered it.
+const session = client.session(given("session"));
+await new Promise<void>((resolve) => {
+  const leave = session.subscribe(() => {
+    if (session.get().status !== "live") return;
+    leave();
+    resolve();
+  });
+});
+
 hydrateRoot(
   document.getElementById("root")!,
   createElement(Panel, {
