@@ -5,14 +5,14 @@ export type ChatPage = ReturnType<typeof onPage>;
 /** Opens a conversation in a tab of its own. */
 export async function openChat(
   context: BrowserContext,
-  { url, chatId, user = "ada", agent = "script" }: ChatAt,
+  { url, path = "/chat", chatId, user = "ada", agent = "script" }: ChatAt,
 ): Promise<ChatPage> {
   const page = await context.newPage();
-  await page.goto(`${url}/chat/?user=${user}&agent=${agent}#/${chatId}`);
+  await page.goto(`${url}${path}/?user=${user}&agent=${agent}#/${chatId}`);
   return onPage(page);
 }
 
-export type ChatAt = { url: string; chatId: string; user?: string; agent?: string };
+export type ChatAt = { url: string; path?: string; chatId: string; user?: string; agent?: string };
 
 /** A conversation as its user sees it. */
 export function onPage(page: Page) {

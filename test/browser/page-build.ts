@@ -15,8 +15,11 @@ import { promisify } from "node:util";
 import { root } from "../../build/entries.ts";
 import { built } from "../built.ts";
 
+const chat = ["examples/chat/{index.html,vite.config.ts,src/**}"];
 const sources = {
-  chat: ["examples/chat/{index.html,vite.config.ts,src/**}"],
+  chat,
+  /** The chat as one sees it who develops it: React does everything twice that must be safe to do twice. */
+  strict: chat,
   hooks: ["examples/chat/vite.config.ts", "test/browser/hooks/**"],
 };
 const shared = [

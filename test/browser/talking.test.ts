@@ -2,6 +2,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { launch, leave, openContext, type Watched } from "./browser.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
+import { builtPage } from "./page-build.ts";
 import { expectSoon } from "./expect-soon.ts";
 import { type ChatPage, counted, openChat } from "./chat-page.ts";
 
@@ -13,7 +14,9 @@ let chats = 0;
 let chatId: string;
 
 beforeAll(async () => {
-  [server, browser] = await Promise.all([startChatServer(), launch()]);
+  const [chat, strict] = await Promise.all([builtPage("chat"), builtPage("strict")]);
+  const pages = { "/chat": chat, "/strict": strict };
+  [server, browser] = await Promise.all([startChatServer(pages), launch()]);
 }, limitMs);
 afterAll(async () => {
   await browser?.close();
@@ -113,6 +116,28 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     }
     await one.say("again");
     await expectSoon(two.texts, ["count 10\nhold never", counted(10), "again", "You said: again"]);
+  });
+
+  test("is the same under StrictMode, where everything is done twice", async () => {
+    const at = { url: server.url, path: "/strict", chatId };
+    const one = await openChat(ada.context, at);
+    await one.say("count 10\nhold strict\ncount 5");
+    await one.shows("10.10");
+    const two = await openChat(ada.context, at);
+    await two.shows("10.10");
+    await one.page.reload();
+    await one.shows("10.10");
+    await expectSoon(() => server.metric("flotilla_session_subscribers"), 2);
+    server.open("strict");
+    for (const tab of [one, two]) {
+      await expectSoon(tab.texts, [
+        "count 10\nhold strict\ncount 5",
+        `${counted(10)} ${counted(5)}`,
+      ]);
+      await tab.idle();
+    }
+    await one.say("again");
+    await expectSoon(async () => (await two.texts()).slice(2), ["again", "You said: again"]);
   });
 
   test("stays usable for others: what one says, the other sees", async () => {
