@@ -95,7 +95,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
       for (const { ref, frame } of pending.next(nowMs, Math.floor(room))) {
         const text = JSON.stringify({ ...frame, ref });
         if (encoder.encode(text).length > maxBytes) {
-          const message = `the server takes up to ${maxBytes} bytes: store large things elsewhere and send a reference`;
+          const message = `the server takes up to ${maxBytes} bytes: store it elsewhere and send a reference`;
           settle(ref)?.reject(new FlotillaError("payload_too_large", message));
           continue;
         }
@@ -117,7 +117,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
         if (refused) throw refused;
         const added = pending.add(frame);
         if (!added) {
-          const message = `${most} things wait for the server already: ask more when some are acked`;
+          const message = `${most} things wait for the server already`;
           throw new FlotillaError("overloaded", message, { details: { maxUnacked: most } });
         }
         const { ref } = added;
@@ -151,8 +151,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
       for (const { ref, frame, wasSent } of pending.all()) {
         // Sent again, it might end a turn that has begun since.
         if (frame.type !== "stop" || frame.epoch !== undefined || !wasSent) continue;
-        const message =
-          "the connection was lost before it was known whether the answer was stopped";
+        const message = "the connection was lost: the answer may be stopped";
         settle(ref)?.reject(new FlotillaError("unknown_outcome", message));
       }
       pending.lost();

@@ -55,11 +55,23 @@ describe("a client", () => {
   test("has no timer and no socket left when it is closed", async () => {
     const { clock, server, client, sockets } = simulated();
     const leave = client.session("a").subscribe(() => {});
-    client.inbox().subscribe(() => {});
+    const [task, other] = [client.tasks.watch("t"), client.tasks.watch("u")];
+    const leaveTask = task.subscribe(() => {});
+    const leaveOther = other.subscribe(() => {});
+    const leaveInbox = client.inbox().subscribe(() => {});
     void client.session("b").send("hello");
+    const events = client.session("b").events();
+    const first = events.next();
     await clock.advance(2_000);
+    expect(await first).toMatchObject({ value: { type: "joined" } });
     leave();
+    leaveTask();
     client.close();
+    while (!(await events.next()).done);
+    leaveInbox();
+    leaveOther();
+    // At once, since a process doesn't end before its timers.
+    expect(clock.timers).toBe(0);
     await clock.advance(5_000);
     expect([clock.timers, server.connections]).toEqual([0, 0]);
     expect(sockets.map(({ readyState }) => readyState)).toEqual([3]);

@@ -212,7 +212,7 @@ function refuse(link: Link, { message }: ErrorLike, moment: Moment): LinkStep {
   }
   const error = new FlotillaError(
     "unauthorized",
-    `the server refused who connects: ${message}. Give the client a token that is good, and call reconnect()`,
+    `the server refused who connects: ${message}. With a good token, call reconnect()`,
   );
   return stay({ ...link, phase: { at: "refused", error }, isFresh: false });
 }

@@ -42,6 +42,8 @@ export type FollowParts = {
   isAway: () => boolean;
   /** It is followed from now on, or no longer. */
   onFollow: () => void;
+  /** Why nothing is followed any more. */
+  over: () => FlotillaError | undefined;
   clock: Clock;
   random: Random;
 };
@@ -78,6 +80,7 @@ export function createSubscription<Snapshot>(
   const want = (): void => linger(listeners.size > 0 || parts.hasOthers?.() === true);
   const listeners = createListeners(want);
   const linger: Want = lingering(clock, {
+    over: parts.over,
     start() {
       isFollowed = true;
       error = undefined;

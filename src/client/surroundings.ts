@@ -22,10 +22,7 @@ export const usualFetch: Fetch = (url, init) => fetch(url, init);
 export function usualSocket(): SocketClass {
   const { WebSocket } = page();
   if (WebSocket) return WebSocket;
-  throw new FlotillaError(
-    "unsupported",
-    "there is no WebSocket here: give createClient one as `WebSocket`",
-  );
+  throw new FlotillaError("unsupported", "there is no WebSocket here: give createClient one");
 }
 
 /** Where the server is, without a slash at the end. */
@@ -34,11 +31,14 @@ export function serverUrl(url: string | undefined): string {
   // Pages that come from nowhere can't be a server's.
   const at = base?.startsWith("http") ? base : undefined;
   try {
-    return new URL(url ?? new URL("/", at).href, at).href.replace(/\/+$/, "");
+    const { href } = new URL(url ?? "/", at);
+    // What lacks its protocol may look as if it had another, such as `localhost:`.
+    if (href.startsWith("http")) return href.replace(/\/+$/, "");
   } catch {
-    const message = `createClient: url must be like https://example.org, not ${url}`;
-    throw new FlotillaError("invalid_option", message);
+    // Then it is no address at all.
   }
+  const message = `createClient: url must be like https://example.org, not ${url}`;
+  throw new FlotillaError("invalid_option", message);
 }
 
 /** Browsers say when the network comes and goes, and when a page is shown again. Node says nothing. */

@@ -49,7 +49,18 @@ export function createTalk(parts: TalkParts): Talk {
     return closed ?? (state.status === "refused" ? state.error : undefined);
   };
   const send = (text: string) => socket.send(text);
-  const exchange = createExchange({ most: maxUnacked, send, onSize, refusal, clock, random });
+  const exchange = createExchange({
+    most: maxUnacked,
+    send,
+    onSize,
+    refusal() {
+      // It throws where there is no server to go to: what is asked would wait for good.
+      parts.url();
+      return refusal();
+    },
+    clock,
+    random,
+  });
   const isAway = () => {
     const { status } = socket.state.get();
     return status !== "idle" && status !== "connecting" && status !== "open";
@@ -60,7 +71,8 @@ export function createTalk(parts: TalkParts): Talk {
     wanted();
     letGo();
   };
-  const followedParts = { exchange, isAway, onFollow, clock, random };
+  const over = () => closed;
+  const followedParts = { exchange, isAway, onFollow, over, clock, random };
   const inbox = createInbox(followedParts);
 
   const letGo = () => {
@@ -73,7 +85,11 @@ export function createTalk(parts: TalkParts): Talk {
     for (const each of subscriptions()) each.flush();
   };
   const end = (error: FlotillaError) => {
-    for (const each of subscriptions()) each.end(error);
+    for (const each of subscriptions()) {
+      each.end(error);
+      // Those that are let go of just now are waited for no longer.
+      each.want();
+    }
     exchange.rejectAll(error);
     flush();
   };

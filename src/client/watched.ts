@@ -59,6 +59,7 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
     cancel?.();
     const error = parts.over();
     if (error) {
+      want(listeners.size > 0);
       if (snapshot.status !== "ended") become({ status: "gone", ...known(), error });
       return;
     }
@@ -86,6 +87,7 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
     if (own === round && isWanted) cancel = clock.after(waitMs, () => void step());
   };
   const want: Want = lingering(clock, {
+    over: parts.over,
     start() {
       isWanted = true;
       become({ status: snapshot.value === undefined ? "loading" : "live", ...known() });

@@ -21,6 +21,6 @@ export function authorOf({ user }: Caller): string {
   if (user !== undefined) return user;
   throw new FlotillaError(
     "invalid_input",
-    "say who writes: `author`, or `Flotilla-User` as a header",
+    "say who writes: `author`, `Flotilla-User` as a header, or `user` of a client",
   );
 }

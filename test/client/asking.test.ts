@@ -87,7 +87,16 @@ describe("a client", () => {
     const nowhere = createClient({ url: "http://127.0.0.1:1" });
     await expect(nowhere.tasks.get("x")).rejects.toMatchObject({ code: "unavailable" });
     expect(() => createClient().session("s").get()).not.toThrow();
-    await expect(createClient().tasks.get("x")).rejects.toMatchObject({ code: "invalid_option" });
+    for (const url of [undefined, "localhost:8080", "127.0.0.1:8080", "ws://127.0.0.1:8080"]) {
+      const lost = createClient(url === undefined ? {} : { url });
+      const refused = {
+        code: "invalid_option",
+        message: expect.stringMatching(/url must be like/),
+      };
+      await expect(lost.tasks.get("x")).rejects.toMatchObject(refused);
+      await expect(lost.session("s").send("hello")).rejects.toMatchObject(refused);
+      lost.close();
+    }
   });
 
   test("says what became of a call, once however often it is said", async () => {
