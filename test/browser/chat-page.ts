@@ -29,8 +29,10 @@ export function onPage(page: Page) {
     texts: async (): Promise<string[]> =>
       (await messages.locator(".parts").allInnerTexts()).map((text) => text.trim()),
     async say(text: string): Promise<void> {
+      // While an answer is made, there is Stop in its place.
+      await send.waitFor();
       await box.fill(text);
-      await send.click();
+      await box.press("Enter");
     },
     /** Once nobody answers any more. */
     async idle(): Promise<void> {
