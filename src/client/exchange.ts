@@ -46,7 +46,7 @@ const perSecond = 80;
 const burst = 100;
 
 /** What may be different a moment later. */
-const passing =
+export const passing =
   /^(cancelled|closed|not_owner|overloaded|store_.*|timeout|unavailable|unknown_outcome)$/;
 
 type Asked = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };

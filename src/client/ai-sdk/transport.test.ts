@@ -165,6 +165,52 @@ describe.each([
     unfollow();
   });
 
+  test("begins when it can be reached, stops trying when it is told to, and hears of what won't pass", async () => {
+    let status: number | undefined = 0;
+    let tries = 0;
+    const begin = (id: string, name: string) => {
+      const transport = createChatTransport({
+        url: server.url,
+        user: "ada",
+        agent: name,
+        random: { uint32: () => 0 },
+        fetch(url, init) {
+          tries++;
+          if (status === undefined) return fetch(url, init);
+          if (status === 0) return Promise.reject(new TypeError("no network"));
+          return Promise.resolve(new Response("<html>", { status }));
+        },
+      });
+      transports.push(transport);
+      return new Chat({ id, transport });
+    };
+    const id = next();
+    const chat = begin(id, "teller");
+    const sent = chat.sendMessage({ text: "hello" });
+    await until("some tries", () => tries > 3);
+    expect(chat.status).toBe("submitted");
+    status = undefined;
+    await sent;
+    expect([chat.status, text(chat)]).toEqual(["ready", "done"]);
+    expect(await stored(id)).toHaveLength(2);
+
+    status = 503;
+    const other = begin(next(), "teller");
+    const begun = other.sendMessage({ text: "hello" });
+    tries = 0;
+    await until("some tries", () => tries > 3);
+    await other.stop();
+    await begun;
+    expect(other.status).toBe("ready");
+    const before = tries;
+
+    status = 404;
+    const lost = begin(next(), "teller");
+    await lost.sendMessage({ text: "hello" });
+    expect(lost.error).toMatchObject({ code: "unavailable", details: { status } });
+    expect(tries).toBe(before + 1);
+  });
+
   test("gets the end of an answer that was finished while it was offline", async () => {
     const id = next();
     const wifi = createWifi();

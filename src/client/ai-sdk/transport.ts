@@ -2,6 +2,7 @@ import type { ChatTransport, UIMessage as ChatMessage, UIMessageChunk } from "ai
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
+import { systemRandom } from "../../base/random.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { type Client, createClient } from "../client.ts";
 import type { ClientOptions } from "../options.ts";
@@ -10,6 +11,7 @@ import { type AnswerOptions, type Listening, listenTo, streamAnswer } from "./an
 import { anew, answerOf, answerTo, restOf } from "./asked.ts";
 import { type ChatLike, createFollowers } from "./follow.ts";
 import { decisionsIn, idOf } from "./decisions.ts";
+import { makeSession } from "./make-session.ts";
 import { same } from "./same.ts";
 import { unlessAborted, whenLive } from "./when-live.ts";
 
@@ -53,16 +55,16 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
 ): FlotillaTransport<Message> {
   const { client: given, agent, ...clientOptions } = options;
   const client = given ?? createClient(clientOptions);
-  const { clock = systemClock } = options;
+  const { clock = systemClock, random = systemRandom } = options;
   const followers = createFollowers<Message>((chatId) => client.session(chatId), clock);
   const made = new Set<string>();
 
   /** A chat that is new has no session until something is said in it. */
-  const ensure = async (chatId: string): Promise<void> => {
+  const ensure = async (chatId: string, signal: Signal): Promise<void> => {
     if (agent === undefined || made.has(chatId)) return;
     if (client.session(chatId).get().status !== "live") {
       const agents = typeof agent === "string" ? [agent] : agent;
-      await client.sessions.create({ sessionId: chatId, agents });
+      await makeSession(client, { sessionId: chatId, agents, clock, random, signal });
       followers.made(chatId);
     }
     made.add(chatId);
@@ -164,7 +166,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       if (!message) throw new FlotillaError("invalid_input", "there is no message to send");
       const plain = message as unknown as UIMessage;
       const ask = message.role === "assistant" ? goOn : say;
-      if (ask === say) await unlessAborted(ensure(chatId), abortSignal);
+      if (ask === say) await unlessAborted(ensure(chatId, abortSignal), abortSignal);
       return streamOf(chatId, abortSignal, () => ask(chatId, plain, abortSignal));
     },
     async reconnectToStream({ chatId, abortSignal }) {
