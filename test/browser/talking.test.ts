@@ -71,8 +71,10 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     await server.kill();
     await tab.page.getByRole("status").filter({ hasText: "Reconnecting" }).waitFor();
     await server.restart();
-    server.open("restart");
     const asked = "attempt\ncount 10\nhold restart\ncount 5";
+    // It is made anew, and takes the place of what there was.
+    await expectSoon(tab.texts, [asked, `attempt 2 ${counted(10)}`]);
+    server.open("restart");
     const answer = `attempt 2 ${counted(10)} ${counted(5)}`;
     await expectSoon(tab.texts, [asked, answer]);
     await tab.idle();
