@@ -16,6 +16,6 @@ export function useClient(given?: Client): Client {
   if (client) return client;
   throw new FlotillaError(
     "invalid_input",
-    "there is no client: put <FlotillaProvider client={createClient()}> around this component",
+    "there is no client: put <FlotillaProvider client={client}> around this component",
   );
 }

@@ -93,7 +93,7 @@ describe("a page that a server renders", () => {
       return use() && null;
     }
     expect(() => renderToString(createElement(Lost))).toThrow(
-      "there is no client: put <FlotillaProvider client={createClient()}> around this component",
+      "there is no client: put <FlotillaProvider client={client}> around this component",
     );
   });
 });
