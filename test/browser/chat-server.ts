@@ -47,7 +47,10 @@ export async function startChatServer(pages?: Record<string, string>): Promise<C
       until("the server listens", () => / on (http\S+)/.exec(started.output.stdout)?.[1], startMs),
       started.ended,
     ]);
-    if (typeof said !== "string") throw new Error(`the server ended: ${said.stderr}`);
+    if (typeof said !== "string") {
+      rmSync(folder, { recursive: true, force: true });
+      throw new Error(`the server ended: ${said.stderr}`);
+    }
     port = Number(new URL(said).port);
   };
   const kill = async (): Promise<void> => {

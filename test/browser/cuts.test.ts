@@ -17,7 +17,8 @@ let server: ChatServer;
 let browser: Browser;
 
 beforeAll(async () => {
-  [server, browser] = await Promise.all([startChatServer(), launch()]);
+  browser = await launch();
+  server = await startChatServer();
 }, limitMs);
 afterAll(async () => {
   await browser?.close();

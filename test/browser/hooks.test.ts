@@ -20,7 +20,8 @@ let folder: string;
 
 beforeAll(async () => {
   folder = await renderedPage();
-  [server, browser] = await Promise.all([startChatServer({ "/hooks": folder }), launch()]);
+  browser = await launch();
+  server = await startChatServer({ "/hooks": folder });
   const { sessions, tasks, runs } = server.program;
   const { sessionId } = await sessions.create({ agent: "script", users: ["ada"] });
   await server.program.session(sessionId).send("hello");

@@ -16,7 +16,8 @@ let chatId: string;
 beforeAll(async () => {
   const [chat, strict] = await Promise.all([builtPage("chat"), builtPage("strict")]);
   const pages = { "/chat": chat, "/strict": strict };
-  [server, browser] = await Promise.all([startChatServer(pages), launch()]);
+  browser = await launch();
+  server = await startChatServer(pages);
 }, limitMs);
 afterAll(async () => {
   await browser?.close();
