@@ -376,7 +376,10 @@ describe.each([
     const { chat } = tab(next());
     await chat.sendMessage({ text: "go" });
     expect(chat.status).toBe("error");
-    expect(chat.error).toMatchObject({ code: "not_found" });
+    expect(chat.error).toMatchObject({
+      code: "not_found",
+      message: expect.stringContaining("give the transport an `agent`"),
+    });
   });
 
   test("streams the first answer in a chat that is new and followed", async () => {

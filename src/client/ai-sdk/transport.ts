@@ -1,6 +1,6 @@
 import type { ChatTransport, UIMessage as ChatMessage, UIMessageChunk } from "ai";
 import { systemClock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { UIMessage } from "../../protocol/message.ts";
@@ -88,10 +88,13 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   const say = async (chatId: string, message: UIMessage, signal: Signal): Promise<Asking> => {
     const session = client.session(chatId);
     const metadata = ownMetadata(message.metadata);
-    const { seq, duplicate } = await session.send(message.parts, {
+    const sending = session.send(message.parts, {
       id: message.id,
       ...(metadata !== undefined && { metadata }),
       ...(signal && { signal }),
+    });
+    const { seq, duplicate } = await sending.catch((error: unknown) => {
+      throw agent === undefined && hasCode(error, "not_found") ? notMade(chatId, error) : error;
     });
     if (duplicate) checkUnchanged(message, await whenLive(session, signal));
     return { asked: answerTo(seq) };
@@ -177,6 +180,13 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       return stream(chatId, listenTo(session), { asked, signal: abortSignal });
     },
   };
+}
+
+function notMade(chatId: string, cause: unknown): FlotillaError {
+  const message =
+    `there is no session ${chatId}: give the transport an \`agent\`, and it is made with the first ` +
+    "message, or make it by `client.sessions.create`";
+  return new FlotillaError("not_found", message, { cause });
 }
 
 /** A log keeps what was said: what looks like a correction would be dropped as a repetition. */
