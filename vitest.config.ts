@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import ContractsFirst from "./test/sequence.ts";
@@ -11,7 +12,9 @@ const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 // These are about what belongs to a whole process, such as what traces it, or fill one by themselves.
 const apart = ["tracing", "consumer"].map((name) => `test/${name}/**/*.test.ts`);
-// These kill processes and mostly wait for others, so that two at a time leave each other enough.
+// Of three files at a time one mostly waits, for a process, a disk or a lease.
+const maxWorkers = Math.max(3, availableParallelism());
+// These kill processes and mostly wait for others.
 const paired = ["crash", "cluster", "browser"].map((name) => `test/${name}/**/*.test.ts`);
 // These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
 // busy neighbour would look like a fault.
@@ -52,7 +55,9 @@ export default defineConfig({
           name: "fast",
           globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
           include: apart,
-          maxWorkers: "100%",
+          // It installs 300 MB, which `npm run test:next` is for.
+          exclude: process.env["FLOTILLA_NEXT"] ? [] : ["test/consumer/next.test.ts"],
+          maxWorkers,
           sequence: { groupOrder: 1 },
         },
       },
@@ -66,7 +71,7 @@ export default defineConfig({
           // To start a process for each of hundreds of files, and to load the same modules in each,
           // takes longer than what most of them do there.
           isolate: false,
-          maxWorkers: "100%",
+          maxWorkers,
           sequence: { groupOrder: 1 },
         },
       },
@@ -77,7 +82,7 @@ export default defineConfig({
           globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
           include: paired,
           exclude: alone,
-          maxWorkers: 2,
+          maxWorkers,
           sequence: { groupOrder: 2 },
         },
       },

@@ -83,6 +83,11 @@ export const usualKinds: readonly StoreKind[] = storeKinds.filter(
   ({ name }) => every || name === "a SQLite file" || name === "Postgres",
 );
 
+/** For suites of statements: memory has the very ones of a file, and simulations run on it. */
+export const statementKinds: readonly StoreKind[] = storeKinds.filter(
+  ({ name }) => every || name !== "memory",
+);
+
 /** Takes away what earlier tests have left in a store that they share. */
 export async function emptyTables(store: OpenStore, tables: readonly TableName[]): Promise<void> {
   if (store.empty) return store.empty(tables);
