@@ -14,7 +14,7 @@ const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const apart = ["tracing", "consumer"].map((name) => `test/${name}/**/*.test.ts`);
 // Of three files at a time one mostly waits, for a process, a disk or a lease.
 const maxWorkers = Math.max(3, availableParallelism());
-// These kill processes and mostly wait for others.
+// These kill processes and mostly wait for others, so that two at a time leave each other enough.
 const paired = ["crash", "cluster", "browser"].map((name) => `test/${name}/**/*.test.ts`);
 // These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
 // busy neighbour would look like a fault.
@@ -82,7 +82,7 @@ export default defineConfig({
           globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
           include: paired,
           exclude: alone,
-          maxWorkers,
+          maxWorkers: 2,
           sequence: { groupOrder: 2 },
         },
       },

@@ -108,7 +108,8 @@ export function recoverContract(kind: StoreKind): void {
       const claims = await queue.claim("pod-1", ["a"], 20);
       const orphans = await Promise.all(claims.map((claim) => orphan(claim)));
       const counts = await Promise.all([recover(...orphans), recover(...orphans)]);
-      expect(counts.toSorted()).toEqual([0, 20]);
+      // They may share the work, but nothing is recovered by both.
+      expect(counts[0]! + counts[1]!).toBe(20);
       expect(await queue.count(sql`deaths = 1 and status = 'pending'`)).toBe(20);
       expect(await queue.events(claims[0]!.taskId)).toHaveLength(1);
     });
