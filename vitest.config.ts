@@ -20,6 +20,7 @@ const paired = ["crash", "cluster", "browser"].map((name) => `test/${name}/**/*.
 // busy neighbour would look like a fault.
 const alone = [
   "fences",
+  "flows-points",
   "misbehaving",
   "postgres/locks",
   "postgres/many",

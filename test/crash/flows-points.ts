@@ -35,24 +35,13 @@ function cleanKey(key: string): string {
   return `clean/${key.split("/").slice(1).join("/")}`;
 }
 
-/**
- * The points at which no run was stopped. Where two race, one may take a write less; and a busy store may
- * have been sent a write twice where the points come from, so that a few lie behind a run's last one.
- */
+/** The points at which no run was stopped. Where two race, one may take a write less. */
 export function notReached(points: readonly Point[], said: readonly Said[]): string[] {
   const halted = new Set(said.flatMap((each) => (each.event === "halted" ? [each.key] : [])));
-  const writes = (key: string) =>
-    said.filter((each) => each.key === key && each.event === "stored").length;
-  const isBehind = ({ key, stop }: Point) =>
-    (stop.at === "before write" || stop.at === "after write") && writes(key) < stop.nth;
-  const missed = points.filter(({ key }) => !halted.has(key) && scenarioOf(key) !== "rebels");
-  const behind = missed.filter(isBehind);
-  return missed
-    .filter((point) => !isBehind(point) || behind.length > behindMost)
+  return points
+    .filter(({ key }) => !halted.has(key) && scenarioOf(key) !== "rebels")
     .map(({ key, stop }) => `${key} ${JSON.stringify(stop)}`);
 }
-
-const behindMost = 6;
 
 /** What of a run is stored that shouldn't be yet, or isn't and should be. */
 export function notAt(
@@ -66,8 +55,7 @@ export function notAt(
   const told = historyOf(run);
   const all = clean.get(cleanKey(key))!.history;
   const isPrefix = told.every((event, at) => event === all[at]);
-  const isWhole = told.length === all.length;
-  const isSome = stop.at !== "after write" || run.events.length >= stop.nth || isWhole;
+  const isSome = stop.at !== "after write" || run.events.length >= stop.nth;
   return isPrefix && isSome ? [] : [`${name}: ${told.join("\n")}`];
 }
 
