@@ -8,6 +8,7 @@ export type {
   Part,
   ReplyOutcome,
   SessionState,
+  SessionView,
   ToolResult,
   UIMessage,
 } from "../protocol/message.ts";
@@ -54,5 +55,5 @@ export type {
   Unsent,
 } from "./session.ts";
 export type { Store } from "./store.ts";
-export type { AgentView, ErrorView, RunView, SessionView, TaskView } from "./views.ts";
+export type { AgentView, ErrorView, RunView, TaskView } from "./views.ts";
 export type { Watched, WatchedSnapshot } from "./watched.ts";

@@ -1,27 +1,6 @@
 import type { Json } from "../base/jsonify.ts";
-import type { SessionState } from "../protocol/message.ts";
 
-/** What a server tells of sessions, tasks, runs and agents. A newer one may tell more. */
-
-export type SessionView = {
-  readonly sessionId: string;
-  readonly tenant: string;
-  /** Who answers; the first where a message names none. */
-  readonly agents: readonly string[];
-  readonly users: readonly string[];
-  readonly status: "active" | "archived";
-  readonly state: SessionState;
-  readonly lastSeq: number;
-  /** Tokens since the last summary. */
-  readonly tokens: number;
-  readonly needsCompaction: boolean;
-  readonly metadata: Json;
-  readonly metadataVersion: number;
-  readonly preview: string;
-  readonly previewAuthor: string;
-  readonly createdAtMs: number;
-  readonly activeAtMs: number;
-};
+/** What a server tells of tasks, runs and agents. A newer one may tell more. */
 
 export type ErrorView = {
   readonly code: string;

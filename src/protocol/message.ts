@@ -93,3 +93,24 @@ export type InboxItem = {
   readonly previewAuthor: string;
   readonly activeAtMs: number;
 };
+
+/** A session as it is now. */
+export type SessionView = {
+  readonly sessionId: string;
+  readonly tenant: string;
+  /** Who answers; the first where a message names none. */
+  readonly agents: readonly string[];
+  readonly users: readonly string[];
+  readonly status: "active" | "archived";
+  readonly state: SessionState;
+  readonly lastSeq: number;
+  /** Tokens since the last summary, and whether a manual compaction is due. */
+  readonly tokens: number;
+  readonly needsCompaction: boolean;
+  readonly metadata: Json;
+  readonly metadataVersion: number;
+  readonly preview: string;
+  readonly previewAuthor: string;
+  readonly createdAtMs: number;
+  readonly activeAtMs: number;
+};

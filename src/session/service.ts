@@ -1,8 +1,15 @@
 import type { Json } from "../base/jsonify.ts";
 import type { Chunk } from "../protocol/chunk.ts";
-import type { Entry, InboxItem, Part, SessionState, ToolResult } from "../protocol/message.ts";
+import type {
+  Entry,
+  InboxItem,
+  Part,
+  SessionState,
+  SessionView,
+  ToolResult,
+} from "../protocol/message.ts";
 
-export type { InboxItem } from "../protocol/message.ts";
+export type { InboxItem, SessionView } from "../protocol/message.ts";
 
 /**
  * All that code, HTTP and sockets can ask about sessions, alike. Every call names the tenant, and finds
@@ -44,25 +51,6 @@ export type CreateSession = {
   agents?: readonly string[];
   users?: readonly string[];
   metadata?: Json;
-};
-
-export type SessionView = {
-  readonly sessionId: string;
-  readonly tenant: string;
-  readonly agents: readonly string[];
-  readonly users: readonly string[];
-  readonly status: "active" | "archived";
-  readonly state: SessionState;
-  readonly lastSeq: number;
-  /** Tokens since the last summary, and whether a manual compaction is due. */
-  readonly tokens: number;
-  readonly needsCompaction: boolean;
-  readonly metadata: Json;
-  readonly metadataVersion: number;
-  readonly preview: string;
-  readonly previewAuthor: string;
-  readonly createdAtMs: number;
-  readonly activeAtMs: number;
 };
 
 export type ListSessions = {

@@ -1,26 +1,16 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { AxeResults } from "axe-core";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { launch, leave, openContext } from "./browser.ts";
-import { type ChatServer, startChatServer } from "./chat-server.ts";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
+import { leave, openContext } from "./browser.ts";
 import { expectSoon } from "./expect-soon.ts";
+import { useChatScene } from "./scene.ts";
 import { openChat } from "./chat-page.ts";
 
 const limitMs = 180_000;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-let server: ChatServer;
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-  server = await startChatServer();
-}, limitMs);
-afterAll(async () => {
-  await browser?.close();
-  await server?.[Symbol.asyncDispose]();
-});
+const scene = useChatScene(limitMs);
 
 /** What a checker of accessibility finds wrong with a page as it stands. */
 async function faults(page: Page): Promise<string[]> {
@@ -42,9 +32,9 @@ const looks = [
 
 describe("a chat is usable by everybody", { timeout: limitMs }, () => {
   test.each(looks)("and axe finds nothing wrong with it: %s", async (look, options) => {
-    const ada = await openContext(browser, { ...options, reducedMotion: "reduce" });
+    const ada = await openContext(scene.browser, { ...options, reducedMotion: "reduce" });
     const chatId = `axe-${look.replaceAll(" ", "-")}`;
-    const tab = await openChat(ada.context, { url: server.url, chatId, agent: "guide" });
+    const tab = await openChat(ada.context, { url: scene.server.url, chatId, agent: "guide" });
     await tab.page.getByRole("heading", { name: "Ask the guide" }).waitFor();
     expect(await faults(tab.page)).toEqual([]);
 
@@ -61,17 +51,17 @@ describe("a chat is usable by everybody", { timeout: limitMs }, () => {
     await tab.idle();
     expect(await faults(tab.page)).toEqual([]);
 
-    server.proxy.block(true);
+    scene.server.proxy.block(true);
     await tab.page.getByRole("button", { name: "Try now" }).waitFor();
     expect(await faults(tab.page)).toEqual([]);
-    server.proxy.block(false);
+    scene.server.proxy.block(false);
     await tab.page.getByRole("button", { name: "Try now" }).waitFor({ state: "detached" });
     await leave(ada);
   });
 
   test("on a phone the chats are in a drawer, with which nothing is wrong either", async () => {
-    const ada = await openContext(browser, { ...phone, reducedMotion: "reduce" });
-    const tab = await openChat(ada.context, { url: server.url, chatId: "drawer" });
+    const ada = await openContext(scene.browser, { ...phone, reducedMotion: "reduce" });
+    const tab = await openChat(ada.context, { url: scene.server.url, chatId: "drawer" });
     await tab.say("hello");
     await tab.shows("You said: hello");
     await tab.page.getByRole("button", { name: "Conversations" }).tap();
@@ -84,8 +74,8 @@ describe("a chat is usable by everybody", { timeout: limitMs }, () => {
   });
 
   test("from the keyboard alone: a new chat, a message, a stop, and back again", async () => {
-    const ada = await openContext(browser);
-    const tab = await openChat(ada.context, { url: server.url, chatId: "keys" });
+    const ada = await openContext(scene.browser);
+    const tab = await openChat(ada.context, { url: scene.server.url, chatId: "keys" });
     const { page } = tab;
     await page.getByRole("heading", { name: "Ask the guide" }).waitFor();
     const press = (key: string) => page.keyboard.press(key);
@@ -119,8 +109,8 @@ describe("a chat is usable by everybody", { timeout: limitMs }, () => {
   });
 
   test("who presses Tab first may skip to the message box", async () => {
-    const ada = await openContext(browser, { hasTouch: true, isMobile: true });
-    const tab = await openChat(ada.context, { url: server.url, chatId: "skip" });
+    const ada = await openContext(scene.browser, { hasTouch: true, isMobile: true });
+    const tab = await openChat(ada.context, { url: scene.server.url, chatId: "skip" });
     await tab.page.getByRole("heading", { name: "Ask the guide" }).waitFor();
     await tab.page.keyboard.press("Tab");
     await expectSoon(() => focused(tab.page), "Skip to the message box");

@@ -1,35 +1,25 @@
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
 import { createClient } from "../../src/client/index.ts";
 import { textOf } from "../../src/protocol/text-of.ts";
-import { launch, leave, openContext } from "./browser.ts";
-import { type ChatServer, startChatServer } from "./chat-server.ts";
+import { leave, openContext } from "./browser.ts";
 import { expectSoon } from "./expect-soon.ts";
+import { useChatScene } from "./scene.ts";
 import { type ChatPage, openChat } from "./chat-page.ts";
 import { confusingTexts, hostileChunks, hostileTexts } from "./hostile.ts";
 
 const limitMs = 180_000;
-let server: ChatServer;
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-  server = await startChatServer();
-}, limitMs);
-afterAll(async () => {
-  await browser?.close();
-  await server?.[Symbol.asyncDispose]();
-});
+const scene = useChatScene(limitMs);
 
 describe("hostile content", { timeout: limitMs }, () => {
   test("shows as text, runs nothing, asks for nothing and leads nowhere", async () => {
-    const ada = await openContext(browser);
+    const ada = await openContext(scene.browser);
     const { context } = ada;
     const asked: string[] = [];
     context.on("request", (request) => asked.push(request.url()));
     const texts = [...hostileTexts, ...confusingTexts];
     const chatId = "hostile";
-    const tab = await openChat(context, { url: server.url, chatId });
+    const tab = await openChat(context, { url: scene.server.url, chatId });
     for (const text of texts) {
       // The agent repeats it: what an answer says is no better than what its user says.
       await tab.say(`say ${JSON.stringify(text)}`);
@@ -39,7 +29,7 @@ describe("hostile content", { timeout: limitMs }, () => {
       );
       await tab.idle();
     }
-    const program = createClient({ url: server.url, user: "ada" });
+    const program = createClient({ url: scene.server.url, user: "ada" });
     await program.session(chatId).send(hostileTexts[0]!, { id: "plain" });
     await program.session(chatId).send(`parts ${JSON.stringify(hostileChunks())}`);
     await tab.shows("parts [");
@@ -55,7 +45,7 @@ describe("hostile content", { timeout: limitMs }, () => {
     for (const summary of await tab.page.locator("article summary").all()) await summary.click();
     await expectHarmless(tab.page);
 
-    const elsewhere = asked.filter((url) => !url.startsWith(server.url));
+    const elsewhere = asked.filter((url) => !url.startsWith(scene.server.url));
     expect(elsewhere).toEqual([]);
     expect(asked.filter((url) => /leak|\/x$|onerror/.test(url))).toEqual([]);
     await leave(ada);
@@ -97,7 +87,7 @@ describe("a history of 10,000 messages", { timeout: limitMs }, () => {
 
   test("loads, and is there from the first to the last", async () => {
     const chatId = "long";
-    const { sessions } = server.program;
+    const { sessions } = scene.server.program;
     await sessions.create({ sessionId: chatId, users: ["ada"] });
     await sendAll(chatId, count);
     const textAt = async (place: number) => {
@@ -105,9 +95,9 @@ describe("a history of 10,000 messages", { timeout: limitMs }, () => {
       return textOf(entries[0]!).split("\n")[0]!;
     };
 
-    const ada = await openContext(browser);
+    const ada = await openContext(scene.browser);
     const { context } = ada;
-    const tab = await openChat(context, { url: server.url, chatId });
+    const tab = await openChat(context, { url: scene.server.url, chatId });
     await expectSoon(
       () => seen(tab),
       (places) => expect(places).toContain(count),
@@ -156,7 +146,7 @@ describe("a history of 10,000 messages", { timeout: limitMs }, () => {
 /** What one says is stored in its order, one after the other, so that many say it, in any order. */
 async function sendAll(chatId: string, count: number): Promise<void> {
   const writers = Array.from({ length: 50 }, () =>
-    createClient({ url: server.direct, user: "ada" }),
+    createClient({ url: scene.server.direct, user: "ada" }),
   );
   let sent = 0;
   await Promise.all(

@@ -1,62 +1,51 @@
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { until } from "../../src/base/movable-clock.contract.ts";
 import { between, seededRandom } from "../../src/base/random.ts";
 import { viewOf } from "../../src/protocol/view.ts";
 import { textOf } from "../../src/protocol/text-of.ts";
-import { launch, leave, openContext } from "./browser.ts";
-import { type ChatServer, startChatServer } from "./chat-server.ts";
+import { leave, openContext } from "./browser.ts";
 import { expectSoon } from "./expect-soon.ts";
+import { useChatScene } from "./scene.ts";
 import { type ChatPage, counted, openChat } from "./chat-page.ts";
 
 const limitMs = 240_000;
 const cutsWanted = 50;
 const words = 120;
 const seed = Number(process.env["BROWSER_SEED"] ?? Date.now() % 100_000);
-let server: ChatServer;
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-  server = await startChatServer();
-}, limitMs);
-afterAll(async () => {
-  await browser?.close();
-  await server?.[Symbol.asyncDispose]();
-});
+const scene = useChatScene(limitMs);
 
 describe("a chat whose connection is cut again and again", { timeout: limitMs }, () => {
   test(`shows exactly what was said, seed ${seed}`, async () => {
     const random = seededRandom(seed);
-    const ada = await openContext(browser);
+    const ada = await openContext(scene.browser);
     const { context } = ada;
     const chatId = "cut";
-    const one = await openChat(context, { url: server.url, chatId });
+    const one = await openChat(context, { url: scene.server.url, chatId });
     await one.say("count 1");
     await one.shows("1.1");
-    const two = await openChat(context, { url: server.url, chatId });
+    const two = await openChat(context, { url: scene.server.url, chatId });
     await two.shows("1.1");
     await Promise.all([one, two].map(watchAnswers));
 
     let said = 1;
-    while (server.proxy.cuts < cutsWanted) {
-      const before = server.proxy.cuts;
+    while (scene.server.proxy.cuts < cutsWanted) {
+      const before = scene.server.proxy.cuts;
       await one.idle();
       await one.say(`count ${words}`);
       said++;
       // Now and then before anybody has heard of it.
-      if (between(random, 0, 1) === 0) server.proxy.cut();
+      if (between(random, 0, 1) === 0) scene.server.proxy.cut();
       await one.stop.waitFor();
-      while ((await one.stop.count()) > 0 && server.proxy.cuts < cutsWanted) {
-        const soFar = server.proxy.cuts;
-        server.proxy.cutAfter(between(random, 0, 4_000));
+      while ((await one.stop.count()) > 0 && scene.server.proxy.cuts < cutsWanted) {
+        const soFar = scene.server.proxy.cuts;
+        scene.server.proxy.cutAfter(between(random, 0, 4_000));
         await until("a cut, or the answer's end", async () => {
           await tryNow(one);
-          return server.proxy.cuts > soFar || (await one.stop.count()) === 0;
+          return scene.server.proxy.cuts > soFar || (await one.stop.count()) === 0;
         });
       }
-      server.proxy.cutAfter(Infinity);
-      expect(server.proxy.cuts).toBeGreaterThan(before);
+      scene.server.proxy.cutAfter(Infinity);
+      expect(scene.server.proxy.cuts).toBeGreaterThan(before);
     }
 
     const wanted = ["count 1", "1.1"];
@@ -66,7 +55,7 @@ describe("a chat whose connection is cut again and again", { timeout: limitMs },
       await tab.idle();
       expect(await strayAnswers(tab)).toEqual([]);
     }
-    const { entries } = await server.program.sessions.entries(chatId, { limit: 1_000 });
+    const { entries } = await scene.server.program.sessions.entries(chatId, { limit: 1_000 });
     expect(entries.map(({ seq }) => seq)).toEqual(wanted.map((_, at) => at + 1));
     expect(viewOf(entries).map((message) => textOf(message).trim())).toEqual(wanted);
     await one.say("over");

@@ -17,12 +17,10 @@ export type ChatLike<Message extends ChatMessage = ChatMessage> = {
 
 type Ended = { readonly epoch: number; readonly attempt: number };
 
-type Follower<Message extends ChatMessage> = {
-  readonly chat: ChatLike<Message>;
+type Follower = {
   /** The turn that was shown to its end here, or that somebody here wants to see no more of. */
   ended: Ended | undefined;
   look(): void;
-  rejoin(): void;
 };
 
 /** How soon a chat is looked at again that is busy with something that we don't see. */
@@ -34,15 +32,11 @@ export function createFollowers<Message extends ChatMessage>(
   sessionOf: (chatId: string) => Session,
   clock: Clock,
 ) {
-  const all = new Map<string, Set<Follower<Message>>>();
-  const of = (chatId: string) => all.get(chatId) ?? new Set<Follower<Message>>();
+  const all = new Map<string, Set<Follower>>();
+  const of = (chatId: string) => all.get(chatId) ?? new Set<Follower>();
 
   return {
     has: (chatId: string): boolean => of(chatId).size > 0,
-    /** There is a session now where there was none. */
-    made(chatId: string): void {
-      for (const follower of of(chatId)) follower.rejoin();
-    },
     ended(chatId: string, { type, turn }: AnswerEnd): void {
       for (const follower of of(chatId)) {
         if (turn && type !== "restarted") follower.ended = turn;
@@ -55,7 +49,7 @@ export function createFollowers<Message extends ChatMessage>(
       const follower = createFollower(chat, session, clock);
       const set = of(chat.id).add(follower);
       all.set(chat.id, set);
-      follower.rejoin();
+      follower.begin();
       return () => {
         set.delete(follower);
         if (set.size === 0) all.delete(chat.id);
@@ -76,7 +70,6 @@ function createFollower<Message extends ChatMessage>(
   let isOver = false;
 
   const follower = {
-    chat,
     ended: undefined as Ended | undefined,
     look(): void {
       cancelLook?.();
@@ -95,9 +88,7 @@ function createFollower<Message extends ChatMessage>(
       }
       if (isToCome && snapshot.status === "live") void resume();
     },
-    rejoin(): void {
-      if (isOver) return;
-      leave?.();
+    begin(): void {
       leave = session.subscribe(follower.look);
       follower.look();
     },

@@ -65,7 +65,6 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     if (client.session(chatId).get().status !== "live") {
       const agents = typeof agent === "string" ? [agent] : agent;
       await makeSession(client, { sessionId: chatId, agents, clock, random, signal });
-      followers.made(chatId);
     }
     made.add(chatId);
   };

@@ -1,7 +1,6 @@
 import type { Json } from "../../base/jsonify.ts";
-import type { Entry } from "../../protocol/message.ts";
+import type { Entry, SessionView } from "../../protocol/message.ts";
 import type { Http } from "../http.ts";
-import type { SessionView } from "../views.ts";
 
 export type SessionCalls = {
   /** Makes a session; again with the same id, gives what there is. */

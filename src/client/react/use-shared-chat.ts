@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useRef } from "react";
 import type { ChatLike } from "../ai-sdk/follow.ts";
 import type { FlotillaTransport } from "../ai-sdk/transport.ts";
 import type { ConnectionState } from "../connection.ts";
-import { useStore } from "./use-store.ts";
+import { useConnection } from "./watching.ts";
 
 /** What this needs of what `useChat` returns. */
 type UsedChat<Message extends ChatMessage> = {
@@ -20,8 +20,6 @@ export type Shared = {
   stop(): Promise<void>;
   readonly connection: ConnectionState;
 };
-
-const notConnected: ConnectionState = { status: "idle" };
 
 /**
  * Keeps what `useChat` shows like the session behind it: its history, what other tabs and people say,
@@ -51,7 +49,7 @@ export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat
       }),
     [id, transport],
   );
-  const connection = useStore(transport.client.connection, notConnected);
+  const connection = useConnection({ client: transport.client });
   const stop = useCallback(async () => {
     const stopped = transport.stop(id);
     if (transport.client.connection.get().status !== "open") {
