@@ -317,12 +317,12 @@ export function drivingContract(kind: StoreKind): void {
     });
 
     test("where it stands can be asked at any moment: what runs, since when, at which attempt", async () => {
-      let finish = () => {};
+      const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
       const slow = flow("slow", { version: 1, backoff: { baseMs: 0 } })
         .to("one", () => ({ one: 1 }))
         .to("two", ({ attempt }) => {
           if (attempt === 1) throw new Error("once");
-          return new Promise<void>((resolve) => (finish = resolve));
+          return finished;
         })
         .end();
       await runs.pod("pod-1", [slow]);

@@ -193,9 +193,9 @@ export function resumingContract(kind: StoreKind): void {
     });
 
     test("a short transition that is under way when its pod stops is finished and stored", async () => {
-      let finish = () => {};
+      const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
       const short = flow("short", { version: 1 })
-        .to("one", () => new Promise<void>((resolve) => (finish = resolve)))
+        .to("one", () => finished)
         .to("two", () => void calls.push("two"))
         .end();
       const first = await runs.pod("pod-1", [short]);

@@ -125,9 +125,9 @@ export function onFailureContract(kind: StoreKind): void {
     });
 
     test("isn't there where the failure isn't: another pod has the task by then", async () => {
-      let release = () => {};
+      const { promise: released, resolve: release } = Promise.withResolvers<void>();
       const charge = task("charge", { attempts: 1, onFailure: () => {} }, async () => {
-        await new Promise<void>((resolve) => (release = resolve));
+        await released;
         throw new Error("too late");
       });
       const worker = await queue.work("pod-1", [charge]);

@@ -40,8 +40,8 @@ export function pauseContract(kind: StoreKind): void {
     });
 
     test("everything waits while everything is paused, whatever its gate or its deaths, and what runs goes on", async () => {
-      let finish = () => {};
-      const long = task("long", {}, () => new Promise<void>((resolve) => (finish = resolve)));
+      const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
+      const long = task("long", {}, () => finished);
       const worker = await queue.work("pod-1", [...handlers, long]);
       const { taskId: runs } = await queue.enqueue("long", 1);
       await queue.inStatus(runs, "claimed");

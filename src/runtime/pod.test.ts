@@ -45,9 +45,9 @@ describe("a pod", () => {
   });
 
   test("begins no runs from the moment that it is told to stop, while what runs is finished and stored", async () => {
-    let finish = () => {};
+    const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
     const short = flow("short", { version: 1 })
-      .to("one", () => new Promise<void>((resolve) => (finish = resolve)))
+      .to("one", () => finished)
       .to("two", () => ({ two: true }))
       .end();
     const pod = await startPod({ ...settings(), use: [short] });

@@ -24,11 +24,21 @@ export async function sessionAt(
     if (logId < 0) return undefined;
     return { logId, owner: fleet.serverOf(owners[logId]!)!, logs: owners.length };
   });
+  const session = await sessionIn(fleet, found, agent);
+  return { session, owner: found.owner };
+}
+
+/** A new session in one of so many logs. */
+export async function sessionIn(
+  fleet: SessionFleet,
+  { logId, logs }: { logId: number; logs: number },
+  agent: string | null,
+): Promise<string> {
   for (;;) {
     const session = `cast-${++sessions}`;
-    if (logOf(session, found.logs) !== found.logId) continue;
+    if (logOf(session, logs) !== logId) continue;
     await fleet.open(session, agent);
-    return { session, owner: found.owner };
+    return session;
   }
 }
 

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { seededRandom } from "../../src/base/random.ts";
 import { sessionViolations } from "./sessions-checkers.ts";
 import { eventsOf } from "./sessions-evidence.ts";
+import { sessionIn } from "./sessions-cast.ts";
 import type { ServerProcess } from "./sessions-fleet.ts";
 import { createSessionFleet, sessionSeed } from "./sessions-harness.ts";
 import { keepTalking } from "./sessions-load.ts";
@@ -25,15 +26,15 @@ test("servers that are restarted one after the other finish what they stream and
   const talking = keepTalking(clients, talkedIn, seededRandom(sessionSeed));
   const watcher = fleet.client("dan", { silentMs: 30_000 });
 
-  let tried = 0;
   /** Has a server stream something, tells it to stop in the middle of that, and lets it finish. */
-  const restart = async (server: ServerProcess, round: number) => {
-    // Whoever owns a session and has its agent makes the answer as well.
-    const session = await until("a session of this server's", async () => {
-      const name = `held-${round}-${++tried}`;
-      await fleet.open(name, "local");
-      return (await fleet.ownerOf(name)) === server.podId ? name : undefined;
+  const restart = async (server: ServerProcess) => {
+    const place = await until("this server has a log", async () => {
+      const owners = await fleet.owners();
+      const logId = owners.indexOf(server.podId);
+      return logId < 0 ? undefined : { logId, logs: owners.length };
     });
+    // Whoever owns a session and has its agent makes the answer as well.
+    const session = await sessionIn(fleet, place, "local");
     watcher.follow(session);
     await watcher.say(session, `hold-${session}`);
     const call = await until("it streams", () => fleet.calls(session)[0]);
@@ -51,7 +52,7 @@ test("servers that are restarted one after the other finish what they stream and
 
   const first = [...fleet.servers];
   const restarted = [];
-  for (const [round, server] of first.entries()) restarted.push(await restart(server, round));
+  for (const server of first) restarted.push(await restart(server));
   await talking.stop();
   const evidence = await fleet.gather();
 

@@ -223,11 +223,19 @@ test("placement gives every pod its fair part, and moves little when one comes",
   const pods = ["a", "b", "c"];
   const before = placeLogs(256, pods);
   const counts = pods.map((pod) => before.filter((each) => each === pod).length);
-  expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(3);
+  expect(counts.toSorted((a, b) => a - b)).toEqual([85, 85, 86]);
   const after = placeLogs(256, [...pods, "d"]);
   const moved = before.filter((each, at) => each !== after[at]).length;
   expect(moved).toBeLessThan(256 * 0.5);
   expect(placeLogs(256, pods.toReversed().toSorted())).toEqual(before);
+});
+
+test("placement leaves no pod without a log while there are as many logs as pods", () => {
+  for (let fleet = 0; fleet < 200; fleet++) {
+    const pods = ["a", "b", "c"].map((name) => `${name}-${fleet}`);
+    expect(new Set(placeLogs(4, pods))).toEqual(new Set(pods));
+    expect(new Set(placeLogs(2, pods)).size).toBe(2);
+  }
 });
 
 function ownerOf(head: Head): Owner {

@@ -4,12 +4,17 @@
  * handing over; pods that disagree about who is alive cost time, never safety.
  */
 export function placeLogs(logs: number, pods: readonly string[]): string[] {
-  const most = Math.ceil(logs / Math.max(1, pods.length));
+  const fair = Math.floor(logs / Math.max(1, pods.length));
+  // So many pods have one more than the others; none is left without.
+  let more = logs - fair * pods.length;
   const held = new Map<string, number>();
   return Array.from({ length: logs }, (_, logId) => {
-    const ranked = rankPods(logId, pods);
-    const chosen = ranked.find((podId) => (held.get(podId) ?? 0) < most) ?? ranked[0]!;
-    held.set(chosen, (held.get(chosen) ?? 0) + 1);
+    const hasRoom = (podId: string): boolean =>
+      (held.get(podId) ?? 0) < (more > 0 ? fair + 1 : fair);
+    const chosen = rankPods(logId, pods).find(hasRoom)!;
+    const count = (held.get(chosen) ?? 0) + 1;
+    held.set(chosen, count);
+    if (count > fair) more--;
     return chosen;
   });
 }
