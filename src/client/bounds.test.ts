@@ -3,7 +3,8 @@ import { movableClock } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
 import { createClient, type SessionEvent } from "./index.ts";
 import { readEvents } from "./reader.ts";
-import { calm, simulate } from "./simulated.contract.ts";
+import { calm } from "./simulated-network.contract.ts";
+import { simulate } from "./simulated.contract.ts";
 import { createListeners } from "./store.ts";
 
 function simulated() {

@@ -6,7 +6,8 @@ import type { Entry } from "../protocol/message.ts";
 import { viewOf } from "../protocol/view.ts";
 import { createClient, type SessionEvent } from "./index.ts";
 import { loadAssembler } from "./live.ts";
-import { calm, type Faults, simulate } from "./simulated.contract.ts";
+import { calm, type Faults } from "./simulated-network.contract.ts";
+import { simulate } from "./simulated.contract.ts";
 
 const stormy: Faults = {
   closedDoor: 0.2,
