@@ -15,6 +15,8 @@ export const verbs = [
   "sessions:any",
   /** Follow one's own inbox. */
   "inbox:read",
+  /** Read one task or run of the tenant, by its id. */
+  "tasks:read",
   "admin",
 ] as const;
 
@@ -24,4 +26,6 @@ export type Verb = (typeof verbs)[number];
 export const usualVerbs: readonly Verb[] = ["sessions:read", "sessions:write", "inbox:read"];
 
 /** All that concerns sessions, which is what a server of one tenant gets. */
-export const sessionVerbs: readonly Verb[] = verbs.filter((verb) => verb !== "admin");
+export const sessionVerbs: readonly Verb[] = verbs.filter(
+  (verb) => verb !== "admin" && verb !== "tasks:read",
+);

@@ -24,6 +24,11 @@ export function demand(caller: Caller, verb: Verb): void {
   throw new FlotillaError("forbidden", `${what} doesn't allow \`${verb}\``, { details: { verb } });
 }
 
+/** Whether a task or run is of a tenant that the caller may look at: an administrator sees all of them. */
+export function sees(caller: Caller, { tenant }: { readonly tenant: string }): boolean {
+  return may(caller, "admin") || caller.tenant === tenant;
+}
+
 /** Whose inbox or read mark is meant. */
 export function userOf(caller: Caller): string {
   if (caller.user !== undefined) return caller.user;

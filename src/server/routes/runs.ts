@@ -4,6 +4,7 @@ import type { FlowContract, TaskContract } from "../../queue/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { asJson, readFlows } from "../../runtime/flows.ts";
 import { parseRow } from "../../runtime/rows.ts";
+import { sees } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "../specs/runs.ts";
 import { given, traceOf } from "./tasks.ts";
@@ -53,9 +54,10 @@ export function runRoutes(parts: RunRoutes): Route[] {
       const filter = setAside === undefined ? {} : { setAside: true };
       return { status: 200, body: await runs.list({ ...given(query), ...filter }) };
     }),
-    route(runSpecs.get).to(async ({ params: { runId } }) => {
+    route(runSpecs.get).to(async ({ caller, params: { runId } }) => {
       const run = await runs.get(runId);
-      if (run) return { status: 200, body: { run } };
+      // One of another tenant is as if it weren't there.
+      if (run && sees(caller, run)) return { status: 200, body: { run } };
       throw new FlotillaError("not_found", `there is no run ${runId.slice(0, 80)}`);
     }),
     route(runSpecs.history).to(async ({ params: { runId }, query: { after = 0, limit } }) => {

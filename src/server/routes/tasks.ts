@@ -3,6 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { TaskContract } from "../../queue/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { parseRow } from "../../runtime/rows.ts";
+import { sees } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { taskSpecs } from "../specs/tasks.ts";
 
@@ -41,9 +42,10 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
     route(taskSpecs.list).to(async ({ query }) => {
       return { status: 200, body: await flotilla.list(given(query)) };
     }),
-    route(taskSpecs.get).to(async ({ params: { taskId } }) => {
+    route(taskSpecs.get).to(async ({ caller, params: { taskId } }) => {
       const [task, events] = await Promise.all([flotilla.get(taskId), flotilla.events(taskId)]);
-      if (!task) throw missing(taskId);
+      // One of another tenant is as if it weren't there.
+      if (!task || !sees(caller, task)) throw missing(taskId);
       return { status: 200, body: { task, events } };
     }),
     route(taskSpecs.events).to(async ({ params: { taskId } }) => {
