@@ -55,5 +55,5 @@ export type {
   Unsent,
 } from "./session.ts";
 export type { Store } from "./store.ts";
-export type { AgentView, ErrorView, RunView, TaskView } from "./views.ts";
+export type { AgentView, ErrorView, RunDoing, RunView, TaskView } from "./views.ts";
 export type { Watched, WatchedSnapshot } from "./watched.ts";

@@ -6,6 +6,10 @@ export type ErrorView = {
   readonly code: string;
   readonly message: string;
   readonly stack?: string;
+  /** With `dependency_failed`: the task that it has waited for in vain. */
+  readonly taskId?: string;
+  /** Of a run: whose fault it is, where it said so. */
+  readonly by?: "system" | "user";
 };
 
 export type TaskView = {
@@ -53,7 +57,7 @@ export type RunView = {
   readonly attempt: number;
   readonly status: "open" | "completed" | "failed" | "cancelled";
   /** What a run that hasn't ended does right now. */
-  readonly doing: { readonly type: string; readonly [field: string]: Json | undefined } | null;
+  readonly doing: RunDoing | null;
   readonly noWorker: boolean;
   readonly paused: boolean;
   readonly output: Json;
@@ -64,6 +68,35 @@ export type RunView = {
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
 };
+
+export type RunDoing =
+  /** A pod has it. */
+  | { readonly type: "running"; readonly podId: string; readonly sinceMs: number }
+  /** It is about to run. */
+  | { readonly type: "ready" }
+  | { readonly type: "retrying"; readonly atMs: number }
+  /** It hasn't begun, and was told when to. */
+  | { readonly type: "delayed"; readonly untilMs: number }
+  | { readonly type: "sleeping"; readonly sinceMs: number; readonly untilMs: number }
+  | {
+      readonly type: "waiting_for_signal";
+      readonly name: string;
+      readonly sinceMs: number;
+      /** Null where it waits for as long as it takes. */
+      readonly untilMs: number | null;
+    }
+  | { readonly type: "waiting_for_children"; readonly sinceMs: number }
+  /** For those that it was to run after. */
+  | { readonly type: "waiting_for_others" }
+  /** As many of its queue, key or tenant run as may. */
+  | { readonly type: "waiting_for_room"; readonly scope: string | null }
+  /** It can't be read, and nobody touches it until somebody has looked. */
+  | {
+      readonly type: "set_aside";
+      readonly reason: string;
+      readonly message: string;
+      readonly byVersion: number;
+    };
 
 export type AgentView = {
   readonly name: string;

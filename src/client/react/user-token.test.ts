@@ -17,8 +17,8 @@ const order = flow("order", { version: 1 })
 
 test("useTask and useRun show a user what their token lets them read, to its end", async () => {
   await using server = await serving({ use: [mail, order], server: { tokens: { secret } } });
-  const { taskId } = await server.pod.enqueue(mail, undefined, { tenant: "acme" });
-  const { runId } = await server.pod.runs.start(order, undefined, { tenant: "acme" });
+  const { taskId } = await server.pod.enqueue(mail, null, { tenant: "acme" });
+  const { runId } = await server.pod.runs.start(order, null, { tenant: "acme" });
   const shown = async (claims: Record<string, unknown>) => {
     const token = await new SignJWT({ sub: "ada", tenant: "acme", ...claims })
       .setProtectedHeader({ alg: "HS256" })
