@@ -46,8 +46,8 @@ export function createHttp({
     }
     const headers: Record<string, string> = {};
     if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
-    if (user !== undefined) headers["flotilla-user"] = user;
-    if (tenant !== undefined) headers["flotilla-tenant"] = tenant;
+    if (user !== undefined) headers["flotilla-user"] = encodeURIComponent(user);
+    if (tenant !== undefined) headers["flotilla-tenant"] = encodeURIComponent(tenant);
     if (body !== undefined) headers["content-type"] = "application/json";
     const timeout = new AbortController();
     const onAbort = () => timeout.abort();

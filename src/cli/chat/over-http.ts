@@ -19,8 +19,8 @@ export function sessionsOverHttp(options: HttpOptions): ChatService {
   const { url, key, user, tenant } = options;
   const headers = {
     ...(key !== undefined && { Authorization: `Bearer ${key}` }),
-    ...(user !== undefined && { "Flotilla-User": user }),
-    ...(tenant !== undefined && { "Flotilla-Tenant": tenant }),
+    ...(user !== undefined && { "Flotilla-User": encodeURIComponent(user) }),
+    ...(tenant !== undefined && { "Flotilla-Tenant": encodeURIComponent(tenant) }),
   };
 
   const ask = async (method: string, path: string, init: RequestInit = {}): Promise<Response> => {

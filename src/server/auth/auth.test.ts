@@ -236,6 +236,43 @@ describe("a token of a key pair", () => {
   });
 });
 
+describe("a name in a header", () => {
+  const apiKeys = ["a-key-of-16-chars-or-more"];
+  const acting = (headers: Record<string, string>) =>
+    caller({ apiKeys }, { ...bearer(apiKeys[0]!), ...headers });
+
+  test.each([
+    ["ada", "ada"],
+    ["Ada Lovelace", "Ada Lovelace"],
+    ["ada+chat@example.org", "ada+chat@example.org"],
+    ["Zo%C3%AB%20%F0%9F%9A%A2", "Zoë 🚢"],
+    ["100%25", "100%"],
+  ])("is percent-encoded where it isn't plain: %s is %s", async (sent, name) => {
+    const found = await acting({ "flotilla-user": sent, "flotilla-tenant": sent });
+    expect(found).toMatchObject({ user: name, tenant: name });
+    const own = bearer(await token({ sub: name, tenant: name }));
+    const same = await caller({ tokens: { secret } }, { ...own, "flotilla-user": sent });
+    expect(same).toMatchObject({ kind: "user", user: name });
+  });
+
+  test.each(["Zo\u00eb", "100%", "%zz", "%ff", "%ed%a0%80", "a%00b", "", "%61".repeat(501)])(
+    "is refused where it can't be told or stored: %j",
+    async (sent) => {
+      for (const header of ["flotilla-user", "flotilla-tenant"]) {
+        const refused = { code: "invalid_input" };
+        await expect(acting({ [header]: sent })).rejects.toMatchObject(refused);
+      }
+    },
+  );
+
+  test("is taken as it is from an address, which is decoded already", async () => {
+    const rest = { user: "100% Zoë" };
+    expect(await caller({ apiKeys }, bearer(apiKeys[0]!), rest)).toMatchObject(rest);
+    const wrong = caller({ apiKeys }, bearer(apiKeys[0]!), { user: "a\u0000" });
+    await expect(wrong).rejects.toMatchObject({ code: "invalid_input" });
+  });
+});
+
 describe("a ticket", () => {
   test("stands for who got it, once and for half a minute", async () => {
     const { tickets, caller: ask } = authenticator({ tokens: { secret } });

@@ -7,6 +7,7 @@ import type { ApiKey, TokenConfig } from "../../runtime/server-config.ts";
 import { checkLocal } from "../access.ts";
 import type { Caller } from "./caller.ts";
 import { createKeyring, type KeyHolder } from "./keys.ts";
+import { checkName, nameInHeader } from "./names.ts";
 import { createTickets, type Tickets } from "./tickets.ts";
 
 export type Credentials = {
@@ -101,8 +102,7 @@ function bearerOf({ header, bearer }: Asking): string {
 
 /** A program says in headers for which tenant and user it acts. */
 function acting(holder: KeyHolder, kind: "server" | "local", asking: Asking): Caller {
-  const named = textOf("Flotilla-Tenant", asking.header("flotilla-tenant"));
-  const user = textOf("Flotilla-User", asking.header("flotilla-user") ?? asking.user);
+  const { tenant: named, user } = namesIn(asking);
   if (holder.tenant !== undefined && named !== undefined && named !== holder.tenant)
     throw new FlotillaError("forbidden", "this key is of another tenant");
   return {
@@ -115,16 +115,14 @@ function acting(holder: KeyHolder, kind: "server" | "local", asking: Asking): Ca
 
 /** A token says itself who it is of; a request that says otherwise is a mistake somewhere. */
 function matching(caller: Caller, asking: Asking): Caller {
-  const { header } = asking;
-  const tenant = header("flotilla-tenant") ?? caller.tenant;
-  const user = header("flotilla-user") ?? asking.user ?? caller.user;
+  const { tenant = caller.tenant, user = caller.user } = namesIn(asking);
   if (tenant === caller.tenant && user === caller.user) return caller;
   throw new FlotillaError("forbidden", "this token is of another tenant or user");
 }
 
-const nameChars = 500;
-
-function textOf(what: string, value: string | undefined): string | undefined {
-  if (value === undefined || (value !== "" && value.length <= nameChars)) return value;
-  throw new FlotillaError("invalid_input", `${what} has 1 to ${nameChars} characters`);
+function namesIn({ header, user }: Asking) {
+  return {
+    tenant: nameInHeader("Flotilla-Tenant", header("flotilla-tenant")),
+    user: nameInHeader("Flotilla-User", header("flotilla-user")) ?? checkName("user", user),
+  };
 }

@@ -12,13 +12,13 @@ import { FlotillaError } from "../../base/errors.ts";
 import { usualVerbs, type Verb, verbs } from "../../protocol/verbs.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
 import type { Caller } from "./caller.ts";
+import { isName, nameRule } from "./names.ts";
 
 export type TokenVerifier = (token: string) => Promise<Caller>;
 
 // Clocks of two machines differ by a little, and a token may be used in the second it is made.
 const toleranceSeconds = 5;
 const tokenChars = 16_384;
-const nameChars = 500;
 const sessionsMost = 1_000;
 
 /** Checks tokens of users. Which algorithm is right is for us to say, never for the token. */
@@ -85,10 +85,8 @@ function known(said: unknown): Verb[] {
 }
 
 function nameOf(claim: string, value: unknown): string {
-  const fits = typeof value === "string" && value !== "" && value.length <= nameChars;
-  // Databases refuse the one and change the other, and neither may make two names of one.
-  if (fits && !value.includes("\0") && value.isWellFormed()) return value;
-  throw refusal(`the token's claim ${claim} must be text of 1 to ${nameChars} characters`);
+  if (isName(value)) return value;
+  throw refusal(`the token's claim ${claim} must be ${nameRule}`);
 }
 
 function idsOf(claim: string, value: unknown): string[] {
