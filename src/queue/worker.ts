@@ -5,8 +5,8 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import type { Throttles } from "../throttle/throttles.ts";
-import { createAnnouncing } from "./announce.ts";
-import { type Capacity, capacityOf, claimLimit } from "./capacity.ts";
+import { type Capacity, capacityOf } from "./capacity.ts";
+import { createClaimLoop } from "./claim-loop.ts";
 import { createClaiming } from "./claiming.ts";
 import { createConcluding } from "./conclude.ts";
 import { createDeadlines } from "./deadlines.ts";
@@ -15,11 +15,10 @@ import { createEndings } from "./endings.ts";
 import { createFinishing } from "./finishing.ts";
 import { createElastic, type ElasticParts } from "./elastic.ts";
 import type { Middleware } from "./middleware.ts";
-import { createNameSlots, fewest, limitedTo } from "./name-slots.ts";
+import { createNameSlots } from "./name-slots.ts";
 import type { LocalProgress } from "./local-progress.ts";
 import { keepingIn } from "./outbox/keeping.ts";
 import type { Outbox } from "./outbox/outbox.ts";
-import { createPace } from "./pace.ts";
 import { createProgress } from "./progress.ts";
 import { startPolling } from "./polling.ts";
 import { createQuiet } from "./quiet.ts";
@@ -28,7 +27,7 @@ import { createReporting, type WorkerEvent } from "./report.ts";
 import type { Claim } from "./row.ts";
 import { runHandler } from "./run-handler.ts";
 import { endingOf, type Running, startedRun, type StopReason, stopRun } from "./run.ts";
-import { aloneAfterDeaths, type Ending } from "./settle.ts";
+import type { Ending } from "./settle.ts";
 import type { FlowVersions } from "./statements/claim.ts";
 import type { TaskHandler } from "./task.ts";
 import { createTelling, type PodState } from "./telling.ts";
@@ -83,8 +82,8 @@ export type Worker = {
 };
 
 /**
- * Claims tasks, runs them, and stores how they ended. One claim call is under way at a time, or two
- * while there is a backlog, and whatever ends meanwhile is finished in one statement.
+ * Claims tasks, runs them, and stores how they ended. Whatever ends at about the same time is finished
+ * in one statement.
  */
 export function startWorker(options: WorkerOptions): Worker {
   const { podId, database, clock, random, handlers, log = silentLogger } = options;
@@ -99,43 +98,21 @@ export function startWorker(options: WorkerOptions): Worker {
   const sending = createFinishing({
     ...options,
     signal,
-    onWoken: () => wake(),
+    onWoken: () => loop.wake(),
     ...(outbox && { onTrouble: outbox.trouble }),
   });
   const finishing = outbox ? keepingIn(outbox, sending, signal) : sending;
   const ids = options.ids ?? uuidv7(clock, random);
   const concluding = createConcluding({ ...options, finishing, ids, signal });
   const progress = createProgress(options);
-  const pace = createPace(options);
   const report = createReporting({ podId, clock, log, onEvent });
   const slots = createNameSlots(handlers);
-  const { middleware = [] } = options;
-  const runParts = {
-    database,
-    progress,
-    log,
-    podId,
-    maxResultBytes,
-    middleware,
-    throttles: options.throttles,
-  };
+  const { middleware = [], throttles } = options;
+  const runParts = { database, progress, log, podId, maxResultBytes, middleware, throttles };
 
   let stopping = false;
-  /** Claim calls under way, and how many tasks they may bring. */
-  let underWay = 0;
-  let asked = 0;
-  /** The last claim was full, so another would probably be, too. */
-  let backlog = false;
-  /** The last claim was full or somebody hinted, so there is probably something to claim. */
-  let more = true;
-  /** A task that must run alone and waits for this pod to be empty. */
-  let reserved: string | undefined;
-  let runsAlone = false;
-  /** Everything that this pod knows is paused. */
-  let paused = false;
   /** Endings and releases that aren't stored yet. */
   let storing = 0;
-  let cancelWake: (() => void) | undefined;
 
   const pending = (work: Promise<void>) => {
     storing++;
@@ -144,7 +121,10 @@ export function startWorker(options: WorkerOptions): Worker {
       quiet.check();
     });
   };
-  const quiet = createQuiet(clock, () => running.size === 0 && storing === 0 && underWay === 0);
+  const quiet = createQuiet(
+    clock,
+    () => running.size === 0 && storing === 0 && loop.underWay === 0,
+  );
 
   const claims = createClaiming({
     ...options,
@@ -154,119 +134,30 @@ export function startWorker(options: WorkerOptions): Worker {
     log,
     signal,
     onFloor,
-    onReleasing: (release) => pending(release.then(wake)),
+    onReleasing: (release) => pending(release.then(loop.wake)),
   });
 
-  const wake = () => {
-    more = true;
-    claimSoon();
-  };
-  const announcing = createAnnouncing({ ...options, onWaiting: wake });
-  const wakeIn = (delayMs: number) => {
-    cancelWake?.();
-    // A claim that was under way when the pod was stopped mustn't keep its process alive.
-    if (!stopping) cancelWake = clock.after(delayMs, wake);
-  };
-
-  const { throttles } = options;
+  const onRoom = () => loop.wake();
   const gate =
-    throttles && createThrottleGate({ handlers, throttles, database, clock, pollMs, onRoom: wake });
+    throttles && createThrottleGate({ handlers, throttles, database, clock, pollMs, onRoom });
+  const elastic = createElastic({ ...options, onChange: onRoom });
 
-  const elastic = createElastic({ ...options, onChange: () => wake() });
-  const room = (held: number) => limitedTo(claimLimit(elastic.capacity, held), slots, names.length);
-
-  const claimSoon = () => {
-    if (stopping || names.length === 0 || outbox?.full) return;
-    if (underWay > 0) return claimBeside();
-    let limit = reserved === undefined ? room(running.size + asked) : 1;
-    announcing.set(!more && limit > 0 && !runsAlone);
-    if (!more || runsAlone) return;
-    const tooEarlyMs = pace.waitMs();
-    if (tooEarlyMs > 0) return wakeIn(tooEarlyMs);
-    if (reserved !== undefined && unsettled.size > 0) return;
-    if (gate !== undefined && reserved === undefined && limit > 0) {
-      gate.look(limit);
-      limit = gate.room(limit);
-      // Nothing comes of asking until there is a permit, and that is told.
-      if (limit === 0) {
-        more = false;
-        announcing.set(true);
-      }
-    }
-    if (limit > 0) void claim(limit);
-  };
-
-  // The store would wait for us else, while we read one answer and run what it brought. A claim of a
-  // few tasks wouldn't be worth its transaction, so this is for pods that are at least half empty.
-  const claimBeside = () => {
-    // What is limited by name is counted when it has come, so then one claim waits for the other.
-    if (!backlog || underWay > 1 || slots.any || gate !== undefined) return;
-    const half = claimLimit(elastic.capacity, 0);
-    if (running.size + asked > capacityOf(elastic.capacity) - half) return;
-    if (reserved !== undefined || pace.waitMs() > 0) return;
-    void claim(half);
-  };
-
-  const claim = async (limit: number): Promise<void> => {
-    underWay++;
-    asked += limit;
-    more = false;
-    const alone = reserved;
-    reserved = undefined;
-    // Nothing may come beside what must run alone.
-    if (alone !== undefined) backlog = false;
-    const startedMs = clock.monotonic();
-    const passes = gate?.ask(alone === undefined ? limit : 0);
-    try {
-      // A pod that is taken for dead can lose a task again as soon as it has claimed it.
-      const held = [...unsettled].map((run) => run.claim.taskId).concat(outbox?.leftOver ?? []);
-      const most = slots.free && new Map(slots.free);
-      const claimed = await (passes === undefined
-        ? claims.claim(limit, alone, held, most)
-        : claims.claim(limit, alone, held, fewest(most, passes.most), passes.together));
-      underWay--;
-      pace.succeeded();
-      const { length } = claimed.claims;
-      backlog = alone === undefined && length === limit;
-      report.claimed(length, startedMs);
-      runsAlone = alone !== undefined && length > 0;
-      reserved ??= claimed.reserved;
-      paused = claimed.paused === true;
-      if (claimed.nextDueMs === 0) more = true;
-      else if (claimed.nextDueMs !== undefined && claimed.nextDueMs < pollMs) {
-        wakeIn(claimed.nextDueMs);
-      }
-      if (length === limit || alone !== undefined || reserved !== undefined) more = true;
-      else if (length === 0) pace.foundNothing();
-      // The next claim goes out before these run, so that the store works while they do.
-      const nowMs = clock.monotonic();
-      const begun: Running[] = [];
-      for (const each of claimed.claims) if (isNewest(each)) begun.push(hold(each, nowMs));
-      asked -= limit;
-      if (most && alone === undefined && slots.answered(most, claimed.claims)) more = true;
-      if (passes !== undefined) {
-        for (const run of begun) passes.hand(run);
-        if (passes.over("answered")) more = true;
-      }
-      claimSoon();
-      for (const run of begun) {
-        // Whoever drives a run gives it back itself: only so does what was cancelled go on to its finalizers.
-        if (stopping && !run.handler.flow) end(run, { type: "interrupted" });
-        else if (run.throttled !== undefined && "refused" in run.throttled) {
-          end(run, run.throttled.refused);
-        } else begin(run);
-      }
-    } catch (error) {
-      underWay--;
-      asked -= limit;
-      backlog = false;
-      more = true;
-      report.claimFailed(error, pace.failed());
-      passes?.over("failed");
-      claimSoon();
-    }
-    quiet.check();
-  };
+  const loop = createClaimLoop({
+    ...options,
+    names: names.length,
+    pollMs,
+    claims,
+    slots,
+    elastic,
+    gate,
+    outbox,
+    report,
+    running,
+    unsettled,
+    take: (claimed, nowMs) => (isNewest(claimed) ? hold(claimed, nowMs) : undefined),
+    begin: (run) => begin(run),
+    onAnswered: quiet.check,
+  });
 
   /**
    * Two claims that are under way together may bring the same task, where recovery has taken it from
@@ -285,6 +176,11 @@ export function startWorker(options: WorkerOptions): Worker {
 
   const begin = (run: Running): void => {
     const { flow } = run.handler;
+    // Whoever drives a run gives it back itself: only so does what was cancelled go on to its finalizers.
+    if (stopping && !flow) return end(run, { type: "interrupted" });
+    if (run.throttled !== undefined && "refused" in run.throttled) {
+      return end(run, run.throttled.refused);
+    }
     if (flow) return void flow.drive(run, driveParts).then((driven) => end(run, driven));
     const ending = runHandler(run, runParts);
     if (ending instanceof Promise) void ending.then((later) => end(run, later));
@@ -308,11 +204,10 @@ export function startWorker(options: WorkerOptions): Worker {
     if (ending.type === "returned") progress.forget(run);
     // The task may have come back to this pod under a newer token, as a run of its own.
     if (running.get(run.claim.taskId) === run) running.delete(run.claim.taskId);
-    if (run.claim.deaths >= aloneAfterDeaths) runsAlone = false;
-    if (slots.ended(run.claim.name)) more = true;
+    loop.ended(run.claim);
     storing++;
     store(run, ending);
-    claimSoon();
+    loop.look();
   };
 
   const store = createEndings({
@@ -320,12 +215,12 @@ export function startWorker(options: WorkerOptions): Worker {
     progress,
     report,
     leftTo: outbox ? "kept for the next pod on this machine" : "left to recovery",
-    onPending: wake,
+    onPending: loop.wake,
     onEnded: options.onEnded ?? (() => {}),
     onSettled(run) {
       unsettled.delete(run);
       storing--;
-      if (reserved !== undefined) claimSoon();
+      if (loop.reserved !== undefined) loop.look();
       quiet.check();
     },
   });
@@ -363,17 +258,17 @@ export function startWorker(options: WorkerOptions): Worker {
 
   // What this pod commits itself it knows of, and its claims would only find nothing.
   const unsubscribe = database.subscribe((whose) => {
-    if (whose !== "own") wake();
+    if (whose !== "own") loop.wake();
   });
   const reasons = () =>
     reasonsOf({
       stopping,
-      storeAway: pace.failing,
+      storeAway: loop.failing,
       outboxFull: outbox?.full === true,
-      allPaused: paused,
+      allPaused: loop.paused,
       pausedNames: claims.pausedNames,
-      alone: runsAlone,
-      draining: reserved !== undefined,
+      alone: loop.runsAlone,
+      draining: loop.reserved !== undefined,
       held: running.size,
       capacity: elastic.capacity,
       strain: elastic.strain,
@@ -390,26 +285,23 @@ export function startWorker(options: WorkerOptions): Worker {
     pollMs,
     log,
     running: () => running.values(),
-    reserved: () => reserved,
+    reserved: () => loop.reserved,
     onPoll() {
-      wake();
+      loop.wake();
       telling.look();
     },
     interrupt,
-    onTaken() {
-      reserved = undefined;
-      wake();
-    },
+    onTaken: loop.reservedIsGone,
   });
-  claimSoon();
+  loop.look();
 
   return {
-    wake,
+    wake: loop.wake,
     get running() {
       return running.size;
     },
     get state() {
-      return stateOf(reasons()) ?? (underWay > 0 ? "claiming" : "idle");
+      return stateOf(reasons()) ?? (loop.underWay > 0 ? "claiming" : "idle");
     },
     get capacity() {
       return { holds: capacityOf(elastic.capacity), reasons: reasons() };
@@ -417,13 +309,12 @@ export function startWorker(options: WorkerOptions): Worker {
     async stop({ waitMs }) {
       stopping = true;
       unsubscribe();
-      announcing.stop();
+      loop.stop();
       elastic.stop();
       gate?.stop();
       telling.look();
       const told = telling.stop();
       polling.stop();
-      cancelWake?.();
       await quiet.within(waitMs);
       for (const run of running.values()) interrupt(run, "shutdown");
       await quiet.within(graceMs * 2);

@@ -174,7 +174,7 @@ export const mutations: readonly Mutation[] = [
     name: "worker: others beside one that must run alone",
     edits: [
       {
-        file: "src/queue/worker.ts",
+        file: "src/queue/claim-loop.ts",
         find: "if (!more || runsAlone) return;",
         put: "if (!more) return;",
       },
