@@ -2,15 +2,15 @@ import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { Allowance } from "./allowance.ts";
 import { classify, type Classify } from "./classify.ts";
+import { createCalls } from "./limiter-calls.ts";
 import { createLimiterErrors } from "./limiter-errors.ts";
 import { createGauge } from "./limiter-gauge.ts";
 import { type AcquireOptions, createLine } from "./limiter-line.ts";
-import { noneOfAny } from "./limiter-reserve.ts";
 import { createRoom, type HeldBy } from "./limiter-room.ts";
-import { callsLastMs, type LimiterSettings } from "./limiter-settings.ts";
+import type { LimiterSettings } from "./limiter-settings.ts";
 import { createTallies, type LimiterSnapshot } from "./limiter-snapshot.ts";
 import { createTimer } from "./limiter-timers.ts";
-import { type Ending, HeldPermit, type PermitHost } from "./permit.ts";
+import type { Ending, HeldPermit } from "./permit.ts";
 import type { Outcome, Sample } from "./sample.ts";
 import type { Priority } from "./waiting.ts";
 
@@ -59,10 +59,8 @@ const tickMs = 1_000;
  */
 export function createLimiter(options: LimiterOptions) {
   const { name, key, clock, random, settings, learner, background = clock.after } = options;
-  const { mode, graceMs } = settings;
+  const { mode } = settings;
   const startMs = clock.monotonic();
-  const inFlight = new Set<HeldPermit>();
-  const inFlightOf = noneOfAny();
   const errors = createLimiterErrors(name, key);
   const line = createLine(clock, errors);
   const { waiting } = line;
@@ -75,25 +73,23 @@ export function createLimiter(options: LimiterOptions) {
   // Deadlines and learning need not keep a process alive; those who wait do.
   const ticks = createTimer(clock, background, tick);
   const wakes = createTimer(clock, clock.after, wake);
-  const host: PermitHost = { nowMs: clock.monotonic, watch: ticks.set, ended };
+  const calls = createCalls(settings, { nowMs: clock.monotonic, watch: ticks.set, ended });
   let outside: Allowance | undefined;
-  let calls = 0;
   let behindGate = 0;
   /** Permits that are kept for tasks which are being claimed: given, but to no call yet. */
   let aside = 0;
   let learnedMs = startMs;
   let usedMs = startMs;
-  let longestMs = 0;
-  let succeeded = 0;
   let closed = false;
 
   const learnsAlone = () => mode === "local" && outside === undefined;
-  const admits = (priority: Priority) => room.admits(priority, inFlight.size + aside, inFlightOf);
+  const admits = (priority: Priority) =>
+    room.admits(priority, calls.size + aside, calls.inFlightOf);
 
   /** Goes by what is allowed now, from whoever decides that. */
   function apply(nowMs: number): void {
     const begins = room.allow(learnsAlone() ? learner.allowance() : outside, nowMs);
-    if (begins) gauge.beginEpoch(room.epoch(), inFlight.size);
+    if (begins) gauge.beginEpoch(room.epoch(), calls.size);
     if (failsNow()) line.refuseAll(() => errors.open(room.holdMs(nowMs)));
   }
 
@@ -104,7 +100,7 @@ export function createLimiter(options: LimiterOptions) {
     if (!learnsAlone()) return;
     const elapsedMs = nowMs - learnedMs;
     learnedMs = nowMs;
-    learner.learn(elapsedMs, gauge.take(nowMs, inFlight.size));
+    learner.learn(elapsedMs, gauge.take(nowMs, calls.size));
     apply(nowMs);
   }
 
@@ -114,25 +110,9 @@ export function createLimiter(options: LimiterOptions) {
   }
 
   function begin(asked: AcquireOptions, estimate: number, nowMs: number): HeldPermit {
-    const priority = asked.priority ?? "batch";
-    const permit = new HeldPermit(
-      host,
-      {
-        priority,
-        estimate,
-        epoch: room.epoch(),
-        number: ++calls,
-        nowMs,
-        // Others wait for `callTimeoutMs` before they take over what a pod that is gone had granted.
-        timeoutMs: Math.min(asked.timeoutMs ?? Infinity, settings.callTimeoutMs),
-        graceMs,
-      },
-      asked.signal,
-    );
+    const permit = calls.begin(asked, estimate, room.epoch(), nowMs);
     room.tokens?.take(estimate, nowMs);
-    inFlight.add(permit);
-    inFlightOf[priority]++;
-    gauge.began(inFlight.size);
+    gauge.began(calls.size);
     ticks.set(Math.min(permit.deadlineMs, nowMs + tickMs));
     return permit;
   }
@@ -232,10 +212,7 @@ export function createLimiter(options: LimiterOptions) {
 
   function ended(permit: HeldPermit, ending: Ending): void {
     const nowMs = clock.monotonic();
-    inFlight.delete(permit);
-    inFlightOf[permit.priority]--;
-    longestMs = Math.max(longestMs, nowMs - permit.beganMs);
-    if (ending.kind === "success") succeeded++;
+    calls.ended(permit, ending.kind, nowMs);
     const used = ending.used ?? permit.usedAmount;
     room.tokens?.settle(permit.estimate, used, nowMs);
     // Calls made under this permit have told of their failure when it happened.
@@ -263,22 +240,18 @@ export function createLimiter(options: LimiterOptions) {
     if (kind !== "throttled") return;
     if (permit.epoch === room.epoch()) {
       if (learnsAlone()) learn(nowMs);
-      else if (mode === "hybrid") room.brake(permit.number, calls, nowMs);
+      else if (mode === "hybrid") room.brake(permit.number, calls.begun, nowMs);
     }
     for (const callback of throttling) callback();
   }
 
   function tick(): void {
     const nowMs = clock.monotonic();
-    let nextMs = nowMs + tickMs;
-    for (const permit of inFlight) {
-      if (permit.deadlineMs <= nowMs) permit.expire();
-      nextMs = Math.min(nextMs, permit.released ? Infinity : permit.deadlineMs);
-    }
+    const nextMs = Math.min(nowMs + tickMs, calls.expire(nowMs));
     learnIfDue(nowMs);
     room.fit(nowMs);
     giveOut();
-    if (inFlight.size > 0 || waiting.size > 0 || room.isBraked()) ticks.set(nextMs);
+    if (calls.size > 0 || waiting.size > 0 || room.isBraked()) ticks.set(nextMs);
   }
 
   function wake(): void {
@@ -328,7 +301,7 @@ export function createLimiter(options: LimiterOptions) {
       aside--;
       const nowMs = clock.monotonic();
       const estimate = asked.estimate ?? settings.estimate;
-      if (closed || inFlight.size >= room.limit() || room.heldBy(estimate, nowMs)) return undefined;
+      if (closed || calls.size >= room.limit() || room.heldBy(estimate, nowMs)) return undefined;
       return begin(asked, estimate, nowMs);
     },
 
@@ -348,10 +321,7 @@ export function createLimiter(options: LimiterOptions) {
         permit.release("ignored");
         return undefined;
       }
-      permit.begin(room.epoch(), ++calls, signal);
-      // They stand in the order in which their calls began.
-      inFlight.delete(permit);
-      inFlight.add(permit);
+      calls.takeOver(permit, room.epoch(), signal);
       ticks.set(permit.deadlineMs);
       return permit;
     },
@@ -370,9 +340,9 @@ export function createLimiter(options: LimiterOptions) {
       giveOut();
     },
 
-    takeSample: (): Sample => gauge.take(clock.monotonic(), inFlight.size),
+    takeSample: (): Sample => gauge.take(clock.monotonic(), calls.size),
 
-    demand: (): Demand => ({ inFlight: inFlight.size + aside, waiting: waiting.size, behindGate }),
+    demand: (): Demand => ({ inFlight: calls.size + aside, waiting: waiting.size, behindGate }),
 
     /** How many tasks wait to be claimed for want of permits. */
     behindGate(count: number): void {
@@ -404,20 +374,12 @@ export function createLimiter(options: LimiterOptions) {
     isIdle(): boolean {
       // Until its lease is over or given back, the row speaks of it, and another here would be taken for it.
       const leased = (outside?.untilMs ?? -Infinity) > clock.monotonic();
-      const used = inFlight.size + aside + waiting.size + behindGate > 0;
+      const used = calls.size + aside + waiting.size + behindGate > 0;
       return !used && !leased && !outside?.limit && !closed;
     },
 
-    /** How long the longest call has lasted, of those that ended and of those that haven't. */
-    longestMs(): number {
-      for (const { beganMs } of inFlight) return Math.max(longestMs, clock.monotonic() - beganMs);
-      return longestMs;
-    },
-
-    /** How long calls that are in flight now may still last, for those who can't ask any more. */
-    callsLastMs(): number {
-      return callsLastMs(settings, { succeeded, longestMs: this.longestMs() });
-    },
+    longestMs: calls.longestMs,
+    callsLastMs: calls.lastMs,
 
     /** When it was last asked for a permit, by the clock's monotonic time. */
     lastUsedMs: () => usedMs,
@@ -429,8 +391,8 @@ export function createLimiter(options: LimiterOptions) {
         key,
         mode,
         limit: room.limit(),
-        inFlight: inFlight.size,
-        inFlightOf: { ...inFlightOf },
+        inFlight: calls.size,
+        inFlightOf: { ...calls.inFlightOf },
         waiting: waiting.size,
         behindGate,
         epoch: room.epoch(),
