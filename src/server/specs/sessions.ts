@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { entry, inboxItem, part, role, sent, session } from "./session-shapes.ts";
 import {
   json,
   named,
@@ -13,21 +14,12 @@ import {
 } from "./spec.ts";
 
 const seq = () => z.int().min(0);
+/** The same in a query, where everything is text. */
+const seqText = () => wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER });
 const id = () => z.string().min(1).max(200);
 const tag = "sessions";
 const at = "/v1/sessions/{sessionId}";
 
-const refusals = ["invalid_input", "invalid_option", "payload_too_large", "unsupported"] as const;
-const stored = [
-  ...refusals,
-  "payload_too_deep",
-  "payload_not_storable",
-  "not_found",
-  "conflict",
-  "overloaded",
-  "timeout",
-  "unavailable",
-] as const;
 const found = [
   "invalid_input",
   "invalid_option",
@@ -38,103 +30,12 @@ const found = [
   "unavailable",
   "unsupported",
 ] as const;
-
-const state = named(
-  "SessionState",
-  z.union([
-    z.object({ state: z.literal("idle") }),
-    z.object({
-      state: z.literal("catching_up"),
-      epoch: z.int(),
-      attempt: z.int(),
-      agent: z.string(),
-      messageId: z.string(),
-      upToSeq: said(z.int(), "What was said up to here is being answered."),
-      stopping: z.boolean(),
-    }),
-    z.object({ state: z.literal("compacting"), epoch: z.int() }),
-  ]),
-  "What goes on in a session right now.",
-);
-
-const session = named(
-  "Session",
-  z.object({
-    sessionId: z.string(),
-    tenant: z.string(),
-    agents: said(z.array(z.string()), "Who answers; the first where a message names none."),
-    users: z.array(z.string()),
-    status: z.enum(["active", "archived"]),
-    state,
-    lastSeq: z.int(),
-    tokens: said(z.number(), "Tokens since the last summary."),
-    needsCompaction: z.boolean(),
-    metadata: json(),
-    metadataVersion: z.int(),
-    preview: z.string(),
-    previewAuthor: z.string(),
-    createdAtMs: time(),
-    activeAtMs: time(),
-  }),
-);
-
-const role = () => z.enum(["system", "user", "assistant"]);
-const part = () => said(z.unknown(), "A part of a message, as the AI SDK has it.");
-
-const entry = named(
-  "Entry",
-  z.object({
-    seq: said(z.int(), "Its place in the session: 1…n without gaps."),
-    kind: z.enum(["message", "tool_result", "summary"]),
-    role: role(),
-    author: z.string(),
-    messageId: z.string(),
-    replaces: said(z.int(), "The entry in whose place this one is shown.").optional(),
-    epoch: z.int().optional(),
-    upToSeq: said(z.int(), "Of an answer: the last entry that it answers.").optional(),
-    outcome: z.enum(["completed", "stopped", "cut", "failed"]).optional(),
-    error: z.object({ code: z.string(), message: z.string() }).optional(),
-    tokens: z.number(),
-    parts: z.array(part()),
-    metadata: json().optional(),
-    results: z
-      .object({ messageId: z.string(), results: z.array(said(z.unknown(), "A tool's result.")) })
-      .optional(),
-    throughSeq: z.int().optional(),
-    atMs: time(),
-  }),
-  "One entry of a session's log.",
-);
-
-const sent = named(
-  "Sent",
-  z.object({
-    seq: z.int(),
-    messageId: z.string(),
-    duplicate: said(z.boolean(), "It was stored before, under the same id."),
-  }),
-);
-
-const inboxItem = named(
-  "InboxItem",
-  z.object({
-    sessionId: z.string(),
-    agents: z.array(z.string()),
-    status: z.enum(["active", "archived"]),
-    state: z.enum(["idle", "catching_up", "compacting"]),
-    lastSeq: z.int(),
-    readSeq: z.int(),
-    unread: z.int(),
-    preview: z.string(),
-    previewAuthor: z.string(),
-    activeAtMs: time(),
-  }),
-);
+const stored = [...found, "payload_too_large", "payload_too_deep", "payload_not_storable"] as const;
 
 const done = z.object({ done: z.boolean() });
 const ofUser = said(id(), "Whose, where the caller isn't a user.").optional();
 const lastSeq = said(
-  wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }),
+  seqText(),
   "The last entry that the client has. `Last-Event-ID` goes before it. Default 0.",
 ).optional();
 
@@ -268,10 +169,7 @@ export const sessionSpecs = {
     summary: "Entries of a session, in order.",
     verb: "sessions:read",
     query: z.strictObject({
-      after: said(
-        wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }),
-        "Only those after this one. Default 0.",
-      ).optional(),
+      after: said(seqText(), "Only those after this one. Default 0.").optional(),
       limit: said(wholeNumber({ min: 1, max: 1_000 }), "Default 100.").optional(),
     }),
     answers: {
@@ -354,10 +252,7 @@ export const sessionSpecs = {
     summary: "Stop the answer that is being made, and keep what there is of it.",
     verb: "sessions:write",
     query: z.strictObject({
-      epoch: said(
-        wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }),
-        "Only this turn. Default: whatever runs now.",
-      ).optional(),
+      epoch: said(seqText(), "Only this turn. Default: whatever runs now.").optional(),
     }),
     answers: { 202: done },
     errors: found,
