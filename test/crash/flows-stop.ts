@@ -72,19 +72,31 @@ export function createStopping(parts: {
         }
         const nth = (writes.get(runId) ?? 0) + 1;
         if (stop?.at === "before write" && stop.nth === nth) return void halt(key, runId);
+        if (stop?.at === "after write" && stop.nth < nth) return void halt(key, runId);
+        // Counted when it is sent: a run that is due at once may be claimed again before its answer is here.
+        writes.set(runId, nth);
+        const wasParked = parked.has(runId);
+        if (events.join() === "park") parked.add(runId);
+        else parked.delete(runId);
+        const uncount = () => {
+          writes.set(runId, nth - 1);
+          if (wasParked) parked.add(runId);
+          else parked.delete(runId);
+        };
         const finished: typeof onFinished = (answer) => {
           if (answer.type === "stored") {
-            writes.set(runId, nth);
-            if (events.join() === "park") parked.add(runId);
-            else parked.delete(runId);
             say({ event: "stored", key, runId, events });
             if (stop?.at === "after write" && stop.nth === nth) return void halt(key, runId);
             onStored({ runId, flow: claim.name, payload: claim.payload, events });
-          }
+          } else uncount();
           if (answer.type === "lost") say({ event: "lost", key, runId });
           onFinished(answer);
         };
-        given.finishing.put(finish, finished, onError);
+        const failed: typeof onError = (error) => {
+          uncount();
+          onError(error);
+        };
+        given.finishing.put(finish, finished, failed);
       };
       return inner(running, { ...given, finishing: { ...given.finishing, put } });
     };
