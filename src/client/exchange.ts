@@ -4,7 +4,7 @@ import { fraction, type Random } from "../base/random.ts";
 import type { ClientFrame, ServerFrame } from "../protocol/frames.ts";
 import { errorOf } from "./http.ts";
 import { jitteredMs } from "./jitter.ts";
-import { createPending, type Writing } from "./pending.ts";
+import { createPending, type WithoutRef, type Writing } from "./pending.ts";
 
 export type Ack = Extract<ServerFrame, { type: "ack" }>;
 
@@ -27,7 +27,6 @@ export type Exchange = {
 export type Told = WithoutRef<
   Extract<ClientFrame, { type: "join" | "leave" | "inbox" | "inbox_leave" | "ping" | "token" }>
 >;
-type WithoutRef<Frame> = Frame extends unknown ? Omit<Frame, "ref"> : never;
 
 export type ExchangeParts = {
   most: number;
@@ -95,7 +94,7 @@ export function createExchange(parts: ExchangeParts): Exchange {
       for (const { ref, frame } of pending.next(nowMs, Math.floor(room))) {
         const text = JSON.stringify({ ...frame, ref });
         if (encoder.encode(text).length > maxBytes) {
-          const message = `the server takes up to ${maxBytes} bytes: store it elsewhere and send a reference`;
+          const message = `the server takes up to ${maxBytes} bytes: send a reference`;
           settle(ref)?.reject(new FlotillaError("payload_too_large", message));
           continue;
         }

@@ -34,13 +34,8 @@ export function createFollowed(sessionId: string, parts: FollowParts): Followed 
     ...parts,
     ask() {
       const { lastSeq, incarnation, lastMessageId } = place;
-      const ref = exchange.tell({
-        type: "join",
-        session: sessionId,
-        lastSeq,
-        ...(incarnation !== undefined && { incarnation }),
-        ...(lastMessageId !== undefined && lastSeq > 0 && { lastMessageId }),
-      });
+      const session = sessionId;
+      const ref = exchange.tell({ type: "join", session, lastSeq, incarnation, lastMessageId });
       place = { ...place, phase: ref === undefined ? "away" : "joining" };
       return ref;
     },
@@ -105,7 +100,10 @@ export function createFollowed(sessionId: string, parts: FollowParts): Followed 
         const why = frame.reason === "deleted" ? "was deleted" : "isn't yours any more";
         subscription.end(new FlotillaError("not_found", `the session ${sessionId} ${why}`));
       } else {
-        if (frame.type === "joined" && frame.ref !== subscription.ref) return;
+        if (frame.type === "joined") {
+          if (frame.ref !== subscription.ref) return;
+          subscription.found();
+        }
         const taken = takeFrame(place, frame);
         if (taken.place !== place) subscription.change();
         place = taken.place;

@@ -61,6 +61,7 @@ export function createInbox(parts: FollowParts): FollowedInbox {
       if ("ref" in frame) {
         if (frame.ref !== subscription.ref) return;
         if (frame.type === "error") return subscription.refused(frame);
+        subscription.found();
         items.clear();
         isLive = true;
         put(frame.sessions);

@@ -43,7 +43,7 @@ export type Phase =
       readonly at: "waiting";
       readonly untilMs: number;
       readonly retryInMs: number;
-      readonly error?: ErrorLike | undefined;
+      readonly error: ErrorLike;
     }
   | { readonly at: "offline"; readonly tryAtMs: number }
   | { readonly at: "refused"; readonly error: FlotillaError };
@@ -140,12 +140,7 @@ export function stateOf({ phase, failures }: Link): ConnectionState {
     }
     case "waiting": {
       const { retryInMs, error } = phase;
-      return {
-        status: "waiting",
-        attempt: failures,
-        retryInMs,
-        ...(error !== undefined && { error }),
-      };
+      return { status: "waiting", attempt: failures, retryInMs, error };
     }
     case "refused":
       return { status: "refused", error: phase.error };

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import { closeCodes } from "../protocol/frames.ts";
+import type { closeCodes } from "../protocol/frames.ts";
 import type { ErrorLike } from "./connection.ts";
 import { jitteredMs } from "./jitter.ts";
 import {
@@ -10,6 +10,11 @@ import {
   type Phase,
   silenceMs,
 } from "./link-phase.ts";
+
+// Numbers of their own, so that a page doesn't load those that it never hears.
+const expired: (typeof closeCodes)["expired"] = 4401;
+const goingAway: (typeof closeCodes)["goingAway"] = 1001;
+const tooMany: (typeof closeCodes)["tooMany"] = 4429;
 
 const openMs = 10_000;
 const heldMs = 5_000;
@@ -112,8 +117,7 @@ function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
   const { nowMs } = moment;
   switch (phase.at) {
     case "opening":
-      if (nowMs < phase.giveUpAtMs) return stay(link);
-      return dropped(link, { message: "the server fell silent" }, moment);
+      return nowMs < phase.giveUpAtMs ? stay(link) : giveUp(link, moment);
     case "waiting":
       return nowMs < phase.untilMs ? stay(link) : connect(link, moment);
     case "offline":
@@ -124,8 +128,7 @@ function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
       if (lateMs > asleepMs) return probe(link, probeMs, moment);
       const { answerByMs, renewAtMs, endAtMs, heardMs } = phase;
       if (endAtMs !== undefined && nowMs >= endAtMs) return end(link);
-      if (answerByMs !== undefined && nowMs >= answerByMs)
-        return dropped(link, { message: "the server fell silent" }, moment);
+      if (answerByMs !== undefined && nowMs >= answerByMs) return giveUp(link, moment);
       if (renewAtMs !== undefined && nowMs >= renewAtMs) {
         // Whoever gets the token may take long, and is asked once at a time.
         const asked: Link = { ...link, phase: { ...phase, renewAtMs: undefined } };
@@ -179,7 +182,8 @@ function end(link: Link): LinkStep {
   };
 }
 
-function dropped(link: Link, error: ErrorLike, moment: Moment): LinkStep {
+function giveUp(link: Link, moment: Moment): LinkStep {
+  const error = { message: "the server fell silent" };
   const { link: waiting, effects } = lose(link, moment, { error });
   return { link: waiting, effects: [{ type: "drop", connection: link.connection }, ...effects] };
 }
@@ -188,7 +192,7 @@ type Loss = { code?: number; error?: ErrorLike };
 
 function lose(link: Link, moment: Moment, { code, error }: Loss): LinkStep {
   const { nowMs, chance } = moment;
-  if (code === closeCodes.expired) {
+  if (code === expired) {
     return refuse(link, { code: "unauthorized", message: "the token has expired" }, moment);
   }
   if (!link.isWanted) return stay({ ...link, phase: { at: "idle" }, failures: 0 });
@@ -197,8 +201,8 @@ function lose(link: Link, moment: Moment, { code, error }: Loss): LinkStep {
   const before = link.phase.at === "open" ? Math.min(link.failures, 3) : link.failures;
   const failures = hasHeld(link, heldMs, nowMs) ? 1 : before + 1;
   let retryInMs = jitteredMs(failures, chance);
-  if (code === closeCodes.goingAway && failures === 1) retryInMs = Math.round(chance * goingAwayMs);
-  if (code === closeCodes.tooMany) retryInMs = Math.round(tooManyMs * (1 + chance));
+  if (code === goingAway && failures === 1) retryInMs = Math.round(chance * goingAwayMs);
+  if (code === tooMany) retryInMs = Math.round(tooManyMs * (1 + chance));
   const shown = error ?? { message: `the connection ended (${code})` };
   const phase: Phase = { at: "waiting", untilMs: nowMs + retryInMs, retryInMs, error: shown };
   return stay({ ...link, phase, failures });
@@ -210,10 +214,8 @@ function refuse(link: Link, { message }: ErrorLike, moment: Moment): LinkStep {
   if (link.isRenewable && !wasFresh) {
     return link.isWanted ? open(link, moment, true) : stay({ ...link, phase: { at: "idle" } });
   }
-  const error = new FlotillaError(
-    "unauthorized",
-    `the server refused who connects: ${message}. With a good token, call reconnect()`,
-  );
+  const why = `not let in: ${message}. With a good token, call reconnect()`;
+  const error = new FlotillaError("unauthorized", why);
   return stay({ ...link, phase: { at: "refused", error }, isFresh: false });
 }
 

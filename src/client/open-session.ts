@@ -69,13 +69,11 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
       const { state } = followed.place;
       // Named, the turn can be asked for again without ending another one.
       const turn = epoch ?? (state.state === "catching_up" ? state.epoch : undefined);
-      const named = turn === undefined ? {} : { epoch: turn };
-      const asked = exchange.ask({ type: "stop", session: sessionId, ...named });
+      const asked = exchange.ask({ type: "stop", session: sessionId, epoch: turn });
       return handled(asked.then(({ done = false }) => done));
     },
     regenerate({ messageId, id = newId() } = {}) {
-      const named = messageId === undefined ? {} : { messageId };
-      const asked = exchange.ask({ type: "regenerate", session: sessionId, id, ...named });
+      const asked = exchange.ask({ type: "regenerate", session: sessionId, id, messageId });
       return handled(asked.then(({ seq }) => (seq === undefined ? {} : { seq })));
     },
     toolResult(messageId, results, { id = newId() } = {}) {

@@ -4,7 +4,12 @@ import type { ClientFrame } from "../protocol/frames.ts";
 export type Writing = WithoutRef<
   Extract<ClientFrame, { type: "send" | "tool_result" | "regenerate" | "stop" | "read" }>
 >;
-type WithoutRef<Frame> = Frame extends unknown ? Omit<Frame, "ref"> : never;
+
+/** A frame as it is made here: what is undefined isn't sent. */
+export type WithoutRef<Frame> = Frame extends unknown ? Loose<Omit<Frame, "ref">> : never;
+type Loose<Frame> = {
+  [Name in keyof Frame]: object extends Pick<Frame, Name> ? Frame[Name] | undefined : Frame[Name];
+};
 
 export type Waiting = {
   readonly ref: number;

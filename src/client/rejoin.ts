@@ -4,7 +4,8 @@ import { jitteredMs } from "./jitter.ts";
 
 /** When to join again after something went wrong: at once the first time, then ever later. */
 export type Rejoin = {
-  plan(join: () => void, atLeastMs?: number): void;
+  /** `moreMs`: how much later than `atLeastMs`, at most. */
+  plan(join: () => void, atLeastMs?: number, moreMs?: number): void;
   cancel(): void;
 };
 
@@ -16,12 +17,12 @@ export function createRejoin(clock: Clock, random: Random): Rejoin {
   let lastMs = -Infinity;
   let cancel: (() => void) | undefined;
   return {
-    plan(join, atLeastMs = 0) {
+    plan(join, atLeastMs = 0, moreMs?: number) {
       const nowMs = clock.monotonic();
       tries = nowMs - lastMs > forgottenMs ? 0 : tries + 1;
       lastMs = nowMs;
       cancel?.();
-      const waitMs = tries === 0 ? 0 : jitteredMs(tries, fraction(random));
+      const waitMs = tries === 0 ? 0 : jitteredMs(tries, fraction(random), moreMs);
       cancel = clock.after(waitMs + atLeastMs, join);
     },
     cancel: () => cancel?.(),

@@ -15,11 +15,13 @@ type NewEntry = Omit<Entry, "seq" | "tokens" | "atMs" | "kind">;
 /** What a simulated server keeps: a log for each session, and what is being said in it. */
 export function createLogs() {
   const logs = new Map<string, Log>();
+  let removed = 0;
 
   const of = (session: string): Log => {
     let log = logs.get(session);
     if (!log) {
-      log = { incarnation: "i1", entries: [], state: { state: "idle" }, epoch: 0, chunks: [] };
+      const incarnation = `i${removed + 1}`;
+      log = { incarnation, entries: [], state: { state: "idle" }, epoch: 0, chunks: [] };
       logs.set(session, log);
     }
     return log;
@@ -38,6 +40,11 @@ export function createLogs() {
   return {
     of,
     store,
+    /** One that is made under the same name is another log. */
+    remove(session: string) {
+      removed++;
+      logs.delete(session);
+    },
 
     /** Why the place that a client names isn't one in this log, where it isn't. */
     whyReset(frame: Extract<ClientFrame, { type: "join" }>) {

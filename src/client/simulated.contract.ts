@@ -29,12 +29,15 @@ const inboxItem: InboxItem = {
   activeAtMs: 0,
 };
 
+const noSession = { code: "not_found", message: "there is no such session", details: {} } as const;
+
 /** A server that keeps docs/protocol.md, on a network that doesn't keep anything but order. */
 export function simulate({ clock, random }: { clock: Clock; random: Random }) {
   let expiresInMs: number | undefined;
   let user = "ada";
   const logs = createLogs();
   const guests = new Set<Guest>();
+  const missing = new Set<string>();
   /** What a client did that it must not. */
   const complaints: string[] = [];
 
@@ -102,6 +105,7 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
     const { ref, session, lastSeq } = frame;
     const refused = { code: "unavailable", message: "not now", details: {} } as const;
     if (happens(network.faults.refused)) return push(guest, { type: "error", ref, ...refused });
+    if (missing.has(session)) return push(guest, { type: "error", ref, ...noSession });
     const { entries, incarnation, state, chunks } = logs.of(session);
     const reason = logs.whyReset(frame);
     guest.follows.add(session);
@@ -134,6 +138,7 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
         push(guest, made);
       });
     if (isRefused && happens(0.5)) return answer(error);
+    if (missing.has(session)) return answer({ type: "error", ref, ...noSession });
     const messageId = message.id!;
     const { parts } = message;
     const stored = store(session, { role: "user", author: "ada", messageId, parts });
@@ -214,8 +219,19 @@ export function simulate({ clock, random }: { clock: Clock; random: Random }) {
     },
     /** Ends all subscriptions to a session. */
     fail: (session: string) => leave(session, "failed"),
-    /** Deletes a session, for those who follow it. */
-    remove: (session: string) => leave(session, "deleted"),
+    /** Deletes a session, or begins without it. */
+    remove(session: string) {
+      missing.add(session);
+      leave(session, "deleted");
+      logs.remove(session);
+    },
+    /** Makes it anew, and may say so to those who follow their inbox. */
+    make(session: string, { isTold = false } = {}) {
+      missing.delete(session);
+      if (!isTold) return;
+      const sessions = [{ ...inboxItem, sessionId: session }];
+      for (const guest of guests) push(guest, { type: "inbox_changed", sessions });
+    },
     write: (session: string, id: string) =>
       store(session, {
         role: "user",

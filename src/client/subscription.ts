@@ -22,8 +22,12 @@ export type Subscription<Snapshot> = Store<Snapshot> & {
   refused(error: FrameError): void;
   /** Something went wrong: joins again, after a while where that happens often. */
   joinAgain(atLeastMs?: number): void;
-  /** It isn't there for this client, and why. */
+  /** It isn't there for this client, and why. One that there isn't is looked for while it is wanted. */
   end(error: FlotillaError): void;
+  /** It was joined, whatever was known of it before. */
+  found(): void;
+  /** One that wasn't there seems to be: looks now. */
+  seek(): void;
   /** What was known to be gone may be there now. */
   revive(): void;
   /** Joins from what is known now. */
@@ -65,6 +69,10 @@ export type SubscriptionParts<Snapshot> = FollowParts & {
 export const isDefinite = (code: string): boolean =>
   /^(not_found|forbidden|unauthorized|unsupported|invalid_.*)$/.test(code);
 
+// What isn't there may be made by somebody else: it is looked for after so long, and later ever less often.
+const missingMs = 1_000;
+const missingMoreMs = 9_000;
+
 export function createSubscription<Snapshot>(
   parts: SubscriptionParts<Snapshot>,
 ): Subscription<Snapshot> {
@@ -83,7 +91,6 @@ export function createSubscription<Snapshot>(
     over: parts.over,
     start() {
       isFollowed = true;
-      error = undefined;
       isLost = parts.isAway();
       change();
       parts.onFollow();
@@ -91,6 +98,7 @@ export function createSubscription<Snapshot>(
     },
     stop() {
       isFollowed = false;
+      error = undefined;
       parts.leave();
       leave();
       parts.onFollow();
@@ -105,30 +113,43 @@ export function createSubscription<Snapshot>(
     hasChanged = false;
     listeners.tell();
   };
+  const isMissing = () => error?.code === "not_found";
+  /** While nothing is there to be shown, looking for it changes nothing. */
+  const changeUnlessGone = () => {
+    if (!error) change();
+  };
   const join = () => {
     rejoin.cancel();
-    if (!isFollowed || error) return;
+    if (!isFollowed || (error && !isMissing())) return;
     ref = parts.ask();
-    change();
+    changeUnlessGone();
   };
   const leave = () => {
     rejoin.cancel();
     ref = undefined;
     parts.detach();
-    change();
+    changeUnlessGone();
   };
-  const joinAgain = (atLeastMs?: number) => {
+  const joinAgain = (atLeastMs?: number, moreMs?: number) => {
     leave();
-    rejoin.plan(() => {
-      join();
-      flush();
-    }, atLeastMs);
+    rejoin.plan(
+      () => {
+        join();
+        flush();
+      },
+      atLeastMs,
+      moreMs,
+    );
   };
   const end = (why: FlotillaError) => {
-    if (!isFollowed || error) return;
+    if (!isFollowed) return;
     leave();
-    error = why;
-    parts.onGone(why);
+    if (error?.code !== why.code) {
+      error = why;
+      change();
+      parts.onGone(why);
+    }
+    if (isMissing()) joinAgain(missingMs, missingMoreMs);
   };
   const status = (): FollowStatus => {
     if (!isFollowed) return "idle";
@@ -154,7 +175,7 @@ export function createSubscription<Snapshot>(
     lost() {
       const isNews = isFollowed && !error && !isLost;
       isLost = true;
-      if (isFollowed && !error) leave();
+      if (isFollowed) leave();
       return isNews;
     },
     refused(told) {
@@ -163,6 +184,12 @@ export function createSubscription<Snapshot>(
     },
     joinAgain,
     end,
+    found() {
+      error = undefined;
+    },
+    seek() {
+      if (error) join();
+    },
     revive() {
       if (!error) return;
       error = undefined;

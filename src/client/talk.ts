@@ -43,16 +43,14 @@ export function createTalk(parts: TalkParts): Talk {
     const isFollowing = subscriptions().some(({ isFollowed }) => isFollowed);
     socket.want(isFollowing || exchange.size > 0);
   };
-  const onSize = () => wanted();
   const refusal = () => {
     const state = socket.state.get();
     return closed ?? (state.status === "refused" ? state.error : undefined);
   };
-  const send = (text: string) => socket.send(text);
   const exchange = createExchange({
     most: maxUnacked,
-    send,
-    onSize,
+    send: (text) => socket.send(text),
+    onSize: () => wanted(),
     refusal() {
       // It throws where there is no server to go to: what is asked would wait for good.
       parts.url();
@@ -136,6 +134,9 @@ export function createTalk(parts: TalkParts): Talk {
       for (const { followed } of all.values()) followed.take(frame);
     }
     if (frame.type !== "hello" && frame.type !== "pong") inbox.take(frame);
+    if ("sessions" in frame) {
+      for (const { sessionId } of frame.sessions) all.get(sessionId)?.followed.subscription.seek();
+    }
   };
 
   const socket = createSocket({

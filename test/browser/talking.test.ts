@@ -65,6 +65,14 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     }
   });
 
+  test("is shown in a tab that was there before anything was said", async () => {
+    // It has long been told that there is nothing when the other one is loaded.
+    const two = await open();
+    const one = await open();
+    await one.say("hello");
+    for (const tab of [one, two]) await expectSoon(tab.texts, ["hello", "You said: hello"]);
+  });
+
   test("goes on where its server was killed in the middle of an answer", async () => {
     const tab = await open();
     await tab.say("attempt\ncount 10\nhold restart\ncount 5");

@@ -121,4 +121,16 @@ describe("a client on a real server", () => {
     await client.sessions.create({ sessionId: "made later", users: ["ada"] });
     await until("live", () => session.get().status === "live");
   });
+
+  test("shows a session that somebody else makes later, and what is said there", async () => {
+    const [ada, bob] = [open("ada"), open("bob")];
+    const session = ada.session("made by bob");
+    session.subscribe(() => {});
+    await until("gone", () => session.get().status === "gone");
+    await bob.sessions.create({ sessionId: "made by bob", agent: "echo", users: ["ada", "bob"] });
+    await bob.session("made by bob").send("hello");
+    await until("the answer", () => session.get().lastSeq === 2);
+    expect(texts(ada, "made by bob")).toEqual(["hello", "you said: hello"]);
+    expect(session.get().error).toBeUndefined();
+  });
 });

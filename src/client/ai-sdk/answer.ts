@@ -15,8 +15,10 @@ export type Listening = {
 /** Listens before something is asked for, so that not a word of the answer is missed. */
 export function listenTo(session: Session): Listening {
   const waiting: SessionEvent[] = [];
-  let take = (event: SessionEvent): void => void waiting.push(event);
+  // That there is no session is old news, which what is asked for proves or disproves.
+  let take = (event: SessionEvent): void => void (event.type !== "gone" && waiting.push(event));
   const leave = session.on((event) => take(event));
+  take = (event) => void waiting.push(event);
   return {
     leave,
     hand(to) {

@@ -382,6 +382,16 @@ describe.each([
     });
   });
 
+  test("streams the answer in a chat that wasn't there when it was looked at", async () => {
+    const id = next();
+    const { chat, transport } = tab(id);
+    transport.follow(chat);
+    await until("nobody there", () => transport.session(id).get().status === "gone");
+    await tab("another").transport.client.sessions.create({ sessionId: id, agent: "teller" });
+    await chat.sendMessage({ text: "go" });
+    expect([chat.status, text(chat)]).toEqual(["ready", "done"]);
+  });
+
   test("streams the first answer in a chat that is new and followed", async () => {
     const id = next();
     const { chat, transport } = tab(id, { agent: "scripted" });

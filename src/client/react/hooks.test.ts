@@ -144,6 +144,16 @@ describe("useSession", () => {
     await until("the refusal", () => latest()?.status === "gone");
     expect(latest()!.error?.code).toBe("not_found");
   });
+
+  test("shows a session that somebody else makes while it waits", async () => {
+    const { Probe, latest } = probe(() => useSession("begun-elsewhere"));
+    page.render(within(connected(), Probe));
+    await until("the refusal", () => latest()?.status === "gone");
+    await connected().sessions.create({ sessionId: "begun-elsewhere", agent: "echo" });
+    await server.pod.sessions.open("begun-elsewhere", { user: "ada" }).ask("one");
+    await until("what was said", () => texts(latest())?.join() === "one,you said one");
+    expect(latest()).toMatchObject({ status: "live" });
+  });
 });
 
 describe("useInbox and useConnection", () => {

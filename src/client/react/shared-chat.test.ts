@@ -105,6 +105,19 @@ describe.each([
     expect(two.latest()!.connection).toMatchObject({ status: "open", user: "ada" });
   });
 
+  test("shows a chat that another tab begins", async () => {
+    const id = next();
+    const [one, two] = [tab(id), tab(id)];
+    await until("nothing there", () => two.transport.session(id).get().status === "gone");
+    const sent = one.latest()!.sendMessage({ text: "go" });
+    await until("the beginning of it", () => two.said()?.join() === "go,one ");
+    expect(two.latest()!.status).toBe("streaming");
+    await letGo(id);
+    await sent;
+    held.delete(id);
+    await until("the end", () => two.said()?.join() === "go,one two");
+  });
+
   test("ends an answer for everybody by stop, which the AI SDK's own doesn't", async () => {
     const id = next();
     const one = tab(id);
