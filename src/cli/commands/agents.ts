@@ -4,12 +4,13 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { AgentGiven, AgentView } from "../../session/agents/stored.ts";
-import { onStore } from "../connection.ts";
 import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { harmless } from "../harmless.ts";
+import { onAgents, usualTenant } from "../looked-after.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
+import { type UrlFlags, withUrl } from "../server.ts";
 
-type Flags = StoreFlags & { json?: true; tenant: string };
+type Flags = StoreFlags & UrlFlags & { json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };
 type SetFlags = Flags & {
   secretFile?: string;
@@ -32,15 +33,15 @@ Examples:
   $ flotilla agents set helper - < settings.json
   $ flotilla agents set helper settings.json --secret-file secret.txt
   $ flotilla agents remove helper
+  $ flotilla agents --url https://flotilla.example
 
 A secret is taken from a file or from FLOTILLA_AGENT_SECRET, never from the command line, which
 others on the machine can see. What is secret is never shown again.`,
     );
   const command = (words: string, does: string, options = {}) =>
-    withJson(withStore(agents.command(words, options).description(does))).option(
+    withJson(withUrl(withStore(agents.command(words, options).description(does)))).option(
       "--tenant <tenant>",
-      "whose agents",
-      "default",
+      `whose agents (default: ${usualTenant}, or that of the key)`,
     );
 
   const listing = command("list", "list agents, those in code too", { isDefault: true });
@@ -65,9 +66,10 @@ others on the machine can see. What is secret is never shown again.`,
   command("remove <name>", "remove an agent; sessions keep its name").action(remove);
 }
 
-async function list({ json, tenant, cursor, limit, ...flags }: ListFlags): Promise<void> {
+async function list(flags: ListFlags): Promise<void> {
+  const { json, cursor, limit } = flags;
   const options = { limit, ...(cursor !== undefined && { cursor }) };
-  const page = await onStore(flags, ({ agents }) => agents.list(tenant, options));
+  const page = await onAgents(flags, (agents, tenant) => agents.list(tenant, options));
   if (json) return printJson(page);
   if (page.agents.length === 0) return print("no agents");
   const heading = ["name", "source", "url", "during", "revision"];
@@ -82,10 +84,10 @@ async function list({ json, tenant, cursor, limit, ...flags }: ListFlags): Promi
   if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
 }
 
-async function show(name: string, { json, tenant, ...flags }: Flags): Promise<void> {
-  const agent = await onStore(flags, ({ agents }) => agents.get(tenant, name));
+async function show(name: string, flags: Flags): Promise<void> {
+  const agent = await onAgents(flags, (agents, tenant) => agents.get(tenant, name));
   if (!agent) throw missing(name);
-  if (json) return printJson({ agent });
+  if (flags.json) return printJson({ agent });
   print(columns(factsOf(agent).map(([what, value]) => [paint("dim", what), value])));
 }
 
@@ -115,8 +117,14 @@ function text(value: unknown): string {
 }
 
 async function set(name: string, given: string, flags: SetFlags): Promise<void> {
-  const { json, tenant, secretFile, compactionSecretFile, keepOldSecretMs, ifRevision } = flags;
-  const { private: isPrivate, config, store } = flags;
+  const { secretFile, compactionSecretFile, keepOldSecretMs, ifRevision } = flags;
+  const { json, private: isPrivate, url } = flags;
+  if (isPrivate && url !== undefined) {
+    throw new FlotillaError(
+      "invalid_option",
+      "--private is of a store: with --url the server says whether agents may be in private networks",
+    );
+  }
   const secret = secretOf(secretFile, "FLOTILLA_AGENT_SECRET");
   const compactionSecret = secretOf(compactionSecretFile, "FLOTILLA_AGENT_COMPACTION_SECRET");
   const wanted: AgentGiven = {
@@ -125,10 +133,9 @@ async function set(name: string, given: string, flags: SetFlags): Promise<void> 
     ...(compactionSecret !== undefined && { compactionSecret }),
     ...(keepOldSecretMs !== undefined && { keepOldSecretMs }),
   };
-  const where = { ...(config && { config }), ...(store && { store }) };
-  const agent = await onStore(
-    where,
-    async ({ agents }) => {
+  const agent = await onAgents(
+    flags,
+    async (agents, tenant) => {
       const condition = ifRevision === undefined ? {} : { ifRevision };
       try {
         return await agents.replace(tenant, name, { ...wanted, ...condition });
@@ -164,9 +171,10 @@ function secretOf(file: string | undefined, variable: string): string | undefine
   }
 }
 
-async function remove(name: string, { json, tenant, ...flags }: Flags): Promise<void> {
-  if (!(await onStore(flags, ({ agents }) => agents.remove(tenant, name)))) throw missing(name);
-  if (json) return printJson({ name, removed: true });
+async function remove(name: string, flags: Flags): Promise<void> {
+  if (!(await onAgents(flags, (agents, tenant) => agents.remove(tenant, name))))
+    throw missing(name);
+  if (flags.json) return printJson({ name, removed: true });
   print(`agent ${name} is removed; sessions keep its name`);
 }
 

@@ -7,8 +7,7 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { SessionView } from "../../session/service.ts";
-import { network } from "../../throttle/network.ts";
-import { sessionsOverHttp } from "../chat/over-http.ts";
+import { chatOverHttp } from "../chat/over-http.ts";
 import { type ChatService, startTalk, type Talk } from "../chat/talk.ts";
 import { type ChatTerminal, openTerminal } from "../chat/terminal.ts";
 import { createTranscript, firstPlace, type Transcript } from "../chat/transcript.ts";
@@ -16,6 +15,7 @@ import { onStore } from "../connection.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { harmless } from "../harmless.ts";
 import { oneLine } from "../output.ts";
+import { keyOfServer, openServer, withUrl } from "../server.ts";
 
 type Flags = StoreFlags & {
   url?: string;
@@ -32,12 +32,6 @@ export function chatCommand(program: Command): void {
     .option("--agent <name>", "who answers in a new session")
     .addOption(new Option("--user <user>", "who writes (default: you)").env("FLOTILLA_USER"))
     .option("--tenant <tenant>", "whose session")
-    .addOption(
-      new Option(
-        "--url <url>",
-        "talk through this server, with FLOTILLA_API_KEY where it needs a key or a token",
-      ).env("FLOTILLA_URL"),
-    )
     .addHelpText(
       "after",
       `
@@ -49,7 +43,7 @@ Examples:
   $ flotilla chat --agent helper --url https://flotilla.example
   $ echo 'What is the weather?' | flotilla chat --agent helper`,
     );
-  withJson(withStore(chat)).action(run);
+  withJson(withStore(withUrl(chat))).action(run);
 }
 
 async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
@@ -64,19 +58,9 @@ async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
     const where = { ...(config && { config }), ...(store && { store }) };
     return onStore(where, ({ sessionService }) => chat(sessionService, sessionId, flags));
   }
-  if (!URL.canParse(url)) {
-    throw new FlotillaError("invalid_option", "--url must be a URL, as http://localhost:8080");
-  }
-  const key = process.env["FLOTILLA_API_KEY"];
   // A token says itself who it is of.
-  const name = user ?? (key === undefined ? ownName() : undefined);
-  const service = sessionsOverHttp({
-    url,
-    fetch: network,
-    ...(key !== undefined && { key }),
-    ...(name !== undefined && { user: name }),
-    ...(tenant !== undefined && { tenant }),
-  });
+  const name = user ?? (keyOfServer() === undefined ? ownName() : undefined);
+  const service = chatOverHttp(openServer(url, { user: name, tenant }));
   await chat(service, sessionId, flags);
 }
 

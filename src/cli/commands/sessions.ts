@@ -2,14 +2,15 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
-import type { ListSessions, SessionService, SessionView } from "../../session/service.ts";
-import { onStore } from "../connection.ts";
+import type { ListSessions, SessionView } from "../../session/service.ts";
 import { entryText, outcomeText } from "../entry-text.ts";
 import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { harmless } from "../harmless.ts";
+import { onSessions, type Sessions, usualTenant } from "../looked-after.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import { type UrlFlags, withUrl } from "../server.ts";
 
-type Flags = StoreFlags & { json?: true; tenant: string };
+type Flags = StoreFlags & UrlFlags & { json?: true };
 type ListFlags = Flags & ListSessions & { limit: number };
 
 const pageEntries = 200;
@@ -26,13 +27,13 @@ Examples:
   $ flotilla sessions list --user ada --status active
   $ flotilla sessions show 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
   $ flotilla sessions export 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e > session.jsonl
+  $ flotilla sessions --url https://flotilla.example  through a server
   $ flotilla chat 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e`,
     );
   const command = (words: string, does: string, options = {}) =>
-    withJson(withStore(sessions.command(words, options).description(does))).option(
+    withJson(withUrl(withStore(sessions.command(words, options).description(does)))).option(
       "--tenant <tenant>",
-      "whose sessions",
-      "default",
+      `whose sessions (default: ${usualTenant}, or that of the key or token)`,
     );
 
   const listing = command("list", "list sessions, newest first", { isDefault: true })
@@ -67,18 +68,10 @@ Examples:
     .action(remove);
 }
 
-const onSessions = <Result>(
-  flags: StoreFlags,
-  work: (service: SessionService) => Promise<Result>,
-): Promise<Result> => {
-  const { config, store } = flags;
-  const where = { ...(config && { config }), ...(store && { store }) };
-  return onStore(where, ({ sessionService }) => work(sessionService));
-};
-
-async function list({ json, tenant, config, store, ...filter }: ListFlags): Promise<void> {
-  const flags = { ...(config && { config }), ...(store && { store }) };
-  const page = await onSessions(flags, (service) => service.list(tenant, filter));
+async function list(flags: ListFlags): Promise<void> {
+  const { json, url, config, store, tenant, ...filter } = flags;
+  const place = { url, config, store, tenant };
+  const page = await onSessions(place, (service, whose) => service.list(whose, filter));
   if (json) return printJson(page);
   if (page.sessions.length === 0 && page.next === null) return print("no sessions");
   const nowMs = systemClock.now();
@@ -109,8 +102,8 @@ function stateText({ status, state }: SessionView): string {
 }
 
 async function show(sessionId: string, flags: Flags & { last: number }): Promise<void> {
-  const { tenant, json, last } = flags;
-  const { session, entries } = await onSessions(flags, async (service) => {
+  const { json, last } = flags;
+  const { session, entries } = await onSessions(flags, async (service, tenant) => {
     const found = await service.get(tenant, sessionId);
     const from = Math.max(0, found.lastSeq - last);
     const all: Entry[] = [];
@@ -153,8 +146,8 @@ function indented(text: string): string {
 
 /** The session on the first line, then an entry on each: what there is when it begins. */
 async function write(sessionId: string, flags: Flags): Promise<void> {
-  await onSessions(flags, async (service) => {
-    const session = await service.get(flags.tenant, sessionId);
+  await onSessions(flags, async (service, tenant) => {
+    const session = await service.get(tenant, sessionId);
     printJson({ session });
     for await (const page of pagesOf(service, session, 0)) {
       for (const entry of page) printJson({ entry });
@@ -164,7 +157,7 @@ async function write(sessionId: string, flags: Flags): Promise<void> {
 
 /** Entries from one place up to the last that was there at first. */
 async function* pagesOf(
-  service: SessionService,
+  service: Sessions,
   { tenant, sessionId, lastSeq }: SessionView,
   from: number,
 ): AsyncGenerator<readonly Entry[]> {
@@ -179,7 +172,7 @@ async function* pagesOf(
 }
 
 async function stop(sessionId: string, flags: Flags): Promise<void> {
-  const stopped = await onSessions(flags, (service) => service.stop(flags.tenant, sessionId));
+  const stopped = await onSessions(flags, (service, tenant) => service.stop(tenant, sessionId));
   if (flags.json) return printJson({ sessionId, stopped });
   print(stopped ? "the answer is stopped" : "no answer is being made");
 }
@@ -190,7 +183,7 @@ async function change(
   what: "archive" | "unarchive",
   done: string,
 ): Promise<void> {
-  await onSessions(flags, (service) => service[what](flags.tenant, sessionId));
+  await onSessions(flags, (service, tenant) => service[what](tenant, sessionId));
   if (flags.json) return printJson({ sessionId, [`${what}d`]: true });
   print(`session ${name(sessionId, 200)} ${done}`);
 }
@@ -202,7 +195,7 @@ async function remove(sessionId: string, flags: Flags & { yes?: true }): Promise
       "all that was said in it will be gone for good: say --yes if that is meant",
     );
   }
-  await onSessions(flags, (service) => service.remove(flags.tenant, sessionId));
+  await onSessions(flags, (service, tenant) => service.remove(tenant, sessionId));
   if (flags.json) return printJson({ sessionId, removed: true });
   print(`session ${name(sessionId, 200)} is deleted`);
 }

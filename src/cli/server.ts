@@ -1,0 +1,115 @@
+import process from "node:process";
+import { type Command, Option } from "commander";
+import { errorCodes, type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
+import { network } from "../throttle/network.ts";
+
+/** Commands that can go through a server instead of the store. */
+export type UrlFlags = { url?: string; tenant?: string };
+
+export function withUrl(command: Command): Command {
+  const option = new Option(
+    "--url <url>",
+    "go through this server, with FLOTILLA_API_KEY where it needs a key or a token",
+  );
+  return command.addOption(option.env("FLOTILLA_URL")).hook("preAction", (_, action) => {
+    const from = (name: string) => action.getOptionValueSource(name);
+    // Whoever names a store means that one, whatever else is set.
+    if (from("store") === "cli" && from("url") === "env") action.setOptionValue("url", undefined);
+  });
+}
+
+/** A server, as requests reach it. */
+export type Server = {
+  ask(method: string, path: string, init?: RequestInit): Promise<Response>;
+  json<Body>(method: string, path: string, body?: unknown): Promise<Body>;
+};
+
+/** A key of the server, or a user's token. */
+export function keyOfServer(): string | undefined {
+  return process.env["FLOTILLA_API_KEY"] || undefined;
+}
+
+/** `user` and `tenant` are whom a key acts for; a token says itself who it is of. */
+export function openServer(
+  url: string,
+  { user, tenant }: { user?: string | undefined; tenant?: string | undefined } = {},
+): Server {
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    throw new FlotillaError("invalid_option", "--url must be a URL, as http://localhost:8080");
+  }
+  const base = url.replace(/\/+$/, "");
+  const key = keyOfServer();
+  const headers = {
+    ...(key !== undefined && { Authorization: `Bearer ${key}` }),
+    ...(user !== undefined && { "Flotilla-User": encodeURIComponent(user) }),
+    ...(tenant !== undefined && { "Flotilla-Tenant": encodeURIComponent(tenant) }),
+  };
+
+  const ask: Server["ask"] = async (method, path, init = {}) => {
+    let answer: Response;
+    try {
+      answer = await network(`${base}/v1/${path}`, {
+        ...init,
+        method,
+        redirect: "error",
+        headers: { ...headers, ...(init.body != null && { "Content-Type": "application/json" }) },
+      });
+    } catch (error) {
+      throw new FlotillaError("unavailable", `the server can't be reached: ${causeOf(error)}`, {
+        cause: error,
+      });
+    }
+    if (!answer.ok) throw await refusalOf(answer);
+    return answer;
+  };
+
+  return {
+    ask,
+    async json(method, path, body) {
+      const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+      const answer = await ask(method, path, sent);
+      try {
+        return (await answer.json()) as never;
+      } catch (error) {
+        const message = "the server's answer was cut off, or isn't one of Flotilla's";
+        throw new FlotillaError("unavailable", message, { cause: error });
+      }
+    },
+  };
+}
+
+/** A query of what was given, with its question mark. */
+export function queryOf(given: Readonly<Record<string, string | number | undefined>>): string {
+  const all = Object.entries(given).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, String(value)] as [string, string]],
+  );
+  return all.length === 0 ? "" : `?${new URLSearchParams(all).toString()}`;
+}
+
+async function refusalOf(answer: Response): Promise<FlotillaError> {
+  try {
+    return errorOf(((await answer.json()) as { error: object }).error);
+  } catch {
+    const code = answer.status >= 500 || answer.status === 429 ? "unavailable" : "unsupported";
+    return new FlotillaError(
+      code,
+      `the server answered ${answer.status}, and not as Flotilla does`,
+    );
+  }
+}
+
+/** An error as servers tell it. The code of a newer one may be none that is known here. */
+export function errorOf(given: object): FlotillaError {
+  const { code, message, details } = given as {
+    code?: ErrorCode;
+    message?: unknown;
+    details?: Record<string, unknown>;
+  };
+  const known = errorCodes.find((each) => each === code) ?? "unavailable";
+  return new FlotillaError(known, String(message), details ? { details } : {});
+}
+
+/** `fetch` says what really happened one level down. */
+export function causeOf(error: unknown): string {
+  return messageOf(error instanceof Error && error.cause ? error.cause : error, 200);
+}
