@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { crashPoints, runCrashPoint } from "./awaits.ts";
+import { manySeeds, podFaults, usualFaults } from "../seeds.ts";
 import { runFlowSeed } from "./run.ts";
 
 // As many as a share of the suite allows; `npm run soak -- --store simulation` runs more.
@@ -8,6 +9,8 @@ const twiceEvery = 18;
 
 /** Every trouble that must have been met, and everything that must have come of it. */
 const mustHappen = [
+  ...usualFaults,
+  ...podFaults,
   "children: all ended",
   "children: cancelled with their parent",
   "event: cancel",
@@ -17,30 +20,7 @@ const mustHappen = [
   "event: pod_died",
   "event: retried",
   "event: set_aside",
-  "fault: block",
-  "fault: crash",
-  "fault: crashed before its answer",
-  "fault: crashed before sending",
-  "fault: doubled",
-  "fault: freeze a heart",
-  "fault: freeze all",
-  "fault: freeze one",
-  "fault: frozen, hang",
-  "fault: frozen, refuse",
-  "fault: hint late",
-  "fault: hint lost",
-  "fault: landed late",
-  "fault: lost after the commit",
-  "fault: lost before the commit",
-  "fault: pause",
   "fault: pause at a claim",
-  "fault: pod forgotten",
-  "fault: read failed",
-  "fault: refused",
-  "fault: slow",
-  "fault: stop",
-  "fault: store clock step",
-  "fault: wall clock step",
   "fence: run, awaited",
   "fence: run, seq",
   "fence: run, token",
@@ -63,35 +43,22 @@ const mustHappen = [
 ];
 
 describe("runs of flows on virtual time, over a store that fails in every way", () => {
-  const counts = new Map<string, number>();
-  const hashes = new Map<number, string>();
+  const runs = manySeeds(runFlowSeed, {
+    seeds,
+    twiceEvery,
+    replay: "test/simulation/flows/replay.ts",
+  });
 
   test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
-    const broken: string[] = [];
-    for (let seed = 1; seed <= seeds; seed++) {
-      const { violations, counts: counted, hash } = await runFlowSeed(seed);
-      hashes.set(seed, hash);
-      for (const [what, times] of counted) counts.set(what, (counts.get(what) ?? 0) + times);
-      if (violations.length === 0) continue;
-      const found = violations.map(({ invariant, what }) => `${invariant}: ${what}`).join("; ");
-      broken.push(
-        `seed ${seed}: ${found}; replay it with ` +
-          `\`npx node --conditions=flotilla:source test/simulation/flows/replay.ts ${seed}\``,
-      );
-    }
-    expect(broken).toEqual([]);
+    expect(await runs.broken()).toEqual([]);
   });
 
   test("were given every trouble, and met every fence", () => {
-    expect(mustHappen.filter((what) => !counts.has(what))).toEqual([]);
+    expect(runs.missing(mustHappen)).toEqual([]);
   });
 
   test("do the same in every run of a seed", { timeout: 600_000 }, async () => {
-    for (let seed = twiceEvery; seed <= seeds; seed += twiceEvery) {
-      const first = hashes.get(seed) ?? (await runFlowSeed(seed)).hash;
-      const { hash } = await runFlowSeed(seed);
-      expect({ seed, hash }).toEqual({ seed, hash: first });
-    }
+    expect(await runs.differing()).toEqual([]);
   });
 });
 
