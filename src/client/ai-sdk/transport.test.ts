@@ -8,60 +8,19 @@ import {
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/movable-clock.contract.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { Chunk } from "../../protocol/chunk.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { textOf } from "../../protocol/text-of.ts";
 import { serving } from "../../server/serving.contract.ts";
-import { agent } from "../../session/agents/agent.ts";
-import type { Network, SocketClass } from "../index.ts";
+import { chatAgents, scriptOf } from "./agents.contract.ts";
 import { createChatTransport, type FlotillaTransport } from "./index.ts";
-
-/** Words that an agent says when the test gives them, by session. */
-const scripts = new Map<string, ReturnType<typeof createScript>>();
-
-const scripted = agent("scripted", async function* ({ sessionId, signal }) {
-  yield* scriptOf(sessionId).read(signal);
-});
-const buyer = agent("buyer", function* ({ messages }): Generator<Chunk | string> {
-  const call = messages.at(-1)?.parts.find((part) => part.type === "tool-pay");
-  if (!call) {
-    yield { type: "start-step" };
-    yield* textChunks("a", "may I?");
-    yield { type: "tool-input-available", toolCallId: "c1", toolName: "pay", input: { eur: 5 } };
-    yield { type: "tool-approval-request", toolCallId: "c1", approvalId: "p1" };
-    return;
-  }
-  const { approved } = call["approval"] as { approved?: boolean };
-  if (approved) yield { type: "tool-output-available", toolCallId: "c1", output: "paid" };
-  else yield { type: "tool-output-denied", toolCallId: "c1" };
-  yield* textChunks("b", approved ? "it is paid" : "as you like");
-});
-const asker = agent("asker", function* ({ messages }): Generator<Chunk> {
-  const call = messages.at(-1)?.parts.find((part) => part.type === "tool-zone");
-  yield { type: "start-step" };
-  if (!call) {
-    yield { type: "tool-input-available", toolCallId: "z1", toolName: "zone", input: {} };
-  } else {
-    yield* textChunks("t", `you are in ${String(call["output"])}`);
-  }
-});
-const teller = agent("teller", function* (): Generator<Chunk> {
-  yield { type: "data-step", id: "d", data: { at: 1 } };
-  yield { type: "data-step", id: "d", data: { at: 2 } };
-  yield { type: "data-hint", data: "soon", transient: true };
-  yield* textChunks("t", "done");
-});
-const broken = agent("broken", function* (): Generator<Chunk | string> {
-  yield "so far ";
-  throw new Error("the model is on fire");
-});
+import { createWifi, type Wifi } from "./wifi.contract.ts";
 
 let server: Awaited<ReturnType<typeof serving>>;
 const transports: FlotillaTransport[] = [];
 let chats = 0;
 
 beforeAll(async () => {
-  server = await serving({ use: [scripted, buyer, asker, teller, broken] });
+  server = await serving({ use: chatAgents });
 });
 afterEach(() => {
   for (const transport of transports.splice(0)) transport.close();
@@ -75,10 +34,7 @@ describe.each([
   type Options = ConstructorParameters<typeof Chat>[0];
 
   /** A tab: a chat with a connection of its own. */
-  const tab = (
-    id: string,
-    options: Partial<Options> & { agent?: string; wifi?: ReturnType<typeof createWifi> } = {},
-  ) => {
+  const tab = (id: string, options: Partial<Options> & { agent?: string; wifi?: Wifi } = {}) => {
     const { agent: name, wifi, ...rest } = options;
     const transport = createChatTransport({
       url: server.url,
@@ -420,96 +376,6 @@ describe.each([
     expect(chat.messages).toHaveLength(4);
   });
 });
-
-function createScript() {
-  let said: Chunk[] = [];
-  let heard: (() => void) | undefined;
-  let taken: (() => void) | undefined;
-  const isTaken = () =>
-    said.length === 0 ? Promise.resolve() : new Promise<void>((resolve) => (taken = resolve));
-  return {
-    async say(...words: string[]) {
-      said.push(...words.map((delta) => ({ type: "text-delta", id: "t", delta })));
-      heard?.();
-      await isTaken();
-    },
-    async end() {
-      said.push({ type: "finish" });
-      heard?.();
-      await isTaken();
-    },
-    async *read(signal: AbortSignal): AsyncGenerator<Chunk> {
-      yield { type: "text-start", id: "t" };
-      for (;;) {
-        while (said.length === 0) {
-          await new Promise<void>((resolve, reject) => {
-            heard = resolve;
-            signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
-          });
-        }
-        const chunks = said;
-        said = [];
-        taken?.();
-        for (const chunk of chunks) {
-          if (chunk.type === "finish") {
-            yield { type: "text-end", id: "t" };
-            return;
-          }
-          yield chunk;
-        }
-      }
-    },
-  };
-}
-
-function scriptOf(sessionId: string) {
-  const script = scripts.get(sessionId) ?? createScript();
-  scripts.set(sessionId, script);
-  return script;
-}
-
-/** A network that comes and goes as the test says. */
-function createWifi() {
-  let isOnline = true;
-  let isMute = false;
-  const callbacks = new Set<(change: "online" | "offline") => void>();
-  const sockets = new Set<WebSocket>();
-  class Socket extends WebSocket {
-    constructor(url: string, protocols: string[]) {
-      super(url, protocols);
-      sockets.add(this);
-    }
-    override send(text: string) {
-      if (!isMute) super.send(text);
-    }
-  }
-  const network: Network = {
-    isOnline: () => isOnline,
-    onChange(callback) {
-      callbacks.add(callback);
-      return () => callbacks.delete(callback);
-    },
-  };
-  return {
-    network,
-    Socket: Socket as unknown as SocketClass,
-    /** Nothing goes out any more, and nobody hears of it. */
-    mute() {
-      isMute = true;
-    },
-    set(change: "online" | "offline") {
-      isOnline = change === "online";
-      if (!isOnline) for (const socket of sockets) socket.close();
-      for (const callback of callbacks) callback(change);
-    },
-  };
-}
-
-function* textChunks(id: string, text: string): Generator<Chunk> {
-  yield { type: "text-start", id };
-  yield { type: "text-delta", id, delta: text };
-  yield { type: "text-end", id };
-}
 
 function text(chat: { messages: ChatMessage[] }): string {
   const last = chat.messages.at(-1) as UIMessage | undefined;
