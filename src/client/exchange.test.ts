@@ -31,7 +31,7 @@ describe("what goes out", () => {
     const ackAll = () => {
       for (; acked < sent.length; acked++) exchange.take({ type: "ack", ref: sent[acked]!.ref });
     };
-    while (sent.length < 100) {
+    for (let round = 0; round < 100 && sent.length < 100; round++) {
       ackAll();
       await clock.advance(0);
     }

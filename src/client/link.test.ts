@@ -1,51 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { advance } from "./link.ts";
-import { dueMs, type Link, type LinkEvent, newLink, stateOf } from "./link-phase.ts";
-
-/** A link that time passes for, with what it asked for. */
-function start(options: { isRenewable?: boolean } = {}) {
-  let link: Link = newLink({ isOnline: true, isRenewable: true, ...options });
-  let nowMs = 0;
-  const asked: string[] = [];
-  const on = (event: LinkEvent, chance = 0.5) => {
-    const step = advance(link, event, { nowMs, chance });
-    link = step.link;
-    for (const effect of step.effects) {
-      asked.push(effect.type === "open" && effect.isFresh ? "open fresh" : effect.type);
-    }
-  };
-  return {
-    on,
-    /** Of the newest connection. */
-    heard: (event: object, chance?: number) =>
-      on({ connection: link.connection, ...event } as LinkEvent, chance),
-    /** Lets so much time pass, with a tick whenever one is due. */
-    pass(forMs: number) {
-      const untilMs = nowMs + forMs;
-      for (let due = dueMs(link); due !== undefined && due <= untilMs; due = dueMs(link)) {
-        nowMs = Math.max(nowMs, due);
-        on({ type: "tick", lateMs: 0 });
-      }
-      nowMs = untilMs;
-    },
-    asked: () => asked.splice(0),
-    get state() {
-      return stateOf(link);
-    },
-    get connection() {
-      return link.connection;
-    },
-  };
-}
-const hello = { type: "hello", tenant: "default" };
-const want: LinkEvent = { type: "wanted", isWanted: true };
-function opened(options?: { isRenewable?: boolean }) {
-  const link = start(options);
-  link.on(want);
-  link.heard(hello);
-  link.asked();
-  return link;
-}
+import { hello, opened, start, want } from "./link.contract.ts";
 
 describe("a link", () => {
   test("connects when something is wanted, and ends a while after nothing is", () => {

@@ -74,7 +74,7 @@ export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep 
       return tick(link, event.lateMs, moment);
     case "reconnect": {
       const { effects, link: ended } = end(link);
-      const again = connect({ ...ended, failures: 0, isFresh: false }, moment, true);
+      const again = connect({ ...ended, failures: 0 }, moment, true);
       return { link: again.link, effects: [...effects, ...again.effects] };
     }
     case "close": {
@@ -216,7 +216,7 @@ function refuse(link: Link, { message }: ErrorLike, moment: Moment): LinkStep {
   }
   const why = `not let in: ${message}. With a good token, call reconnect()`;
   const error = new FlotillaError("unauthorized", why);
-  return stay({ ...link, phase: { at: "refused", error }, isFresh: false });
+  return stay({ ...link, phase: { at: "refused", error } });
 }
 
 function hasHeld({ phase }: Link, forMs: number, nowMs: number): boolean {
