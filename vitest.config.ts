@@ -11,11 +11,11 @@ process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 // These are about what belongs to a whole process, such as what traces it, or fill one by themselves.
-const apart = ["tracing", "consumer"].map((name) => `test/${name}/**/*.test.ts`);
+const apart = ["tracing", "consumer", "browser"].map((name) => `test/${name}/**/*.test.ts`);
 // Of three files at a time one mostly waits, for a process, a disk or a lease.
 const maxWorkers = Math.max(3, availableParallelism());
 // These kill processes and mostly wait for others, so that two at a time leave each other enough.
-const paired = ["crash", "cluster", "browser"].map((name) => `test/${name}/**/*.test.ts`);
+const paired = ["crash", "cluster"].map((name) => `test/${name}/**/*.test.ts`);
 // These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
 // busy neighbour would look like a fault.
 const alone = [
@@ -47,6 +47,8 @@ export default defineConfig({
     execArgv: ["--conditions=flotilla:source"],
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // What is awaited happens when the machine has time for it, and a second is little.
+    expect: { poll: { timeout: 30_000 } },
     sequence: { sequencer: ContractsFirst },
     reporters: ["default", "./test/reporter.ts"],
     projects: [

@@ -1,4 +1,5 @@
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { isBuiltin } from "node:module";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { rolldown, type OutputChunk } from "rolldown";
@@ -6,15 +7,23 @@ import { type Entries, isForBrowsers, root } from "./entries.ts";
 
 /**
  * Bundles entries into files that share what they have in common, so that a class is one class
- * whichever way it is imported. What npm installs stays outside, and names stay as they are written.
+ * whichever way it is imported. What npm installs stays outside, but for the packages in `inline` and
+ * what those need, and names stay as they are written.
  */
-export async function bundle(entries: Entries, folder: string): Promise<void> {
+export async function bundle(
+  entries: Entries,
+  folder: string,
+  { inline = [] }: { inline?: readonly string[] } = {},
+): Promise<void> {
   await using build = await rolldown({
     cwd: root,
     input: entries,
     platform: "node",
     // Helpers that an older language needs are bundled with what needs them.
-    external: (id) => !/^[./]/.test(id) && !id.includes("@oxc-project"),
+    external: (id, from) => {
+      if (/^[./]/.test(id) || id.includes("@oxc-project")) return false;
+      return isBuiltin(id) || !(inline.includes(id) || from?.includes("node_modules"));
+    },
     // The oldest Node that is supported doesn't know `using`, and browsers are older still.
     transform: { target: "es2023" },
     // Only what can't be known is worth a word, and that fails here instead.

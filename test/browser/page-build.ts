@@ -14,6 +14,7 @@ import process from "node:process";
 import { promisify } from "node:util";
 import { root } from "../../build/entries.ts";
 import { built } from "../built.ts";
+import { soleOwner } from "../sole-owner.ts";
 
 const chat = ["examples/chat/{index.html,vite.config.ts,src/**}"];
 const sources = {
@@ -32,19 +33,15 @@ const dayMs = 86_400_000;
 /** The folder of a page as it is built from the sources of now. One of the same sources is built once. */
 export async function builtPage(page: keyof typeof sources): Promise<string> {
   const folder = join(built.folder, "pages", `${page}-${hashOf([...sources[page], ...shared])}`);
-  if (existsSync(folder)) return folder;
+  mkdirSync(join(built.folder, "pages"), { recursive: true });
+  using building = await soleOwner(`${folder}.lock`, () => existsSync(folder));
+  if (!building.owned) return folder;
   removeOld(join(built.folder, "pages"));
   const unfinished = `${folder}.${process.pid}`;
   mkdirSync(unfinished, { recursive: true });
   const program = join(import.meta.dirname, "build-page.ts");
   await promisify(execFile)(process.execPath, [program, page, unfinished], { cwd: root });
-  try {
-    renameSync(unfinished, folder);
-  } catch (error) {
-    rmSync(unfinished, { recursive: true, force: true });
-    // Another file of tests may have built the same meanwhile.
-    if (!existsSync(folder)) throw error;
-  }
+  renameSync(unfinished, folder);
   return folder;
 }
 

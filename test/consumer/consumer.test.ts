@@ -11,11 +11,11 @@ import { compile, installTarball, packTarball } from "./package.ts";
 let folder: string;
 let project: string;
 
-beforeAll(() => {
+beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-consumer-"));
   project = join(folder, "project");
   mkdirSync(project);
-  installTarball(packTarball(folder), project, ["@types/node", "undici-types", "zod"]);
+  installTarball(await packTarball(folder), project, ["@types/node", "undici-types", "zod"]);
   for (const file of ["program.ts", "flows.ts", "sessions.ts"]) {
     copyFileSync(fileURLToPath(new URL(file, import.meta.url)), join(project, file));
   }

@@ -16,12 +16,12 @@ let project: string;
 let tarball: string;
 let entries: string[];
 
-beforeAll(() => {
+beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-entries-"));
   project = join(folder, "project");
   mkdirSync(project);
   const beside = ["@types/node", "undici-types", "@types/react", "react", "react-dom", "ai", "zod"];
-  tarball = packTarball(folder);
+  tarball = await packTarball(folder);
   installTarball(tarball, project, beside);
   writeFileSync(join(project, "package.json"), `{ "type": "module" }`);
   const { exports } = JSON.parse(readFileSync(ofPackage("package.json"), "utf8")) as {

@@ -19,7 +19,7 @@ let project: string;
 let next: string;
 let server: ChildProcess | undefined;
 
-beforeAll(() => {
+beforeAll(async () => {
   const found = fetched("next", [`next@${version}`, ...[...beside, "typescript"].map(asHere)]);
   if ("none" in found) throw new Error(`there is no Next.js to build with: ${found.none}`);
   next = join(found.folder, "node_modules/next/dist/bin/next");
@@ -28,7 +28,7 @@ beforeAll(() => {
   mkdirSync(join(found.folder, "runs"), { recursive: true });
   project = mkdtempSync(join(found.folder, "runs/"));
   cpSync(fileURLToPath(new URL("next", import.meta.url)), project, { recursive: true });
-  unpackTarball(packTarball(folder), project);
+  unpackTarball(await packTarball(folder), project);
 }, 400_000);
 afterAll(async () => {
   if (server?.exitCode === null) {

@@ -16,6 +16,7 @@ import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { writeWhole } from "../../build/bundle.ts";
+import { soleOwner } from "../sole-owner.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const programs = join(root, "node_modules", ".bin");
@@ -26,18 +27,19 @@ const kept = join(root, "node_modules", ".cache", "packed");
  * Packs what would be published, and gives the tarball's path. Tests whose sources are the same have the
  * same tarball: whoever needs it first makes it.
  */
-export function packTarball(folder: string): string {
+export async function packTarball(folder: string): Promise<string> {
   const name = `${hashOfSources()}.tgz`;
   const same = join(kept, name);
   const tarball = join(folder, "flotilla.tgz");
-  if (existsSync(same)) {
+  mkdirSync(kept, { recursive: true });
+  using packing = await soleOwner(`${same}.lock`, () => existsSync(same));
+  if (!packing.owned) {
     copyFileSync(same, tarball);
     return tarball;
   }
   renameSync(pack(folder), tarball);
-  mkdirSync(kept, { recursive: true });
   for (const each of readdirSync(kept))
-    if (each !== name) rmSync(join(kept, each), { force: true });
+    if (each.endsWith(".tgz") && each !== name) rmSync(join(kept, each), { force: true });
   writeWhole(same, readFileSync(tarball));
   return tarball;
 }

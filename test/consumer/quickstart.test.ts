@@ -19,11 +19,11 @@ const children = new Set<ChildProcess>();
 let folder: string;
 let project: string;
 
-beforeAll(() => {
+beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-quickstart-"));
   project = join(folder, "my-chat");
   mkdirSync(project);
-  installTarball(packTarball(folder), project, [...installed, ...types]);
+  installTarball(await packTarball(folder), project, [...installed, ...types]);
   writeFileSync(join(project, "package.json"), `{ "type": "module" }`);
   guide.writeInto(project);
 }, 120_000);

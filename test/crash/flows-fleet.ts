@@ -1,8 +1,15 @@
 import { fileURLToPath } from "node:url";
 import { createFleet, type Fleet, type StoreKind } from "./harness.ts";
 import type { FlowsGiven } from "./flow-process.ts";
-import { hasEnded, type Named, type StoredRun, storedRuns } from "./flows-ends.ts";
-import { type MachineInput, type Scenario, scenarioOf } from "./flows-machines.ts";
+import {
+  type End,
+  endsOf,
+  hasEnded,
+  type Named,
+  type StoredRun,
+  storedRuns,
+} from "./flows-ends.ts";
+import { type MachineInput, type Scenario, scenarioOf, scenarios } from "./flows-machines.ts";
 import { readSaid } from "./flows-said.ts";
 import type { PodProcess } from "./pod-handle.ts";
 import { pauseFor, until } from "./until.ts";
@@ -92,6 +99,15 @@ export async function createFlowFleet(
       return runs();
     },
   };
+}
+
+/** How runs end that nobody disturbs. */
+export async function cleanEnds(fleet: FlowFleet, failures?: number): Promise<Map<string, End>> {
+  await fleet.begin("clean", scenarios, failures);
+  const pod = await fleet.startFlows();
+  const runs = await fleet.allEnded();
+  await pod.terminate();
+  return endsOf(fleet, runs);
 }
 
 const keyInPayload = ({ payload }: Named) => (JSON.parse(payload) as { key: string }).key;

@@ -1,6 +1,8 @@
 import { monotonicMs } from "./ledger.ts";
 
-const lookEveryMs = 10;
+const lookEveryMs = { least: 10, most: 50 };
+// To look takes the machine's time from those that are waited for: whoever has waited long looks rarely.
+const waitedShare = 0.05;
 
 /** Waits for something to become true. The limit is for a machine with much else to do. */
 export async function until<Value>(
@@ -8,12 +10,14 @@ export async function until<Value>(
   condition: () => Value | Promise<Value>,
   limitMs = 45_000,
 ): Promise<NonNullable<Value>> {
-  const deadlineMs = monotonicMs() + limitMs;
+  const startedMs = monotonicMs();
   for (;;) {
     const value = await condition();
     if (value) return value as NonNullable<Value>;
-    if (monotonicMs() > deadlineMs) throw new Error(`after ${limitMs} ms still not: ${what}`);
-    await pauseFor(lookEveryMs);
+    const waitedMs = monotonicMs() - startedMs;
+    if (waitedMs > limitMs) throw new Error(`after ${limitMs} ms still not: ${what}`);
+    const { least, most } = lookEveryMs;
+    await pauseFor(Math.min(Math.max(waitedMs * waitedShare, least), most));
   }
 }
 

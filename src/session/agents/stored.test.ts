@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { dayMs } from "../../base/durations.ts";
 import type { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
@@ -273,7 +273,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     await book.prime("b", ["asked"]);
     await agents.replace("b", "asked", { settings: { url, attempts: 6 } });
     await clock.advance(5_001);
-    await vi.waitFor(() => expect(book.facts("b", "asked")).toMatchObject({ attempts: 6 }));
+    await expect.poll(() => book.facts("b", "asked")).toMatchObject({ attempts: 6 });
   });
 
   test("go on as they were known while the store is away", async () => {
