@@ -9,16 +9,8 @@ import { type SimPod, startSimPod } from "./pod.ts";
 import { judgeEnd } from "./verdict.ts";
 import { attemptsOf, handlersFor, startClients, taskNames } from "./workload.ts";
 import { setLimits } from "./gates.ts";
-import { createWorld, type Violation } from "./world.ts";
-
-export type Report = {
-  readonly seed: number;
-  readonly violations: readonly Violation[];
-  readonly hash: string;
-  readonly trace: readonly string[];
-  readonly counts: ReadonlyMap<string, number>;
-  readonly virtualMs: number;
-};
+import { type Report, reportOn } from "./report.ts";
+import { createWorld } from "./world.ts";
 
 const heartbeatMs = 1_000;
 const deadAfterMs = 4_000;
@@ -89,13 +81,5 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   }
   if (world.violations.length === 0) await judgeEnd(world, checker, clients);
   operators.close();
-  await world.store.database.close();
-  return {
-    seed,
-    violations: world.violations,
-    hash: scheduler.trace.hash(),
-    trace: scheduler.trace.lines,
-    counts: world.counts,
-    virtualMs: scheduler.nowMs,
-  };
+  return reportOn(seed, world);
 }

@@ -1,10 +1,4 @@
-/** What the simulation gives of one seed. */
-type Seen = {
-  readonly violations: readonly { readonly invariant: string; readonly what: string }[];
-  readonly counts: ReadonlyMap<string, number>;
-  /** Of all that happened, in order. */
-  readonly hash: string;
-};
+import type { Report } from "./report.ts";
 
 type SeedsOptions = {
   /** Seeds 1 to so many are run. */
@@ -48,7 +42,7 @@ export const podFaults = [
 
 /** A simulation that is run with many seeds, and what has come of all of them. */
 export function manySeeds(
-  run: (seed: number) => Promise<Seen>,
+  run: (seed: number) => Promise<Report>,
   { seeds, twiceEvery, replay }: SeedsOptions,
 ) {
   const met = new Set<string>();

@@ -6,7 +6,7 @@ import { createSimDisk } from "../disk.ts";
 import { startFaults } from "../faults.ts";
 import { createNetwork } from "../link.ts";
 import { type SimPod, startSimPod } from "../pod.ts";
-import type { Report } from "../run.ts";
+import { type Report, reportOn } from "../report.ts";
 import { createWorld, type World } from "../world.ts";
 import { createCalls, type Calls } from "./calls.ts";
 import { createFlowChecker, type FlowChecker, type Moved } from "./checker.ts";
@@ -106,15 +106,7 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
   );
   if (world.violations.length === 0) await judgeEnd(world, checker, calls, clients);
   clients.close();
-  await world.store.database.close();
-  return {
-    seed,
-    violations: world.violations,
-    hash: scheduler.trace.hash(),
-    trace: scheduler.trace.lines,
-    counts: world.counts,
-    virtualMs: scheduler.nowMs,
-  };
+  return reportOn(seed, world);
 }
 
 /** A pod that stops while nothing is wrong gives back all that it has. */

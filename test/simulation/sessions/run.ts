@@ -4,7 +4,7 @@ import { createSimDisk } from "../disk.ts";
 import { startFaults } from "../faults.ts";
 import { createNetwork, type Watcher } from "../link.ts";
 import { type SimPod, startSimPod } from "../pod.ts";
-import type { Report } from "../run.ts";
+import { type Report, reportOn } from "../report.ts";
 import { createWorld, noTroubles } from "../world.ts";
 import type { PodFacts } from "../checker.ts";
 import { createAgents } from "./agents.ts";
@@ -183,15 +183,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     if (clients.open > 0) world.violate("clients", `${clients.open} wait for ever`);
   }
   count(isCalm ? "seed: calm" : "seed: stormy");
-  await world.store.database.close();
-  return {
-    seed,
-    violations: world.violations,
-    hash: scheduler.trace.hash(),
-    trace: scheduler.trace.lines,
-    counts: world.counts,
-    virtualMs: scheduler.nowMs,
-  };
+  return reportOn(seed, world);
 }
 
 const lines = new Map([

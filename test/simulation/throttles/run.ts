@@ -6,7 +6,7 @@ import type { Statement } from "../../../src/store/sql.ts";
 import { startFaults } from "../faults.ts";
 import { nothingSeen } from "../fences.ts";
 import { createNetwork, type Watcher } from "../link.ts";
-import type { Report } from "../run.ts";
+import { type Report, reportOn } from "../report.ts";
 import { createWorld, type World } from "../world.ts";
 import { createDownstream, type Downstream } from "./downstream.ts";
 import { type CallingPod, startCallingPod } from "./pod.ts";
@@ -103,15 +103,7 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
   );
   if (world.violations.length === 0) judgeQuiet(world, sweep, pods);
   if (world.violations.length === 0) await judgeCounts(world, downstream);
-  await world.store.database.close();
-  return {
-    seed,
-    violations: world.violations,
-    hash: scheduler.trace.hash(),
-    trace: scheduler.trace.lines,
-    counts: world.counts,
-    virtualMs: scheduler.nowMs,
-  };
+  return reportOn(seed, world);
 }
 
 // A statement is known by its template, which is the same object every time it is made.
