@@ -45,7 +45,9 @@ Exit codes:
 /** The whole command line. Parsing it runs the command. */
 export function createProgram(): Command {
   const program = new Command("flotilla")
-    .description("A durable runtime for AI backends: tasks that survive crashes, on a database.")
+    .description(
+      "A durable runtime for AI backends: tasks, flows and sessions that survive crashes, on a database.",
+    )
     .version(version(), "-V, --version", "print the version")
     .helpOption("-h, --help", "print this help")
     .helpCommand("help [command]", "print the help of a command")
