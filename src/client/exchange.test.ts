@@ -78,6 +78,24 @@ describe("what goes out", () => {
     expect(exchange.size).toBe(0);
   });
 
+  test("waits ever longer for what is refused again and again, and looks at nothing meanwhile", async () => {
+    const { clock, sent, exchange, say } = start();
+    exchange.opened(10_000);
+    void say("s", "a");
+    const gapsMs: number[] = [];
+    for (let n = 1; n <= 12; n++) {
+      const fromMs = clock.monotonic();
+      for (let ms = 0; sent.length < n && ms < 30_000; ms += 50) await clock.advance(50);
+      gapsMs.push(clock.monotonic() - fromMs);
+      // On its way, it has nothing to be woken for.
+      expect([sent.length, clock.timers]).toEqual([n, 0]);
+      const refused = { code: "overloaded", message: "no", details: {} } as const;
+      exchange.take({ type: "error", ref: sent[0]!.ref, ...refused });
+    }
+    expect(Math.max(...gapsMs.slice(0, 4))).toBeLessThan(2_100);
+    expect(Math.max(...gapsMs.slice(6))).toBeGreaterThan(5_000);
+  });
+
   test("takes no more than so many, and nothing that the server wouldn't", async () => {
     const { exchange, say, clock } = start(2);
     const large = exchange.ask({
@@ -125,5 +143,11 @@ describe("what goes out", () => {
     later.abort(new Error("enough"));
     await expect(asked).rejects.toThrow("enough");
     expect(exchange.size).toBe(0);
+    // The answer to it may still come.
+    const { ref } = sent[0]!;
+    exchange.take({ type: "error", ref, code: "overloaded", message: "no", details: {} });
+    exchange.take({ type: "ack", ref });
+    await clock.advance(60_000);
+    expect([sent.length, clock.timers]).toEqual([1, 0]);
   });
 });

@@ -115,6 +115,7 @@ describe("a place in a session", () => {
       0,
     ],
     ["an older attempt", [chunks(0, ["x"], { attempt: 2 }), chunks(1, ["b"])], ["anew x"], 0],
+    ["nothing that is new", [chunks(0, ["a", "b"]), chunks(1, ["b"])], ["anew ab"], 0],
     ["a gap", [chunks(0, ["a"]), chunks(2, ["c"])], ["anew a"], 1],
     ["the middle of what it hasn't begun", [chunks(2, ["c"])], [], 1],
   ])("takes chunks without gaps: %s", (_, frames, told, gaps) => {
@@ -139,6 +140,18 @@ describe("a place in a session", () => {
     expect(stored.gaps).toBe(0);
     expect(stored.told).toEqual(["1"]);
     expect(take(live, { type: "state", session, state: idle }).place.answer).toBeUndefined();
+  });
+
+  test("knows of an older turn's late entry that newer ones have ended all the same", () => {
+    const said = (seq: number, epoch: number) =>
+      entry(seq, { role: "assistant", epoch, outcome: "completed" });
+    const { told } = take(
+      joining,
+      joined(2),
+      entries(said(1, 2), said(2, 1)),
+      chunks(0, ["late"], { epoch: 2 }),
+    );
+    expect(told).toEqual(["joined", "1", "2"]);
   });
 
   test("keeps showing an answer that ended while it was away, until the entry is here", () => {

@@ -1,0 +1,144 @@
+import { describe, expect, test } from "vitest";
+import type { SessionEvent } from "./index.ts";
+import { simulatedClient } from "./simulated-client.contract.ts";
+
+const notNow = { code: "unavailable", message: "not now", details: {}, retryAfterMs: 60_000 };
+
+describe("what a server says", () => {
+  test("of when to join again is heeded, where it refuses and where something failed", async () => {
+    const all = simulatedClient();
+    const { clock, client, count } = all;
+    all.answer = ({ type, ref }) =>
+      type === "join" ? { type: "error", ref, ...notNow, code: "unavailable" } : undefined;
+    client.session("a").subscribe(() => {});
+    await clock.advance(59_000);
+    expect(count("join")).toBe(1);
+    all.answer = undefined;
+    await clock.advance(3_000);
+    expect(count("join")).toBe(2);
+    expect(client.session("a").get().status).toBe("live");
+    const error = { ...notNow, code: "unavailable" } as const;
+    all.tell({ type: "left", session: "a", reason: "failed", error });
+    await clock.advance(59_000);
+    expect(count("join")).toBe(2);
+    await clock.advance(3_000);
+    expect(client.session("a").get().status).toBe("live");
+    client.close();
+  });
+
+  test("and isn't what the protocol says ends the connection, which is made anew", async () => {
+    const { clock, client, sockets, hear } = simulatedClient();
+    client.session("a").subscribe(() => {});
+    await clock.advance(2_000);
+    hear("<html>a proxy's own words</html>");
+    expect(client.connection.get().status).toBe("waiting");
+    await clock.advance(2_000);
+    expect(sockets.map(({ readyState }) => readyState)).toEqual([3, 1]);
+    expect(client.session("a").get().status).toBe("live");
+    client.close();
+  });
+
+  test("and leaves something out is asked for again, from what is there", async () => {
+    const { clock, server, client, sent, tell } = simulatedClient();
+    server.write("a", "one");
+    client.session("a").subscribe(() => {});
+    await clock.advance(2_000);
+    tell({ type: "entries", session: "a", entries: [{ ...server.log("a")[0]!, seq: 3 }] });
+    await clock.advance(1_000);
+    expect(sent.filter(({ type }) => type === "join")).toMatchObject([
+      { lastSeq: 0 },
+      { lastSeq: 1, lastMessageId: "one" },
+    ]);
+    expect(client.session("a").get()).toMatchObject({ status: "live", lastSeq: 1 });
+    client.close();
+  });
+
+  test("to a renewal is heeded: refused or lost, another token is asked for", async () => {
+    let asked = 0;
+    const all = simulatedClient({ token: () => `token ${++asked}` });
+    const { clock, server, client, count } = all;
+    server.expiresInMs = 40_000;
+    all.answer = ({ type, ref }) =>
+      type === "token" ? { type: "error", ref, ...notNow, code: "unavailable" } : undefined;
+    client.session("a").subscribe(() => {});
+    await clock.advance(32_000);
+    expect([asked, count("token")]).toEqual([2, 1]);
+    await clock.advance(5_000);
+    expect([asked, count("token")]).toEqual([3, 2]);
+    // One that is never answered is over with its connection.
+    all.answer = ({ type }) => (type === "token" ? { type: "pong", ref: "none" } : undefined);
+    await clock.advance(5_000);
+    expect(count("token")).toBe(3);
+    server.end(1001);
+    await clock.advance(33_000);
+    expect(count("token")).toBe(4);
+    client.close();
+  });
+
+  test("is known to who listens late: the log, the answer so far, and that it is gone", async () => {
+    const { clock, server, client } = simulatedClient();
+    const session = client.session("a");
+    server.write("a", "one");
+    session.subscribe(() => {});
+    await clock.advance(2_000);
+    server.turn("a");
+    server.say("a");
+    await clock.advance(1_000);
+    const seen: SessionEvent[] = [];
+    const leave = session.on((event) => {
+      seen.push(event);
+      throw new Error("a listener's own affair");
+    });
+    expect(seen).toMatchObject([
+      { type: "joined", lastSeq: 1, state: { state: "catching_up" } },
+      { type: "entry", entry: { messageId: "one" } },
+      { type: "chunks", fromStart: true },
+    ]);
+    leave();
+    expect(session.get().answer).toBeDefined();
+    server.remove("a");
+    await clock.advance(500);
+    expect(session.get()).toMatchObject({ status: "gone", messages: [{ id: "one" }] });
+    expect(session.get().answer).toBeUndefined();
+    client.close();
+  });
+});
+
+describe("a client that can't reach its server", () => {
+  test("says so of what it follows, before and after there was a connection", async () => {
+    const { clock, server, client } = simulatedClient();
+    const statuses = () => [client.session("a"), client.inbox()].map((each) => each.get().status);
+    server.isUp = false;
+    client.session("a").subscribe(() => {});
+    client.inbox().subscribe(() => {});
+    expect(statuses()).toEqual(["joining", "joining"]);
+    await clock.advance(30_000);
+    expect(statuses()).toEqual(["away", "away"]);
+    // Whoever comes later is told at once.
+    client.session("b").subscribe(() => {});
+    expect(client.session("b").get().status).toBe("away");
+    server.isUp = true;
+    await clock.advance(30_000);
+    expect(statuses()).toEqual(["live", "live"]);
+    const seen: string[] = [];
+    client.session("a").on(({ type }) => seen.push(type));
+    server.isUp = false;
+    server.end(1001);
+    await clock.advance(30_000);
+    expect(statuses()).toEqual(["away", "away"]);
+    expect(seen).toEqual(["joined", "away"]);
+    client.close();
+  });
+
+  test("tries nothing where there is no network from the start", async () => {
+    const network = { isOnline: () => false, onChange: () => () => {} };
+    const { clock, client, sockets } = simulatedClient({ network });
+    client.session("a").subscribe(() => {});
+    await clock.advance(29_000);
+    expect(client.connection.get()).toEqual({ status: "offline" });
+    expect(sockets).toEqual([]);
+    await clock.advance(3_000);
+    expect(client.connection.get().status).toBe("open");
+    client.close();
+  });
+});
