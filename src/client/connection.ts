@@ -18,6 +18,9 @@ export type ConnectionState =
     }
   /** The browser says that there is no network. */
   | { readonly status: "offline" }
-  /** The credentials were refused, and new ones too. `reconnect()` tries anew. */
+  /**
+   * The credentials were refused, and new ones too; or, with the code `invalid_option`, there is no
+   * server of ours at `url`. `reconnect()` tries anew.
+   */
   | { readonly status: "refused"; readonly error: FlotillaError }
   | { readonly status: "closed" };

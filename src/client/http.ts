@@ -6,7 +6,6 @@ import type { Fetch } from "./options.ts";
 export type Request = {
   query?: Readonly<Record<string, string | number | undefined>> | undefined;
   body?: unknown;
-  signal?: AbortSignal | undefined;
 };
 
 /** Asks the server over HTTP. What isn't answered well rejects with a `FlotillaError`. */
@@ -37,7 +36,7 @@ export function createHttp({
   const once = async (
     method: Method,
     path: string,
-    { query = {}, body, signal }: Request,
+    { query = {}, body }: Request,
     token: string | undefined,
   ): Promise<Answered> => {
     const address = new URL(url() + path);
@@ -50,11 +49,8 @@ export function createHttp({
     if (tenant !== undefined) headers["flotilla-tenant"] = encodeURIComponent(tenant);
     if (body !== undefined) headers["content-type"] = "application/json";
     const timeout = new AbortController();
-    const onAbort = () => timeout.abort();
-    signal?.addEventListener("abort", onAbort);
-    const cancel = clock.after(answerMs, onAbort);
+    const cancel = clock.after(answerMs, () => timeout.abort());
     try {
-      signal?.throwIfAborted();
       const response = await call(address.href, {
         method,
         headers,
@@ -64,14 +60,11 @@ export function createHttp({
       // Read here, so that the time counts for all of it.
       return { response, text: await response.text() };
     } catch (error) {
-      signal?.throwIfAborted();
-      if (error instanceof FlotillaError) throw error;
-      const why = timeout.signal.aborted ? `no answer in ${answerMs} ms` : messageOf(error);
+      const why = timeout.signal.aborted ? "no answer in time" : messageOf(error);
       const message = `the server at ${address.origin} can't be reached: ${why}`;
       throw new FlotillaError("unavailable", message, { cause: error });
     } finally {
       cancel();
-      signal?.removeEventListener("abort", onAbort);
     }
   };
 
@@ -90,23 +83,20 @@ type Answered = { readonly response: Response; readonly text: string };
 type Refusal = { code: string; message: string; details?: Record<string, unknown> };
 
 function answerOf({ response, text }: Answered): unknown {
-  const { ok, status, headers } = response;
-  let answer: unknown;
+  const { ok, status, url } = response;
+  let answer: { readonly error?: Partial<Refusal> } | undefined;
   try {
-    answer = JSON.parse(text);
+    answer = JSON.parse(text) as typeof answer;
     if (ok) return answer;
   } catch {
     // Whatever stands between answers in its own words.
   }
-  const { error } = (answer ?? {}) as { error?: Refusal };
-  const retryAfterMs = Number(headers.get("retry-after")) * 1_000;
+  const told = answer?.error;
   throw errorOf({
-    ...(error ?? {
-      code: "unavailable",
-      message: `the server answered with ${status}`,
-      details: { status },
-    }),
-    ...(retryAfterMs > 0 && { retryAfterMs }),
+    ...(told?.code
+      ? (told as Refusal)
+      : { code: "unavailable", message: `${url} answered ${status}`, details: { status } }),
+    retryAfterMs: (Number(response.headers.get("retry-after")) * 1_000 || undefined) as number,
   });
 }
 
@@ -119,4 +109,10 @@ export function errorOf(told: {
 }): FlotillaError {
   const { code, message, ...rest } = told;
   return new FlotillaError(code as ErrorCode, message, rest);
+}
+
+/** What was thrown, as an error of ours: a program's own function for tokens may throw anything. */
+export function asError(thrown: unknown): FlotillaError {
+  if (thrown instanceof FlotillaError) return thrown;
+  return new FlotillaError("unavailable", messageOf(thrown), { cause: thrown });
 }

@@ -3,8 +3,8 @@ import { hello, opened, start, want } from "./link.contract.ts";
 import type { LinkEvent } from "./link-phase.ts";
 
 const unwanted: LinkEvent = { type: "wanted", isWanted: false };
-const failed = { type: "failed", error: { message: "away" }, isUnauthorized: false };
-const refused = { ...failed, isUnauthorized: true };
+const failed = { type: "failed", error: { message: "away" } };
+const refused = { ...failed, error: { code: "unauthorized", message: "no" } };
 
 /** Links that have no connection, each by another way. */
 const without = {

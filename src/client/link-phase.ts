@@ -20,6 +20,8 @@ export type Link = {
   readonly isRenewable: boolean;
   /** Tries that have failed since a connection last held. */
   readonly failures: number;
+  /** How many of them may find another program there: any number, once it was ours. */
+  readonly failuresMost: number;
   /** Whether this try, or the connection that it led to, is with a token got because one was refused. */
   readonly isFresh: boolean;
 };
@@ -65,7 +67,6 @@ export type LinkEvent =
       readonly type: "failed";
       readonly connection: number;
       readonly error: ErrorLike;
-      readonly isUnauthorized: boolean;
     }
   | {
       readonly type: "renewed";
@@ -95,6 +96,9 @@ export type Moment = { readonly nowMs: number; readonly chance: number };
 /** Who was silent for so long is pinged. */
 export const silenceMs = 15_000;
 
+/** So many take about a quarter of a minute, in which a server that is being replaced is there again. */
+const elsewhereFailures = 7;
+
 export function newLink(options: { isOnline: boolean; isRenewable: boolean }): Link {
   return {
     ...options,
@@ -102,6 +106,7 @@ export function newLink(options: { isOnline: boolean; isRenewable: boolean }): L
     connection: 0,
     isWanted: false,
     failures: 0,
+    failuresMost: elsewhereFailures,
     isFresh: false,
   };
 }

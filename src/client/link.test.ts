@@ -28,7 +28,7 @@ describe("a link", () => {
     const waits: number[] = [];
     for (let n = 0; n < 9; n++) {
       link.heard({ type: "ended", code: 1006 });
-      link.heard({ type: "failed", error: { message: "away" }, isUnauthorized: false }, 0.999999);
+      link.heard({ type: "failed", error: { message: "away" } }, 0.999999);
       const waitMs = link.state.status === "waiting" ? link.state.retryInMs : Number.NaN;
       waits.push(waitMs);
       link.pass(waitMs);
@@ -96,7 +96,7 @@ describe("a link", () => {
     expect(link.asked()).toEqual([]);
     link.pass(1);
     expect(link.asked()).toEqual(["open"]);
-    link.heard({ type: "failed", error: { message: "away" }, isUnauthorized: false });
+    link.heard({ type: "failed", error: { message: "away" } });
     expect(link.state).toEqual({ status: "offline" });
     link.on({ type: "network", change: "online" });
     expect(link.asked()).toEqual(["open"]);
@@ -104,7 +104,7 @@ describe("a link", () => {
 
   test("gets another token once, and then is refused until told otherwise", () => {
     const link = start();
-    const refused = { type: "failed", error: { message: "no" }, isUnauthorized: true };
+    const refused = { type: "failed", error: { code: "unauthorized", message: "no" } };
     link.on(want);
     link.heard({ type: "ended", code: 1006 });
     link.heard(refused);
@@ -116,6 +116,42 @@ describe("a link", () => {
     expect(link.asked()).toEqual([]);
     link.on({ type: "reconnect" });
     expect(link.asked()).toEqual(["open"]);
+  });
+
+  /** Something answers, over and over, and it isn't a server of ours. */
+  const strayed = (link: ReturnType<typeof start>, tries: number) => {
+    for (let n = 0; n < tries; n++) {
+      link.heard({ type: "ended", code: 1006 });
+      link.heard({ type: "failed", error: { code: "not_found", message: "/v1 answered 404" } });
+      if (link.state.status === "waiting") link.pass(link.state.retryInMs);
+    }
+  };
+
+  test("gives up where another program answers from the first try on, and says so", () => {
+    const link = start();
+    link.on(want);
+    strayed(link, 7);
+    expect(link.state).toMatchObject({ status: "connecting", attempt: 8 });
+    strayed(link, 1);
+    const error = { code: "invalid_option", message: "wrong url: /v1 answered 404" };
+    expect(link.state).toMatchObject({ status: "refused", error });
+    link.asked();
+    link.pass(600_000);
+    link.on({ type: "network", change: "online" });
+    expect(link.asked()).toEqual([]);
+    link.on({ type: "reconnect" });
+    expect(link.asked()).toEqual(["open"]);
+    link.heard(hello);
+    expect(link.state.status).toBe("open");
+  });
+
+  test("never gives up for that reason where its server was once", () => {
+    const link = opened();
+    link.pass(60_000);
+    link.heard({ type: "ended", code: 1006 });
+    link.pass(20_000);
+    strayed(link, 50);
+    expect(link.state).toMatchObject({ status: "connecting" });
   });
 
   test("is refused at once where there is no other token to be had", () => {

@@ -1,4 +1,4 @@
-import { FlotillaError } from "../base/errors.ts";
+import { type ErrorCode, FlotillaError } from "../base/errors.ts";
 import type { closeCodes } from "../protocol/frames.ts";
 import type { ErrorLike } from "./connection.ts";
 import { jitteredMs } from "./jitter.ts";
@@ -45,7 +45,7 @@ export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep 
       const { tenant, user, expiresInMs } = event;
       const renewAtMs = renewalMs(link, expiresInMs, nowMs);
       const open: Phase = { at: "open", tenant, user, sinceMs: nowMs, heardMs: nowMs, renewAtMs };
-      return want({ ...link, phase: open }, moment);
+      return want({ ...link, phase: open, failuresMost: Infinity }, moment);
     }
     case "heard":
       if (phase.at !== "open") return stay(link);
@@ -60,8 +60,12 @@ export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep 
       };
     case "failed": {
       if (phase.at !== "opening") return stay(link);
-      const { error, isUnauthorized } = event;
-      return isUnauthorized ? refuse(link, error, moment) : lose(link, moment, { error });
+      const { error } = event;
+      if (error.code === "unauthorized") return refuse(link, error, moment);
+      // Where a server of ours never was, another try leads nowhere. One that was is being replaced.
+      if (error.code !== "not_found" || link.failures < link.failuresMost)
+        return lose(link, moment, { error });
+      return refused(link, "invalid_option", `wrong url: ${error.message}`);
     }
     case "renewed": {
       if (phase.at !== "open") return stay(link);
@@ -214,9 +218,15 @@ function refuse(link: Link, { message }: ErrorLike, moment: Moment): LinkStep {
   if (link.isRenewable && !wasFresh) {
     return link.isWanted ? open(link, moment, true) : stay({ ...link, phase: { at: "idle" } });
   }
-  const why = `not let in: ${message}. With a good token, call reconnect()`;
-  const error = new FlotillaError("unauthorized", why);
-  return stay({ ...link, phase: { at: "refused", error } });
+  return refused(
+    link,
+    "unauthorized",
+    `not let in: ${message}. With a good token, call reconnect()`,
+  );
+}
+
+function refused(link: Link, code: ErrorCode, message: string): LinkStep {
+  return stay({ ...link, phase: { at: "refused", error: new FlotillaError(code, message) } });
 }
 
 function hasHeld({ phase }: Link, forMs: number, nowMs: number): boolean {

@@ -1,10 +1,9 @@
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError, messageOf } from "../base/errors.ts";
 import { fraction, type Random } from "../base/random.ts";
 import { type ServerFrame, subprotocol } from "../protocol/frames.ts";
 import type { ConnectionState } from "./connection.ts";
 import type { Credentials } from "./credentials.ts";
-import type { Http } from "./http.ts";
+import { asError, type Http } from "./http.ts";
 import { advance } from "./link.ts";
 import { dueMs, type LinkEffect, type LinkEvent, newLink, stateOf } from "./link-phase.ts";
 import type { Network, SocketClass, SocketLike } from "./options.ts";
@@ -154,9 +153,10 @@ export function createSocket(parts: SocketParts): Socket {
     );
 
   const fail = (connection: number, thrown: unknown): void => {
-    const code = thrown instanceof FlotillaError ? thrown.code : "unavailable";
-    const error = { code, message: messageOf(thrown) };
-    happen({ type: "failed", connection, error, isUnauthorized: code === "unauthorized" });
+    const { code: told, message, details } = asError(thrown);
+    // A server of ours has what was asked for, and says in its own words what it refuses.
+    const code = (details?.["status"] as number) < 405 ? "not_found" : told;
+    happen({ type: "failed", connection, error: { code, message } });
   };
 
   const renew = async (connection: number): Promise<void> => {

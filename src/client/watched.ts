@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError, messageOf } from "../base/errors.ts";
+import type { FlotillaError } from "../base/errors.ts";
 import { fraction, type Random } from "../base/random.ts";
+import { asError } from "./http.ts";
 import { jitteredMs } from "./jitter.ts";
 import { lingering, type Want } from "./linger.ts";
 import { createListeners, type Listeners, type Store } from "./store.ts";
@@ -76,10 +77,7 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
       if (hasEnded(value)) return;
     } catch (thrown) {
       if (own !== round || !isWanted) return;
-      const error =
-        thrown instanceof FlotillaError
-          ? thrown
-          : new FlotillaError("unavailable", messageOf(thrown), { cause: thrown });
+      const error = asError(thrown);
       if (isDefinite(error.code)) return become({ status: "gone", ...known(), error });
       become({ status: "away", ...known(), error });
       waitMs += (error.retryAfterMs ?? 0) + jitteredMs(++failures, fraction(random));
