@@ -3,6 +3,7 @@ import { movableClock, turns } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
 import type { SocketLike } from "./options.ts";
 import { createClient } from "./index.ts";
+import { simulatedClient } from "./simulated-client.contract.ts";
 import { simulate } from "./simulated.contract.ts";
 
 function simulated(token: () => string | Promise<string> = () => "a token") {
@@ -45,7 +46,21 @@ describe("a client", () => {
     client.session("a").subscribe(() => {});
     await clock.advance(10_000);
     expect(client.connection.get().status).toBe("waiting");
-    slow.resolve("a token");
+    slow.resolve("a-token");
+    await turns();
+    client.close();
+    await clock.advance(60_000);
+    expect(sockets).toEqual([]);
+  });
+
+  test("opens nothing with a ticket that came when it had given up", async () => {
+    const slow = Promise.withResolvers<Response>();
+    const token = "no subprotocol carries this";
+    const { clock, client, sockets } = simulatedClient({ token, fetch: () => slow.promise });
+    client.session("a").subscribe(() => {});
+    await clock.advance(10_000);
+    expect(client.connection.get().status).toBe("waiting");
+    slow.resolve(Response.json({ ticket: "t" }));
     await turns();
     client.close();
     await clock.advance(60_000);

@@ -1,6 +1,10 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { SessionEvent } from "./index.ts";
+import { loadAssembler } from "./live.ts";
 import { simulatedClient } from "./simulated-client.contract.ts";
+
+// What puts answers together is loaded beside, in time that no clock of a test moves.
+beforeAll(loadAssembler);
 
 const notNow = { code: "unavailable", message: "not now", details: {}, retryAfterMs: 60_000 };
 
