@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
-import type { Database } from "../store/database.ts";
+import type { Database, Row } from "../store/database.ts";
+import { decodeMail, type MailRow } from "./mail.ts";
 import { pruneMail, readMail, takeMail } from "./statements.ts";
 
 export type IncomingParts = {
@@ -26,21 +27,49 @@ const sendersKnown = 10_000;
 const pruneEveryMs = 10_000;
 // Letters that were sent or left here are old enough by then, and have been looked for.
 const pruneForMs = 90_000;
+// What was handed over is taken out with the next look, after this time at the latest.
+const tidyMs = 100;
+const lossy = { mail: [], lossy: true };
 
 /**
- * Reads the letters at an address: first they are handed over and then taken out, so that an answer
- * of the store that is lost loses no letter. What is found again is known by its number. Reading only
- * is also what a look costs that finds nothing.
+ * Reads the letters at an address: first they are handed over and then taken out, together with the
+ * next look, so that an answer of the store that is lost loses no letter. What is found again is known
+ * by its number. Reading only is also what a look costs that finds nothing.
  */
 export function createIncoming(parts: IncomingParts): Incoming {
   const { address, database, clock, log, pollMs, receive } = parts;
   const seen = new Map<string, number>();
+  /** Handed over, and to be taken out. */
+  const read: Pick<MailRow, "sender" | "seq">[] = [];
   let looking: Promise<void> | undefined;
   let again = false;
   let closed = false;
   let stirredMs = -Infinity;
   let prunedMs = clock.monotonic();
   let cancelPoll = () => {};
+
+  /** Letters that come along with the hint needn't be looked for, if none is missing before them. */
+  const hinted = (_whose?: "own", letters?: string) => {
+    const mail = letters === undefined ? undefined : decodeMail(letters);
+    if (closed) return;
+    if (!mail || mail.after > (seen.get(mail.sender) ?? 0)) return wake();
+    hand(mail);
+    if (read.length >= rowsAtOnce) wake();
+    else if (read.length === 1 && !looking) pollIn(tidyMs);
+  };
+
+  const hand = ({ sender, seq, body }: Pick<MailRow, "sender" | "seq" | "body">) => {
+    read.push({ sender, seq });
+    if (seq <= (seen.get(sender) ?? 0)) return;
+    stirredMs = clock.monotonic();
+    remember(sender, seq);
+    receive(sender, body);
+  };
+
+  const pollIn = (delayMs: number) => {
+    cancelPoll();
+    cancelPoll = clock.after(delayMs, wake);
+  };
 
   const wake = () => {
     if (closed) return;
@@ -61,25 +90,29 @@ export function createIncoming(parts: IncomingParts): Incoming {
       }
     } while (again && !closed);
     looking = undefined;
-    if (!closed) cancelPoll = clock.after(pollMs, wake);
+    if (!closed) pollIn(read.length > 0 ? Math.min(tidyMs, pollMs) : pollMs);
   };
 
   const readOnce = async (): Promise<number> => {
-    const found = await database.read(readMail(address, rowsAtOnce));
-    if (found.length === 0 || closed) return 0;
-    stirredMs = clock.monotonic();
-    const read = found.map((row) => ({
-      sender: row["sender"] as string,
-      seq: Number(row["seq"]),
-      body: row["body"] as string,
-    }));
-    for (const { sender, seq, body } of read) {
-      if (seq <= (seen.get(sender) ?? 0)) continue;
-      remember(sender, seq);
-      receive(sender, body);
+    const taken = read.length;
+    const found = await lookOnce();
+    read.splice(0, taken);
+    if (closed) return 0;
+    for (const row of found) {
+      hand({
+        sender: row["sender"] as string,
+        seq: Number(row["seq"]),
+        body: row["body"] as string,
+      });
     }
-    await database.write([takeMail(address, read)], { mail: [], lossy: true });
     return found.length;
+  };
+
+  const lookOnce = async (): Promise<readonly Row[]> => {
+    const look = readMail(address, rowsAtOnce);
+    if (read.length === 0) return database.read(look);
+    const [, found] = await database.write([takeMail(address, read), look], lossy);
+    return found!;
   };
 
   /** Those who were silent longest are forgotten first. */
@@ -93,10 +126,10 @@ export function createIncoming(parts: IncomingParts): Incoming {
     const nowMs = clock.monotonic();
     if (nowMs - prunedMs < pruneEveryMs || nowMs - stirredMs > pruneForMs) return;
     prunedMs = nowMs;
-    await database.write([pruneMail()], { mail: [], lossy: true });
+    await database.write([pruneMail()], lossy);
   };
 
-  const stop = database.subscribe(wake, address);
+  const stop = database.subscribe(hinted, address);
   wake();
   return {
     stir() {
@@ -107,6 +140,7 @@ export function createIncoming(parts: IncomingParts): Incoming {
       stop();
       cancelPoll();
       await looking;
+      if (read.length > 0) await database.write([takeMail(address, read)], lossy).catch(() => {});
     },
   };
 }

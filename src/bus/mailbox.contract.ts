@@ -3,7 +3,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { type MovableClock, movableClock, turns } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
 import type { OpenStore, StoreKind } from "../store/database.contract.ts";
-import type { Database } from "../store/database.ts";
+import type { Database, Listener } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql, table } from "../store/sql.ts";
 import type { Bus } from "./bus.ts";
@@ -135,6 +135,84 @@ export function mailboxContract(kind: StoreKind): void {
       expect(counted.writes).toBe(1);
     });
 
+    test("take along what follows from what is sent, some promises later", async () => {
+      const counted = counting(store.database);
+      const alice = connect("alice", { database: counted.database });
+      const later = async () => {
+        for (let hop = 0; hop < 20; hop++) await Promise.resolve();
+        alice.send("nobody", "note", 2);
+      };
+      alice.send("nobody", "note", 1);
+      void later();
+      await until("it to be stored", async () => (await lying()) > 0);
+      expect(await lying()).toBe(1);
+      expect(counted.writes).toBe(1);
+    });
+
+    describe("whose letters come along with hints", () => {
+      test("hand them over without a look, each once, and take them out together", async () => {
+        const carried = carrying(store.database);
+        const counted = counting(carried.database);
+        const { got } = reading("bob", { database: counted.database });
+        await until("the first look", () => counted.reads > 0 && clock.timers > 0, { stepMs: 0 });
+        await settled(counted);
+        const before = { ...counted };
+        const alice = connect("alice", { database: carried.database });
+        for (let nth = 1; nth <= 20; nth++) {
+          alice.send("bob", "note", nth);
+          await until("the letter", () => got.length === nth, { stepMs: 0 });
+        }
+        carried.again();
+        expect(counted).toMatchObject({ reads: before.reads, writes: 0 });
+        expect(await lying()).toBe(20);
+        await until("all to be taken", isEmpty);
+        expect(counted.writes).toBe(1);
+        expect(got).toEqual(Array.from({ length: 20 }, (_, nth) => nth + 1));
+      });
+
+      test("look for what no hint has told, and keep the order", async () => {
+        const carried = carrying(store.database);
+        const { got } = reading("bob", { database: carried.database });
+        await until("the first look", () => clock.timers > 0, { stepMs: 0 });
+        const alice = connect("alice", { database: carried.database });
+        const say = async (nth: number) => {
+          alice.send("bob", "note", nth);
+          await until("it to be stored", () => carried.writes === nth, { stepMs: 0 });
+        };
+        await say(1);
+        carried.deaf = true;
+        await say(2);
+        await say(3);
+        carried.deaf = false;
+        await say(4);
+        await until("all", () => got.length === 4, { stepMs: 0 });
+        expect(got).toEqual([1, 2, 3, 4]);
+      });
+
+      test("are found where hints say nothing that can be read", async () => {
+        const carried = carrying(store.database, () => "nonsense");
+        const { got } = reading("bob", { database: carried.database });
+        await until("the first look", () => clock.timers > 0, { stepMs: 0 });
+        connect("alice", { database: carried.database }).send("bob", "note", 1);
+        await until("the letter", () => got.length === 1, { stepMs: 0 });
+        expect(got).toEqual([1]);
+      });
+
+      test("take out in time what keeps coming", async () => {
+        const carried = carrying(store.database);
+        const { got } = reading("bob", { database: carried.database });
+        await until("the first look", () => clock.timers > 0, { stepMs: 0 });
+        const alice = connect("alice", { database: carried.database });
+        for (let nth = 1; nth <= 250; nth++) {
+          alice.send("bob", "note", nth);
+          await until("the letter", () => got.length === nth, { stepMs: 0 });
+        }
+        const isLittle = async () => (await lying()) <= 50;
+        await until("the first two hundred to be taken", isLittle, { stepMs: 0 });
+        expect(clock.monotonic()).toBe(0);
+      });
+    });
+
     test("collect what is sent while a write is under way, and keep its order", async () => {
       const { got } = reading("bob");
       let release = () => {};
@@ -162,21 +240,22 @@ export function mailboxContract(kind: StoreKind): void {
     test.each(["before", "after"] as const)(
       "bring a letter once where the answer to its write was lost %s it was stored",
       async (loss) => {
-        const { got } = reading("bob");
+        // His time passes while hers stands still.
+        const his = movableClock();
+        const { got } = reading("bob", { clock: his });
+        const forBob = async (condition: () => unknown) => (await his.advance(20), condition());
         const alice = connect("alice", { database: losing(store.database, [loss, loss]) });
         alice.send("bob", "note", 1);
         if (loss === "after") {
           // It is read and taken before it is sent again.
-          await until("the letter", () => got.length === 1, {
-            stepMs: store.hints === false ? 20 : 0,
-          });
-          await until("the letter to be taken", isEmpty, { stepMs: 0 });
+          await until("the letter", () => forBob(() => got.length === 1), { stepMs: 0 });
+          await until("the letter to be taken", () => forBob(isEmpty), { stepMs: 0 });
         }
         await clock.advance(500);
         alice.send("bob", "note", 2);
-        await until("both letters", () => got.includes(2));
+        await until("both letters", () => forBob(() => got.includes(2)));
         expect(got).toEqual([1, 2]);
-        await until("what came twice to be taken", isEmpty);
+        await until("what came twice to be taken", () => forBob(isEmpty));
         expect(got).toEqual([1, 2]);
         expect(lost).toEqual([]);
       },
@@ -442,6 +521,40 @@ async function settled(counted: { readonly reads: number }): Promise<void> {
     before = counted.reads;
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
+}
+
+/** The same database, whose hints are told by hand and bring letters along. */
+function carrying(database: Database, told = (text: string | undefined) => text) {
+  const listeners: { readonly address: string | undefined; readonly listener: Listener }[] = [];
+  let last = () => {};
+  const carried = {
+    /** Tells nobody of anything. */
+    deaf: false,
+    /** Writes that left letters. */
+    writes: 0,
+    /** Tells the last letter once more. */
+    again: () => last(),
+    database: {
+      ...database,
+      async write(statements, options) {
+        const tables = await database.write(statements, options);
+        const { mail = [], letters } = options ?? {};
+        if (mail.length > 0) carried.writes++;
+        last = () => {
+          for (const { address, listener } of listeners) {
+            if (mail.includes(address!)) listener(undefined, told(letters?.get(address!)));
+          }
+        };
+        if (mail.length > 0 && !carried.deaf) last();
+        return tables;
+      },
+      subscribe(listener, address) {
+        listeners.push({ address, listener });
+        return () => {};
+      },
+    } as Database,
+  };
+  return carried;
 }
 
 /** The same database, whose first writes are lost on the way there or on the way back. */

@@ -1,9 +1,11 @@
+import process from "node:process";
 import { contentionMs } from "../base/backoff.ts";
 import { type Clock, sleep } from "../base/clock.ts";
 import { hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
-import { type MailRow, putMail } from "./statements.ts";
+import { encodeMail, type MailRow } from "./mail.ts";
+import { putMail } from "./statements.ts";
 
 export type OutgoingParts = {
   address: string;
@@ -31,6 +33,7 @@ const writeChars = 2 * 1024 * 1024;
 // Whoever waits for an answer has given up by then, or asks again.
 const resendForMs = 5_000;
 const resendWhenClosingMs = 500;
+const addressesKnown = 10_000;
 
 /**
  * Writes letters: what arrives while the last write is under way goes as one with the next. One at a
@@ -41,12 +44,13 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
   let waiting: { readonly to: string; readonly text: string }[] = [];
   let waitingChars = 0;
   let lastSeq = 0;
+  /** The last row for each address. */
+  const sent = new Map<string, number>();
   let writing: Promise<void> | undefined;
   let closing = false;
 
   const drain = async (): Promise<void> => {
-    // What is sent in the same turn goes along.
-    await Promise.resolve();
+    await quiet();
     while (waiting.length > 0) {
       const { rows, letters } = nextRows();
       const stored = await write(rows);
@@ -83,13 +87,26 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
     return { rows, letters };
   };
 
+  /** Whom to tell, and what, where one row is all that somebody gets. */
+  const toldOf = (rows: readonly MailRow[]) => {
+    const letters = new Map<string, string>();
+    for (const row of rows) {
+      const { address: to } = row;
+      letters.set(to, letters.has(to) ? "" : encodeMail({ ...row, after: sent.get(to) ?? 0 }));
+      sent.delete(to);
+      sent.set(to, row.seq);
+    }
+    while (sent.size > addressesKnown) sent.delete(sent.keys().next().value!);
+    return { mail: [...letters.keys()], letters };
+  };
+
   /** Sends the same rows until they are stored: those that were read already are known by their number. */
   const write = async (rows: readonly MailRow[]): Promise<boolean> => {
-    const mail = [...new Set(rows.map((row) => row.address))];
+    const { mail, letters } = toldOf(rows);
     const startedMs = clock.monotonic();
     for (let tries = 1; ; tries++) {
       try {
-        await database.write([putMail(rows)], { mail, lossy: true });
+        await database.write([putMail(rows)], { mail, letters, lossy: true });
         return true;
       } catch (error) {
         const limitMs = closing ? resendWhenClosingMs : resendForMs;
@@ -114,6 +131,14 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
       await writing;
     },
   };
+}
+
+/**
+ * Resolves when all has happened that follows from what happens now. So what is told of a commit and
+ * the answers to those who asked for it, some promises later, go along in one write.
+ */
+function quiet(): Promise<void> {
+  return Promise.resolve().then(() => new Promise((resolve) => process.nextTick(resolve)));
 }
 
 const passing = ["store_busy", "store_full", "store_unavailable", "unknown_outcome"] as const;

@@ -1,14 +1,5 @@
+import type { MailRow } from "./mail.ts";
 import { isAmong, limit, now, rowAddress, rows, sql, type Statement, table } from "../store/sql.ts";
-
-/** Letters of one sender to one address, in one row. */
-export type MailRow = {
-  readonly address: string;
-  readonly sender: string;
-  /** Rises with every row of a sender. */
-  readonly seq: number;
-  /** A JSON array of letters, in order. */
-  readonly body: string;
-};
 
 const mailbox = table("mailbox");
 

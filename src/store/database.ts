@@ -19,9 +19,9 @@ export type Database = {
    * Calls back when somebody may have committed something. A hint: calls can be late, lost or vain.
    * It says `own` only where nobody but this object can have committed since the last hint.
    * With an address it is called for letters to that address, which those who look for work aren't
-   * told of where the store can tell the two apart.
+   * told of where the store can tell the two apart. It may bring what `letters` gave with the write.
    */
-  subscribe(listener: (whose?: "own") => void, mailOf?: string): () => void;
+  subscribe(listener: Listener, mailOf?: string): () => void;
   /** True where hints cost those who send them, so that those who wait for one must say so. */
   readonly announces?: boolean;
   /** The same store in a transaction of the caller's, on a connection of the caller's. */
@@ -31,11 +31,15 @@ export type Database = {
   report?(event: StoreEvent): void;
 };
 
+export type Listener = (whose?: "own", letters?: string) => void;
+
 export type WriteOptions = {
   /** There is something new to claim: those who subscribe elsewhere should be told with the commit. */
   hint?: boolean;
   /** Letters were written or taken: whoever listens at these addresses should be told, and nobody else. */
   mail?: readonly string[];
+  /** What was left at an address: told along with the hint, where the store can carry it. */
+  letters?: ReadonlyMap<string, string>;
   /** A power cut may take it back, so it needn't wait for the disk where the store can do without. */
   lossy?: boolean;
 };

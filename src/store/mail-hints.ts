@@ -1,14 +1,16 @@
+import type { Listener } from "./database.ts";
+
 /** Those who wait for letters, by their address. */
 export type MailListeners = {
   readonly size: number;
-  add(address: string, listener: () => void): () => void;
+  add(address: string, listener: Listener): () => void;
   /** Tells those at these addresses; without any, everybody. */
   tell(addresses?: readonly string[]): void;
   clear(): void;
 };
 
 export function mailListeners(): MailListeners {
-  const entries = new Set<{ readonly address: string; readonly listener: () => void }>();
+  const entries = new Set<{ readonly address: string; readonly listener: Listener }>();
   return {
     get size() {
       return entries.size;

@@ -1,5 +1,6 @@
 import {
   index,
+  fleeting,
   keyText,
   leaveRoom,
   newId,
@@ -387,8 +388,8 @@ const sessions: Migration = {
       last_update bigint not null default (${startingNow}),
       primary key (tenant, name)
     )`,
-    // Letters between processes. Whoever they are for takes them out.
-    sql`create table ${table("mailbox")} (
+    // Letters between processes. Whoever they are for takes them out; whoever waits for one asks again.
+    sql`create ${fleeting} table ${table("mailbox")} (
       address ${keyText} not null,
       sender ${keyText} not null,
       seq bigint not null,

@@ -19,6 +19,7 @@ const numbered: Dialect = {
     now: "clock()",
     starting_now: "clock",
     key_text: "text",
+    fleeting: "",
     row_address: "row",
     new_id: "uuid()",
     home: "make home",

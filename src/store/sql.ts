@@ -40,6 +40,7 @@ const ours = Symbol("ours");
 export type WordName =
   | "hold_pod"
   | "hold_rows"
+  | "fleeting"
   | "hold_task"
   | "home"
   | "key_text"
@@ -86,6 +87,9 @@ export const startingNow: Word = { [ours]: true, word: "starting_now" };
 
 /** The type of columns that are looked up and sorted: text by its bytes, not by a language's rules. */
 export const keyText: Word = { [ours]: true, word: "key_text" };
+
+/** Before `table`: what is in it may be lost with the server, and costs less. */
+export const fleeting: Word = { [ours]: true, word: "fleeting" };
 
 /** Where a row lies right now: good for one statement, and the shortest way to it. */
 export const rowAddress: Word = { [ours]: true, word: "row_address" };

@@ -72,8 +72,8 @@ export function mortalDatabase(database: Database, life: Life): Database {
       });
     },
     subscribe: (listener, mailOf) =>
-      database.subscribe(() => {
-        if (life.alive) listener();
+      database.subscribe((...told) => {
+        if (life.alive) listener(...told);
       }, mailOf),
     within: (handle) => database.within(handle),
     close: async () => {},

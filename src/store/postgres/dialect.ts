@@ -19,6 +19,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       now: `(select ${now})`,
       starting_now: now,
       key_text: `text ${byBytes}`,
+      fleeting: "unlogged",
       row_address: "ctid",
       new_id: newId(),
       // `create schema if not exists` needs a right on the database even where the schema exists.

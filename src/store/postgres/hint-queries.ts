@@ -1,7 +1,11 @@
+import { hash } from "node:crypto";
+import type { WriteOptions } from "../database.ts";
 import type { Query } from "../sql.ts";
 
 export const channelOf = (schema: string) => `${schema}_hint`;
-export const mailChannelOf = (schema: string) => `${schema}_mail`;
+/** Everybody hears only what is for them; names of channels are short, and addresses may be long. */
+export const mailChannelOf = (schema: string, address: string) =>
+  `flotilla_mail_${hash("sha256", `${schema} ${address}`, "hex").slice(0, 32)}`;
 
 /**
  * Tells those who listen, once the transaction that it is sent in has committed, if any of them waits:
@@ -13,23 +17,38 @@ export function hintQuery(schema: string): Query {
   return { text, values: [channelOf(schema)] };
 }
 
-/** Tells those at these addresses that there are letters. */
-export function mailQuery(schema: string, addresses: readonly string[]): Query {
-  const payload = addresses.join("\n");
-  const fits = Buffer.byteLength(payload) <= payloadBytes;
-  return { text: "select pg_notify($1, $2)", values: [mailChannelOf(schema), fits ? payload : ""] };
+/**
+ * Tells those at these addresses that there are letters, and brings them along where they are short.
+ * Where it is lossy, the transaction that it is sent in is answered before it is on the disk. All in one
+ * statement: each costs as much as a letter.
+ */
+export function mailQuery(
+  schema: string,
+  { mail = [], letters, lossy = false }: WriteOptions,
+): Query {
+  const answeredEarly = "set_config('synchronous_commit', 'off', true)";
+  if (mail.length === 0) return { text: `select ${answeredEarly}`, values: [] };
+  const told = mail.map((address) => ({
+    channel: mailChannelOf(schema, address),
+    payload: short(letters?.get(address)),
+  }));
+  const [first] = told;
+  if (told.length === 1) {
+    return {
+      text: `select pg_notify($1, $2)${lossy ? `, ${answeredEarly}` : ""}`,
+      values: [first!.channel, first!.payload],
+    };
+  }
+  return {
+    text: `select pg_notify(told ->> 'channel', told ->> 'payload')${lossy ? `, ${answeredEarly}` : ""}
+      from jsonb_array_elements($1::jsonb) told`,
+    values: [JSON.stringify(told)],
+  };
 }
 
-/** Whom a notice of letters is for; undefined where it is for everybody. */
-export function mailAddresses(payload: string): string[] | undefined {
-  return payload === "" ? undefined : payload.split("\n");
-}
-
-// The server refuses 8,000 bytes and more. Where that isn't enough, everybody is told to look.
+// The server refuses 8,000 bytes and more. Whoever hears of letters without them looks for them.
 const payloadBytes = 7_999;
 
-/** The transaction that it is sent in is answered before it is on the disk. */
-export const lossyQuery: Query = {
-  text: "select set_config('synchronous_commit', 'off', true)",
-  values: [],
-};
+function short(text = ""): string {
+  return text.length * 3 <= payloadBytes || Buffer.byteLength(text) <= payloadBytes ? text : "";
+}

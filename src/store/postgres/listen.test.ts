@@ -56,6 +56,58 @@ describe("listening on Postgres", () => {
   });
 });
 
+describe("letters on Postgres", () => {
+  const tell = (letters: Record<string, string>) =>
+    database.write([sql`select 1`], {
+      mail: Object.keys(letters),
+      letters: new Map(Object.entries(letters)),
+      lossy: true,
+    });
+  const hearing = async (address: string) => {
+    const got: (string | undefined)[] = [];
+    const stop = database.subscribe((_, letters) => got.push(letters), address);
+    await until(`${address} to be listened to`, () => got.length > 0);
+    got.length = 0;
+    return { got, stop };
+  };
+
+  test("come along with their hint, each to its own address", async () => {
+    const alice = await hearing("alice");
+    const bob = await hearing('bob "and" \n others');
+    await tell({ alice: "one" });
+    await tell({ alice: 'it\'s "two"', 'bob "and" \n others': "three ✓", nobody: "four" });
+    await until("both", () => alice.got.length === 2 && bob.got.length === 1);
+    expect(alice.got).toEqual(["one", 'it\'s "two"']);
+    expect(bob.got).toEqual(["three ✓"]);
+  });
+
+  test("that are too long for it are hinted at", async () => {
+    const { got } = await hearing("alice");
+    for (const letters of ["x".repeat(7_999), "x".repeat(8_000), "✓".repeat(2_667)]) {
+      await tell({ alice: letters });
+    }
+    await until("all", () => got.length === 3);
+    expect(got).toEqual(["x".repeat(7_999), undefined, undefined]);
+  });
+
+  test("aren't listened for at an address where nobody waits any more", async () => {
+    const channels = async () => {
+      const rows = await database.read(sql`
+        select query from pg_stat_activity
+        where datname = current_database() and query like 'unlisten %'`);
+      return rows.length;
+    };
+    const alice = await hearing("alice");
+    const bob = await hearing("bob");
+    bob.stop();
+    await until("it to be unheard", async () => (await channels()) === 1);
+    await tell({ bob: "one" });
+    await tell({ alice: "two" });
+    await until("the other", () => alice.got.length === 1);
+    expect(bob.got).toEqual([]);
+  });
+});
+
 describe("a producer on Postgres that has waited for a task", () => {
   test("ends by itself, without a close", async () => {
     const double = task("double", {}, ({ input }: { input: number }) => input * 2);

@@ -3,8 +3,8 @@ import type { Logger } from "../../base/log.ts";
 import { contentionMs } from "../../base/backoff.ts";
 import { afterUnlessOver, systemClock } from "../../base/clock.ts";
 import { systemRandom } from "../../base/random.ts";
-import { mailListeners } from "../mail-hints.ts";
-import { channelOf, mailAddresses, mailChannelOf } from "./hint-queries.ts";
+import type { Listener } from "../database.ts";
+import { channelOf, mailChannelOf } from "./hint-queries.ts";
 
 // A dead socket says nothing; asking now and then shows it. Polling makes up for what is missed.
 const checkMs = 30_000;
@@ -27,36 +27,43 @@ export type HintParts = {
  * there nobody listens, and polling has to do.
  */
 export function listenForHints({ schema, open, log }: HintParts) {
-  const workers = new Set<() => void>();
-  const mail = mailListeners();
-  const channels = [
-    { name: channelOf(schema), wanted: () => workers.size > 0, tell: () => tellWorkers() },
-    {
-      name: mailChannelOf(schema),
-      wanted: () => mail.size > 0,
-      tell: (payload = "") => mail.tell(mailAddresses(payload)),
-    },
-  ];
+  const workers = new Set<Listener>();
+  /** Those who wait for letters, by the channel of their address. */
+  const mail = new Map<string, Set<Listener>>();
   /** What the present connection listens to. */
   let heard = new Set<string>();
+  let tuning = Promise.resolve();
   let client: pg.Client | undefined;
   let state: "idle" | "opening" | "listening" | "resting" | "pointless" | "closed" = "idle";
   let failures = 0;
   let cancel = () => {};
 
-  const tellWorkers = () => {
-    for (const listener of workers) listener();
+  const workChannel = channelOf(schema);
+  const tell = (channel: string, letters?: string) => {
+    const listeners = channel === workChannel ? workers : mail.get(channel);
+    for (const listener of listeners ?? []) listener(undefined, letters);
   };
   const subscribers = () => workers.size + mail.size;
 
-  /** Listens to what is wanted and isn't heard yet. */
-  const tune = async (tuned: pg.Client): Promise<void> => {
-    for (const { name, wanted, tell } of channels) {
-      if (heard.has(name) || !wanted()) continue;
-      heard.add(name);
-      await tuned.query(`listen ${name}`);
-      // Something may have been committed while nobody listened.
-      tell();
+  const wanted = () => new Set([...(workers.size > 0 ? [workChannel] : []), ...mail.keys()]);
+
+  /** Listens to what is wanted and isn't heard yet, and no longer to what isn't wanted, one by one. */
+  const tune = (tuned: pg.Client): Promise<void> => (tuning = tuning.then(() => retune(tuned)));
+  const retune = async (tuned: pg.Client): Promise<void> => {
+    for (;;) {
+      if (client !== tuned) return;
+      const names = wanted();
+      const over = [...heard].find((name) => !names.has(name));
+      const missing = [...names].find((name) => !heard.has(name));
+      if (missing !== undefined) {
+        await tuned.query(`listen ${missing}`);
+        heard.add(missing);
+        // Something may have been committed while nobody listened.
+        tell(missing);
+      } else if (over !== undefined) {
+        await tuned.query(`unlisten ${over}`);
+        heard.delete(over);
+      } else return;
     }
   };
 
@@ -75,12 +82,13 @@ export function listenForHints({ schema, open, log }: HintParts) {
       const opened = made;
       client = opened;
       opened.on("notification", ({ channel, payload }) =>
-        channels.find(({ name }) => name === channel)?.tell(payload),
+        tell(channel, payload === "" ? undefined : payload),
       );
       opened.on("error", () => again(opened));
       opened.on("end", () => again(opened));
       await opened.connect();
       heard = new Set();
+      tuning = Promise.resolve();
       await tune(opened);
       failures = 0;
       state = "listening";
@@ -130,23 +138,41 @@ export function listenForHints({ schema, open, log }: HintParts) {
     if (left) await parted(left);
   };
 
+  const retuneSoon = () => {
+    const tuned = client!;
+    tune(tuned).catch(() => again(tuned));
+  };
+
+  const add = (listener: Listener, mailOf: string | undefined): (() => void) => {
+    if (mailOf === undefined) {
+      workers.add(listener);
+      return () => workers.delete(listener);
+    }
+    const channel = mailChannelOf(schema, mailOf);
+    const there = mail.get(channel) ?? new Set();
+    mail.set(channel, there.add(listener));
+    return () => {
+      if (there.delete(listener) && there.size === 0) mail.delete(channel);
+    };
+  };
+
   return {
-    subscribe(listener: () => void, mailOf?: string): () => void {
-      const remove =
-        mailOf === undefined ? () => workers.delete(listener) : mail.add(mailOf, listener);
-      if (mailOf === undefined) workers.add(listener);
+    subscribe(listener: Listener, mailOf?: string): () => void {
+      const remove = add(listener, mailOf);
       if (state === "idle") void start();
       else if (state === "listening") {
-        const tuned = client!;
-        tune(tuned).catch(() => again(tuned));
+        retuneSoon();
         if (subscribers() === 1) {
-          refer(tuned, true);
-          check(tuned);
+          refer(client, true);
+          check(client!);
         }
       }
       return () => {
         remove();
-        if (subscribers() > 0) return;
+        if (subscribers() > 0) {
+          if (state === "listening") retuneSoon();
+          return;
+        }
         if (state === "listening") linger();
         else if (state === "resting") void leave();
       };

@@ -11,7 +11,7 @@ import { openConnections } from "./connections.ts";
 import { type Feature, postgresDialect } from "./dialect.ts";
 import { loadDriver } from "./driver.ts";
 import { undoneBy, wasUndone } from "./errors.ts";
-import { hintQuery, lossyQuery, mailQuery } from "./hint-queries.ts";
+import { hintQuery, mailQuery } from "./hint-queries.ts";
 import { listenForHints } from "./listen.ts";
 import { checkStore, type PostgresStore } from "./options.ts";
 
@@ -57,12 +57,13 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         const [rows] = await connections.run("read", [render(statement, dialect)]);
         return rows!;
       }),
-    write: (statements, { hint = false, mail = [], lossy = false } = {}) =>
+    write: (statements, options = {}) =>
       guarded(async () => {
         const { queries, answerAt } = renderAll(statements, dialect);
+        const { hint = false, lossy = false } = options;
+        const mail = (notifies && options.mail) || [];
         if (hint && notifies) queries.push(hintQuery(schema));
-        if (mail.length > 0 && notifies) queries.push(mailQuery(schema, mail));
-        if (lossy) queries.push(lossyQuery);
+        if (mail.length > 0 || lossy) queries.push(mailQuery(schema, { ...options, mail }));
         const tables = await patiently(() => connections.run("write", queries), onEvent);
         return answerAt.map((at) => tables[at]!);
       }),

@@ -19,6 +19,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       now,
       starting_now: now,
       key_text: "text",
+      fleeting: "",
       row_address: "rowid",
       new_id: newId(now),
       // A file is place enough, and its one writer is a lock already.

@@ -112,17 +112,20 @@ describe("several processes on one file", () => {
     const byProcess = run(`
       import { DatabaseSync } from "node:sqlite";
       const db = new DatabaseSync(${JSON.stringify(place.path)});
+      const insert = () => db.exec("insert into flotilla_step_tracker (name) values ('elsewhere')");
       process.stdin.once("data", () => {
-        db.exec("insert into flotilla_step_tracker (name) values ('elsewhere')");
-        console.log("committed");
-        process.exit(0);
+        insert();
+        // One that sleeps in the middle of its commit is left to polls. The next isn't.
+        setInterval(insert, 500);
       });
+      process.stdin.once("end", () => process.exit(0));
       console.log("ready");`);
     await until("the other process", () => byProcess.output().includes("ready"));
     await until("the first hint", () => hints > 0);
     const before = hints;
     byProcess.child.stdin!.write("go\n");
     await until("a hint of the other process", () => hints > before);
+    byProcess.child.stdin!.end();
     expect(await byProcess.exited).toBe(0);
     await database.close();
   });
