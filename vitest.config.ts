@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
-import ContractsFirst from "./test/sequence.ts";
+import LongestFirst from "./test/sequence.ts";
 
 // Tests start threads and processes by the hundred, which would compile the same files each time.
 process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(
@@ -49,7 +49,7 @@ export default defineConfig({
     hookTimeout: 60_000,
     // What is awaited happens when the machine has time for it, and a second is little.
     expect: { poll: { timeout: 30_000 } },
-    sequence: { sequencer: ContractsFirst },
+    sequence: { sequencer: LongestFirst },
     reporters: ["default", "./test/reporter.ts"],
     projects: [
       {
