@@ -24,6 +24,8 @@ export type Incoming = {
 // A full read is followed by the next at once.
 const rowsAtOnce = 100;
 const sendersKnown = 10_000;
+// What was handed over and couldn't be taken out yet.
+const readMost = 1_000;
 const pruneEveryMs = 10_000;
 // Letters that were sent or left here are old enough by then, and have been looked for.
 const pruneForMs = 90_000;
@@ -44,6 +46,7 @@ export function createIncoming(parts: IncomingParts): Incoming {
   let looking: Promise<void> | undefined;
   let again = false;
   let closed = false;
+  let failed = false;
   let stirredMs = -Infinity;
   let prunedMs = clock.monotonic();
   let cancelPoll = () => {};
@@ -59,7 +62,8 @@ export function createIncoming(parts: IncomingParts): Incoming {
   };
 
   const hand = ({ sender, seq, body }: Pick<MailRow, "sender" | "seq" | "body">) => {
-    read.push({ sender, seq });
+    // What isn't noted here is found by a later look, known by its number, and noted then.
+    if (read.length < readMost) read.push({ sender, seq });
     if (seq <= (seen.get(sender) ?? 0)) return;
     stirredMs = clock.monotonic();
     remember(sender, seq);
@@ -81,10 +85,12 @@ export function createIncoming(parts: IncomingParts): Incoming {
     cancelPoll();
     do {
       again = false;
+      failed = false;
       try {
         if ((await readOnce()) === rowsAtOnce) again = true;
         if (!closed) await prune();
       } catch (error) {
+        failed = true;
         // Whatever it was, the next look shows whether it has passed.
         log.debug({ error: String(error) }, "letters couldn't be read");
       }
@@ -140,7 +146,10 @@ export function createIncoming(parts: IncomingParts): Incoming {
       stop();
       cancelPoll();
       await looking;
-      if (read.length > 0) await database.write([takeMail(address, read)], lossy).catch(() => {});
+      // Rows that are left behind are pruned, so that nobody waits for a store that doesn't answer.
+      if (read.length > 0 && !failed) {
+        await database.write([takeMail(address, read)], lossy).catch(() => {});
+      }
     },
   };
 }

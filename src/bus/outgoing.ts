@@ -46,6 +46,8 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
   let lastSeq = 0;
   /** The last row for each address. */
   const sent = new Map<string, number>();
+  /** The last row for an address that isn't among them any more: any other may have had one by then. */
+  let forgotten = 0;
   let writing: Promise<void> | undefined;
   let closing = false;
 
@@ -92,11 +94,18 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
     const letters = new Map<string, string>();
     for (const row of rows) {
       const { address: to } = row;
-      letters.set(to, letters.has(to) ? "" : encodeMail({ ...row, after: sent.get(to) ?? 0 }));
+      letters.set(
+        to,
+        letters.has(to) ? "" : encodeMail({ ...row, after: sent.get(to) ?? forgotten }),
+      );
       sent.delete(to);
       sent.set(to, row.seq);
     }
-    while (sent.size > addressesKnown) sent.delete(sent.keys().next().value!);
+    while (sent.size > addressesKnown) {
+      const [to, seq] = sent.entries().next().value!;
+      sent.delete(to);
+      forgotten = Math.max(forgotten, seq);
+    }
     return { mail: [...letters.keys()], letters };
   };
 

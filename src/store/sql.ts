@@ -9,6 +9,7 @@ export type Value = string | number | null;
 export type TableName =
   | "agent"
   | "log_head"
+  | "mail_secret"
   | "mailbox"
   | "message"
   | "migration"

@@ -4,8 +4,19 @@ import type { Query } from "../sql.ts";
 
 export const channelOf = (schema: string) => `${schema}_hint`;
 /** Everybody hears only what is for them; names of channels are short, and addresses may be long. */
-export const mailChannelOf = (schema: string, address: string) =>
-  `flotilla_mail_${hash("sha256", `${schema} ${address}`, "hex").slice(0, 32)}`;
+export const mailChannelOf = (key: MailKey, address: string) =>
+  `flotilla_mail_${hash("sha256", JSON.stringify([key.schema, key.secret, address]), "hex").slice(0, 32)}`;
+
+/** What it takes to know the channel of an address. Without a secret, it is told of letters and gets none. */
+export type MailKey = { readonly schema: string; readonly secret: string | undefined };
+
+export function secretTableQuery(schema: string): Query {
+  return { text: `select to_regclass($1)::text as there`, values: [`${schema}.mail_secret`] };
+}
+
+export function secretQuery(schema: string): Query {
+  return { text: `select secret from ${schema}.mail_secret`, values: [] };
+}
 
 /**
  * Tells those who listen, once the transaction that it is sent in has committed, if any of them waits:
@@ -23,14 +34,14 @@ export function hintQuery(schema: string): Query {
  * statement: each costs as much as a letter.
  */
 export function mailQuery(
-  schema: string,
+  key: MailKey,
   { mail = [], letters, lossy = false }: WriteOptions,
 ): Query {
   const answeredEarly = "set_config('synchronous_commit', 'off', true)";
   if (mail.length === 0) return { text: `select ${answeredEarly}`, values: [] };
   const told = mail.map((address) => ({
-    channel: mailChannelOf(schema, address),
-    payload: short(letters?.get(address)),
+    channel: mailChannelOf(key, address),
+    payload: key.secret === undefined ? "" : short(letters?.get(address)),
   }));
   const [first] = told;
   if (told.length === 1) {

@@ -8,7 +8,9 @@ import { task } from "../../queue/task.ts";
 import { startPod } from "../../runtime/pod.ts";
 import type { Database } from "../database.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
-import { sql } from "../sql.ts";
+import { migrate } from "../migrate.ts";
+import { sql, table } from "../sql.ts";
+import { mailChannelOf } from "./hint-queries.ts";
 import { openPostgres } from "./postgres.ts";
 
 let url: string;
@@ -18,6 +20,7 @@ let database: Database;
 beforeEach(async () => {
   ({ url, remove } = await temporaryDatabase());
   database = await openPostgres({ url });
+  await migrate(database);
 });
 afterEach(async () => {
   await database.close();
@@ -79,6 +82,23 @@ describe("letters on Postgres", () => {
     await until("both", () => alice.got.length === 2 && bob.got.length === 1);
     expect(alice.got).toEqual(["one", 'it\'s "two"']);
     expect(bob.got).toEqual(["three ✓"]);
+  });
+
+  test("can't be heard by those who may not read our tables", async () => {
+    const { got } = await hearing("alice");
+    const [row] = await database.read(sql`
+      select query from pg_stat_activity
+      where datname = current_database() and query like 'listen flotilla_mail_%'`);
+    const [kept] = await database.read(sql`select secret from ${table("mail_secret")}`);
+    const key = { schema: "flotilla", secret: String(kept!["secret"]) };
+    expect(row!["query"]).toBe(`listen ${mailChannelOf(key, "alice")}`);
+    for (const secret of [undefined, ""]) {
+      const guessed = mailChannelOf({ schema: "flotilla", secret }, "alice");
+      await database.read(sql`select pg_notify(${guessed}, 'forged')`);
+    }
+    await tell({ alice: "true" });
+    await until("it", () => got.length > 0);
+    expect(got).toEqual(["true"]);
   });
 
   test("that are too long for it are hinted at", async () => {

@@ -4,7 +4,7 @@ import { contentionMs } from "../../base/backoff.ts";
 import { afterUnlessOver, systemClock } from "../../base/clock.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { Listener } from "../database.ts";
-import { channelOf, mailChannelOf } from "./hint-queries.ts";
+import { channelOf, mailChannelOf, type MailKey } from "./hint-queries.ts";
 
 // A dead socket says nothing; asking now and then shows it. Polling makes up for what is missed.
 const checkMs = 30_000;
@@ -15,6 +15,7 @@ const goodbyeMs = 1_000;
 
 export type HintParts = {
   schema: string;
+  mailKey: () => Promise<MailKey>;
   /** A client that has yet to connect, or undefined where no hint would arrive. */
   open: () => Promise<pg.Client | undefined>;
   log: Logger;
@@ -26,43 +27,47 @@ export type HintParts = {
  * accelerator: behind a pooler that deals out connections per transaction nothing would arrive, so
  * there nobody listens, and polling has to do.
  */
-export function listenForHints({ schema, open, log }: HintParts) {
+export function listenForHints({ schema, mailKey, open, log }: HintParts) {
   const workers = new Set<Listener>();
-  /** Those who wait for letters, by the channel of their address. */
+  /** Those who wait for letters, by their address. */
   const mail = new Map<string, Set<Listener>>();
-  /** What the present connection listens to. */
-  let heard = new Set<string>();
+  /** The channels that the present connection listens to, and who is told of what comes there. */
+  let heard = new Map<string, Set<Listener>>();
   let tuning = Promise.resolve();
   let client: pg.Client | undefined;
   let state: "idle" | "opening" | "listening" | "resting" | "pointless" | "closed" = "idle";
   let failures = 0;
   let cancel = () => {};
 
-  const workChannel = channelOf(schema);
   const tell = (channel: string, letters?: string) => {
-    const listeners = channel === workChannel ? workers : mail.get(channel);
-    for (const listener of listeners ?? []) listener(undefined, letters);
+    for (const listener of heard.get(channel) ?? []) listener(undefined, letters);
   };
   const subscribers = () => workers.size + mail.size;
 
-  const wanted = () => new Set([...(workers.size > 0 ? [workChannel] : []), ...mail.keys()]);
+  const wanted = (key: MailKey) => {
+    const channels = new Map<string, Set<Listener>>();
+    if (workers.size > 0) channels.set(channelOf(schema), workers);
+    for (const [address, there] of mail) channels.set(mailChannelOf(key, address), there);
+    return channels;
+  };
 
   /** Listens to what is wanted and isn't heard yet, and no longer to what isn't wanted, one by one. */
   const tune = (tuned: pg.Client): Promise<void> => (tuning = tuning.then(() => retune(tuned)));
   const retune = async (tuned: pg.Client): Promise<void> => {
-    for (;;) {
-      if (client !== tuned) return;
-      const names = wanted();
-      const over = [...heard].find((name) => !names.has(name));
-      const missing = [...names].find((name) => !heard.has(name));
-      if (missing !== undefined) {
-        await tuned.query(`listen ${missing}`);
-        heard.add(missing);
-        // Something may have been committed while nobody listened.
-        tell(missing);
-      } else if (over !== undefined) {
-        await tuned.query(`unlisten ${over}`);
+    const key = mail.size > 0 ? await mailKey() : { schema, secret: undefined };
+    while (client === tuned) {
+      const channels = wanted(key);
+      const over = [...heard.keys()].find((name) => heard.get(name) !== channels.get(name));
+      const missing = [...channels].find(([name]) => !heard.has(name));
+      if (over !== undefined) {
         heard.delete(over);
+        await tuned.query(`unlisten ${over}`);
+      } else if (missing !== undefined) {
+        const [name, listeners] = missing;
+        heard.set(name, listeners);
+        await tuned.query(`listen ${name}`);
+        // Something may have been committed while nobody listened.
+        if (client === tuned) tell(name);
       } else return;
     }
   };
@@ -87,9 +92,11 @@ export function listenForHints({ schema, open, log }: HintParts) {
       opened.on("error", () => again(opened));
       opened.on("end", () => again(opened));
       await opened.connect();
-      heard = new Set();
+      if (client !== opened) return;
+      heard = new Map();
       tuning = Promise.resolve();
       await tune(opened);
+      if (client !== opened) return;
       failures = 0;
       state = "listening";
       // Somebody may have come for the other meanwhile.
@@ -148,11 +155,10 @@ export function listenForHints({ schema, open, log }: HintParts) {
       workers.add(listener);
       return () => workers.delete(listener);
     }
-    const channel = mailChannelOf(schema, mailOf);
-    const there = mail.get(channel) ?? new Set();
-    mail.set(channel, there.add(listener));
+    const there = mail.get(mailOf) ?? new Set();
+    mail.set(mailOf, there.add(listener));
     return () => {
-      if (there.delete(listener) && there.size === 0) mail.delete(channel);
+      if (there.delete(listener) && there.size === 0) mail.delete(mailOf);
     };
   };
 

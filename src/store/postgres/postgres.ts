@@ -11,7 +11,13 @@ import { openConnections } from "./connections.ts";
 import { type Feature, postgresDialect } from "./dialect.ts";
 import { loadDriver } from "./driver.ts";
 import { undoneBy, wasUndone } from "./errors.ts";
-import { hintQuery, mailQuery } from "./hint-queries.ts";
+import {
+  hintQuery,
+  type MailKey,
+  mailQuery,
+  secretQuery,
+  secretTableQuery,
+} from "./hint-queries.ts";
 import { listenForHints } from "./listen.ts";
 import { checkStore, type PostgresStore } from "./options.ts";
 
@@ -37,7 +43,16 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const dialect = postgresDialect({ schema, without });
   const notifies = !without.includes("notify");
   const connections = openConnections({ driver, store, durability, clock, log });
-  const hints = listenForHints({ schema, open: connections.listener, log });
+  let secret: string | undefined;
+  const mailKey = async (): Promise<MailKey> => {
+    if (secret !== undefined) return { schema, secret };
+    // A store that has yet to get its tables has none, and nobody has letters there.
+    const [found] = await connections.run("read", [secretTableQuery(schema)]);
+    if (found![0]!["there"] === null) return { schema, secret };
+    const [rows] = await connections.run("read", [secretQuery(schema)]);
+    return { schema, secret: (secret = rows![0]?.["secret"] as string | undefined) };
+  };
+  const hints = listenForHints({ schema, mailKey, open: connections.listener, log });
   let closing: Promise<unknown> | undefined;
   const underWay = new Set<Promise<unknown>>();
 
@@ -63,7 +78,10 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         const { hint = false, lossy = false } = options;
         const mail = (notifies && options.mail) || [];
         if (hint && notifies) queries.push(hintQuery(schema));
-        if (mail.length > 0 || lossy) queries.push(mailQuery(schema, { ...options, mail }));
+        if (mail.length > 0 || lossy) {
+          const key = mail.length > 0 ? await mailKey() : { schema, secret: undefined };
+          queries.push(mailQuery(key, { ...options, mail }));
+        }
         const tables = await patiently(() => connections.run("write", queries), onEvent);
         return answerAt.map((at) => tables[at]!);
       }),
