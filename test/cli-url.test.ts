@@ -108,11 +108,19 @@ describe("sessions through a server", () => {
     expect(agents).toMatchObject({ code: 1, stderr: expect.stringContaining("doesn't allow") });
   });
 
-  test("aren't asked of a server where a store is named", async () => {
+  test("aren't asked of a server where a store or a config is named", async () => {
     const env = { FLOTILLA_URL: "http://127.0.0.1:1" };
     const store = ["--store", "sqlite:flotilla.db"];
     const asked = (args: string[]) => runIn(["sessions", ...args], { cwd: folder, env });
-    expect(await asked(store)).toMatchObject({ code: 0, stderr: "" });
+    const configured = ["--config", "flotilla.config.mjs"];
+    for (const named of [store, configured]) {
+      expect(await asked(named)).toMatchObject({ code: 0, stderr: "" });
+      const both = await asked([...named, "--url", url]);
+      const stderr = expect.stringContaining(`give --url or ${named[0]}, not both`);
+      expect(both).toMatchObject({ code: 2, stderr });
+    }
+    const unset = await runIn(["sessions"], { cwd: folder, env: { FLOTILLA_URL: "" } });
+    expect(unset).toMatchObject({ code: 0, stderr: "" });
     const away = await asked([]);
     expect(away).toMatchObject({ code: 1, stderr: expect.stringContaining("can't be reached") });
     const wrong = await runIn(["sessions", "--url", "localhost:8080"], { cwd: folder });

@@ -13,8 +13,13 @@ export function withUrl(command: Command): Command {
   );
   return command.addOption(option.env("FLOTILLA_URL")).hook("preAction", (_, action) => {
     const from = (name: string) => action.getOptionValueSource(name);
-    // Whoever names a store means that one, whatever else is set.
-    if (from("store") === "cli" && from("url") === "env") action.setOptionValue("url", undefined);
+    const typed = ["store", "config"].find((name) => from(name) === "cli");
+    if (typed !== undefined && from("url") === "cli") {
+      throw new FlotillaError("invalid_option", `give --url or --${typed}, not both`);
+    }
+    // Whoever names a store or a config means that one, whatever else is set.
+    const isUnset = typed !== undefined || action.getOptionValue("url") === "";
+    if (isUnset && from("url") === "env") action.setOptionValue("url", undefined);
   });
 }
 
