@@ -55,7 +55,8 @@ export function createHttp({
         method,
         headers,
         signal: timeout.signal,
-        ...(body !== undefined && { body: JSON.stringify(body) }),
+        // Of nothing, it makes nothing.
+        body: JSON.stringify(body),
       });
       // Read here, so that the time counts for all of it.
       return { response, text: await response.text() };
@@ -96,7 +97,8 @@ function answerOf({ response, text }: Answered): unknown {
     ...(told?.code
       ? (told as Refusal)
       : { code: "unavailable", message: `${url} answered ${status}`, details: { status } }),
-    retryAfterMs: (Number(response.headers.get("retry-after")) * 1_000 || undefined) as number,
+    retryAfterMs: (Math.max(0, Number(response.headers.get("retry-after")) * 1_000) ||
+      undefined) as number,
   });
 }
 

@@ -7,7 +7,8 @@ import type { ConnectionState, ErrorLike } from "./connection.ts";
  *
  * `idle` until something is wanted. `opening` until the server says hello, or until it is known why it
  * doesn't. `open` while anything is heard; who is silent is pinged. `waiting` for the next try.
- * `offline` where the network is said to be away. `refused` until `reconnect`. `closed` for good.
+ * `offline` where the network is said to be away. `refused` until `reconnect`, or, where another
+ * program answered, until the network changes. `closed` for good.
  */
 export type Link = {
   readonly phase: Phase;
@@ -20,8 +21,8 @@ export type Link = {
   readonly isRenewable: boolean;
   /** Tries that have failed since a connection last held. */
   readonly failures: number;
-  /** How many of them may find another program there: any number, once it was ours. */
-  readonly failuresMost: number;
+  /** How many in a row found another program there: below any number, once it was ours. */
+  readonly strays: number;
   /** Whether this try, or the connection that it led to, is with a token got because one was refused. */
   readonly isFresh: boolean;
 };
@@ -97,7 +98,7 @@ export type Moment = { readonly nowMs: number; readonly chance: number };
 export const silenceMs = 15_000;
 
 /** So many take about a quarter of a minute, in which a server that is being replaced is there again. */
-const elsewhereFailures = 7;
+export const strayMost = 7;
 
 export function newLink(options: { isOnline: boolean; isRenewable: boolean }): Link {
   return {
@@ -106,7 +107,7 @@ export function newLink(options: { isOnline: boolean; isRenewable: boolean }): L
     connection: 0,
     isWanted: false,
     failures: 0,
-    failuresMost: elsewhereFailures,
+    strays: 0,
     isFresh: false,
   };
 }

@@ -137,12 +137,62 @@ describe("a link", () => {
     expect(link.state).toMatchObject({ status: "refused", error });
     link.asked();
     link.pass(600_000);
-    link.on({ type: "network", change: "online" });
+    link.on({ type: "network", change: "offline" });
     expect(link.asked()).toEqual([]);
     link.on({ type: "reconnect" });
     expect(link.asked()).toEqual(["open"]);
     link.heard(hello);
     expect(link.state.status).toBe("open");
+  });
+
+  test.each(["online", "awake"] as const)(
+    "tries as often again where another program answered, once the network or the page is back: %s",
+    (change) => {
+      const link = start();
+      link.on(want);
+      strayed(link, 8);
+      expect(link.state.status).toBe("refused");
+      link.asked();
+      link.on({ type: "network", change });
+      expect(link.asked()).toEqual(["open"]);
+      expect(link.state).toEqual({ status: "connecting", attempt: 1 });
+      strayed(link, 7);
+      expect(link.state).toMatchObject({ status: "connecting", attempt: 8 });
+      strayed(link, 1);
+      expect(link.state.status).toBe("refused");
+    },
+  );
+
+  const unlike: [string, (link: ReturnType<typeof start>) => void][] = [
+    ["away", (link) => link.heard({ type: "failed", error: { message: "away" } })],
+    ["silent", (link) => link.pass(10_000)],
+    [
+      "unauthorized",
+      (link) => link.heard({ type: "failed", error: { code: "unauthorized", message: "no" } }),
+    ],
+    ["told to connect", (link) => link.on({ type: "reconnect" })],
+  ];
+  test.each(unlike)("gives up only after such answers in a row, not: %s", (_, happen) => {
+    const link = start();
+    link.on(want);
+    strayed(link, 7);
+    happen(link);
+    if (link.state.status === "waiting") link.pass(link.state.retryInMs);
+    strayed(link, 7);
+    expect(link.state.status).toBe("connecting");
+    strayed(link, 1);
+    expect(link.state.status).toBe("refused");
+  });
+
+  test("counts no other failures towards giving up", () => {
+    const link = start();
+    link.on(want);
+    for (let n = 0; n < 20; n++) {
+      link.heard({ type: "failed", error: { message: "away" } });
+      if (link.state.status === "waiting") link.pass(link.state.retryInMs);
+    }
+    strayed(link, 1);
+    expect(link.state.status).toBe("connecting");
   });
 
   test("never gives up for that reason where its server was once", () => {

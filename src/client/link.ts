@@ -9,6 +9,7 @@ import {
   type Moment,
   type Phase,
   silenceMs,
+  strayMost,
 } from "./link-phase.ts";
 
 // Numbers of their own, so that a page doesn't load those that it never hears.
@@ -45,28 +46,22 @@ export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep 
       const { tenant, user, expiresInMs } = event;
       const renewAtMs = renewalMs(link, expiresInMs, nowMs);
       const open: Phase = { at: "open", tenant, user, sinceMs: nowMs, heardMs: nowMs, renewAtMs };
-      return want({ ...link, phase: open, failuresMost: Infinity }, moment);
+      return want({ ...link, phase: open, strays: -Infinity }, moment);
     }
     case "heard":
       if (phase.at !== "open") return stay(link);
       return stay({ ...link, phase: { ...phase, heardMs: nowMs, answerByMs: undefined } });
     case "ended":
-      if (phase.at === "open") return lose(link, moment, { code: event.code });
+      if (phase.at === "open")
+        return lose(link, moment, { message: `the connection ended (${event.code})` }, event.code);
       // Sockets don't tell why they couldn't be opened.
       if (phase.at !== "opening" || phase.isExamined) return stay(link);
       return {
         link: { ...link, phase: { ...phase, isExamined: true } },
         effects: [{ type: "examine", connection: link.connection }],
       };
-    case "failed": {
-      if (phase.at !== "opening") return stay(link);
-      const { error } = event;
-      if (error.code === "unauthorized") return refuse(link, error, moment);
-      // Where a server of ours never was, another try leads nowhere. One that was is being replaced.
-      if (error.code !== "not_found" || link.failures < link.failuresMost)
-        return lose(link, moment, { error });
-      return refused(link, "invalid_option", `wrong url: ${error.message}`);
-    }
+    case "failed":
+      return phase.at === "opening" ? fail(link, event.error, moment) : stay(link);
     case "renewed": {
       if (phase.at !== "open") return stay(link);
       const { expiresInMs } = event;
@@ -78,17 +73,16 @@ export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep 
       return tick(link, event.lateMs, moment);
     case "reconnect": {
       const { effects, link: ended } = end(link);
-      const again = connect({ ...ended, failures: 0 }, moment, true);
+      const again = connect(anew(ended), moment, true);
       return { link: again.link, effects: [...effects, ...again.effects] };
     }
-    case "close": {
-      const { effects, link: ended } = end(link);
-      return { link: { ...ended, phase: { at: "closed" } }, effects };
-    }
+    case "close":
+      return end(link, { at: "closed" });
   }
 }
 
 const stay = (link: Link): LinkStep => ({ link, effects: [] });
+const anew = (link: Link): Link => ({ ...link, failures: 0, strays: Math.min(link.strays, 0) });
 
 function want(link: Link, moment: Moment): LinkStep {
   const { phase, isWanted } = link;
@@ -97,7 +91,7 @@ function want(link: Link, moment: Moment): LinkStep {
     return stay({ ...link, phase: { ...phase, endAtMs } });
   }
   if (isWanted) return phase.at === "idle" ? connect(link, moment) : stay(link);
-  return phase.at === "refused" ? stay(link) : end({ ...link, failures: 0 });
+  return phase.at === "refused" ? stay(link) : end(anew(link));
 }
 
 function heed(link: Link, change: "online" | "offline" | "awake", moment: Moment): LinkStep {
@@ -108,12 +102,12 @@ function heed(link: Link, change: "online" | "offline" | "awake", moment: Moment
   if (phase.at === "open") return probe(now, probeMs, moment);
   if (change === "offline") {
     if (phase.at !== "waiting" && phase.at !== "opening") return stay(now);
-    const { effects, link: ended } = end(now);
-    return { link: { ...ended, phase: offline(moment) }, effects };
+    return end(now, offline(moment));
   }
-  if (phase.at !== "waiting" && phase.at !== "offline") return stay(now);
-  if (change === "awake" && !isOnline) return stay(now);
-  return connect({ ...now, failures: 0 }, moment);
+  // Networks that ask for a login first answer in the server's place.
+  const isRefused = phase.at === "refused" && phase.error.code === "unauthorized";
+  if (phase.at === "opening" || isRefused || !isOnline) return stay(now);
+  return connect(anew(now), moment);
 }
 
 function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
@@ -176,30 +170,36 @@ function open(link: Link, { nowMs }: Moment, isFresh: boolean): LinkStep {
 const offline = ({ nowMs }: Moment): Phase => ({ at: "offline", tryAtMs: nowMs + offlineTryMs });
 
 /** Ends what there is, and does nothing more. */
-function end(link: Link): LinkStep {
+function end(link: Link, next: Phase = { at: "idle" }): LinkStep {
   const { phase, connection } = link;
   const hasSocket = phase.at === "open" || phase.at === "opening";
   return {
     // Whatever the old one still says is of another number.
-    link: { ...link, phase: { at: "idle" }, connection: connection + 1 },
+    link: { ...link, phase: next, connection: connection + 1 },
     effects: hasSocket ? [{ type: "drop", connection }] : [],
   };
 }
 
-function giveUp(link: Link, moment: Moment): LinkStep {
-  const error = { message: "the server fell silent" };
-  const { link: waiting, effects } = lose(link, moment, { error });
-  return { link: waiting, effects: [{ type: "drop", connection: link.connection }, ...effects] };
+function fail(link: Link, error: ErrorLike, moment: Moment): LinkStep {
+  const strays = error.code === "not_found" ? link.strays + 1 : Math.min(link.strays, 0);
+  const now: Link = { ...link, strays };
+  if (error.code === "unauthorized") return refuse(now, error, moment);
+  // Where a server of ours never was, another try leads nowhere. One that was is being replaced.
+  if (strays > strayMost) return refused(now, "invalid_option", `wrong url: ${error.message}`);
+  return lose(now, moment, error);
 }
 
-type Loss = { code?: number; error?: ErrorLike };
+function giveUp(link: Link, moment: Moment): LinkStep {
+  const { link: waiting } = fail(link, { message: "the server fell silent" }, moment);
+  return { link: waiting, effects: [{ type: "drop", connection: link.connection }] };
+}
 
-function lose(link: Link, moment: Moment, { code, error }: Loss): LinkStep {
+function lose(link: Link, moment: Moment, error: ErrorLike, code?: number): LinkStep {
   const { nowMs, chance } = moment;
   if (code === expired) {
     return refuse(link, { code: "unauthorized", message: "the token has expired" }, moment);
   }
-  if (!link.isWanted) return stay({ ...link, phase: { at: "idle" }, failures: 0 });
+  if (!link.isWanted) return stay({ ...anew(link), phase: { at: "idle" } });
   if (!link.isOnline) return stay({ ...link, phase: offline(moment) });
   // One that was open, however briefly, is there: it is tried sooner than one that can't be reached.
   const before = link.phase.at === "open" ? Math.min(link.failures, 3) : link.failures;
@@ -207,8 +207,7 @@ function lose(link: Link, moment: Moment, { code, error }: Loss): LinkStep {
   let retryInMs = jitteredMs(failures, chance);
   if (code === goingAway && failures === 1) retryInMs = Math.round(chance * goingAwayMs);
   if (code === tooMany) retryInMs = Math.round(tooManyMs * (1 + chance));
-  const shown = error ?? { message: `the connection ended (${code})` };
-  const phase: Phase = { at: "waiting", untilMs: nowMs + retryInMs, retryInMs, error: shown };
+  const phase: Phase = { at: "waiting", untilMs: nowMs + retryInMs, retryInMs, error };
   return stay({ ...link, phase, failures });
 }
 

@@ -7,6 +7,8 @@ export type Rejoin = {
   /** `moreMs`: how much later than `atLeastMs`, at most. */
   plan(join: () => void, atLeastMs?: number, moreMs?: number): void;
   cancel(): void;
+  /** What went wrong before has nothing to do with what goes wrong next. */
+  forget(): void;
 };
 
 // Trouble that is longer ago has nothing to do with what goes wrong now.
@@ -26,5 +28,8 @@ export function createRejoin(clock: Clock, random: Random): Rejoin {
       cancel = clock.after(waitMs + atLeastMs, join);
     },
     cancel: () => cancel?.(),
+    forget() {
+      lastMs = -Infinity;
+    },
   };
 }

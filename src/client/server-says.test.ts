@@ -57,6 +57,68 @@ describe("what a server says", () => {
     client.close();
   });
 
+  test("and leaves out right after a session was found is asked for at once, and then ever later", async () => {
+    const { clock, server, client, count, tell } = simulatedClient();
+    server.remove("a");
+    client.session("a").subscribe(() => {});
+    await clock.advance(120_000);
+    server.make("a");
+    server.write("a", "one");
+    const isLive = () => client.session("a").get().status === "live";
+    for (let n = 0; n < 1_200 && !isLive(); n++) await clock.advance(10);
+    const skip = () =>
+      tell({ type: "entries", session: "a", entries: [{ ...server.log("a")[0]!, seq: 9 }] });
+    const before = count("join");
+    skip();
+    await clock.advance(0);
+    expect(count("join")).toBe(before + 1);
+    let waitMs = 0;
+    for (let n = 0; n < 6; n++) {
+      for (let at = 0; at < 1_200 && !isLive(); at++) await clock.advance(10);
+      const joins = count("join");
+      skip();
+      for (; count("join") === joins && waitMs < 60_000; waitMs += 10) await clock.advance(10);
+    }
+    expect(waitMs).toBeGreaterThan(2_000);
+    client.close();
+  });
+
+  test("of a session that is being asked for doesn't make the client ask twice", async () => {
+    const all = simulatedClient();
+    const { clock, server, client, count } = all;
+    server.remove("a");
+    client.inbox().subscribe(() => {});
+    client.session("a").subscribe(() => {});
+    await clock.advance(120_000);
+    // Asked for, and not answered yet.
+    const before = count("join");
+    all.answer = ({ type }) => (type === "join" ? { type: "pong", ref: "none" } : undefined);
+    const named = client.inbox().get().sessions;
+    for (let n = 0; n < 3; n++) {
+      all.tell({ type: "inbox_changed", sessions: named });
+      await clock.advance(1);
+    }
+    expect(count("join")).toBe(before + 1);
+    client.close();
+  });
+
+  test.each([
+    ["2", 2_000],
+    ["-2", undefined],
+    ["soon", undefined],
+  ])(
+    "of when to ask again over HTTP is told where it is a time to come: %s",
+    async (said, told) => {
+      const headers = { "retry-after": said };
+      const fetch = () => Promise.resolve(new Response("", { status: 503, headers }));
+      const { client } = simulatedClient({ fetch });
+      const failed = await client.agents.list().catch((error: unknown) => error);
+      expect(failed).toMatchObject({ code: "unavailable" });
+      expect((failed as { retryAfterMs?: number }).retryAfterMs).toBe(told);
+      client.close();
+    },
+  );
+
   test("to a renewal is heeded: refused or lost, another token is asked for", async () => {
     let asked = 0;
     const all = simulatedClient({ token: () => `token ${++asked}` });

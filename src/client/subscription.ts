@@ -26,7 +26,7 @@ export type Subscription<Snapshot> = Store<Snapshot> & {
   end(error: FlotillaError): void;
   /** It was joined, whatever was known of it before. */
   found(): void;
-  /** One that wasn't there seems to be: looks now. */
+  /** One that wasn't there seems to be: looks now, unless it is being asked for. */
   seek(): void;
   /** What was known to be gone may be there now. */
   revive(): void;
@@ -185,10 +185,12 @@ export function createSubscription<Snapshot>(
     joinAgain,
     end,
     found() {
+      // How long it was looked for says nothing of what goes wrong now that it is there.
+      if (error) rejoin.forget();
       error = undefined;
     },
     seek() {
-      if (error) join();
+      if (error && ref === undefined) join();
     },
     revive() {
       if (!error) return;
