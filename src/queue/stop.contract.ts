@@ -264,7 +264,7 @@ export function stopContract(kind: StoreKind): void {
       expect(attempts[3]!.context.input).toBe("z");
       attempts[3]!.finish(1);
       await queue.ended(attempts[3]!.context.taskId);
-      expect(await queue.get("poison")).toMatchObject({ status: "completed", deaths: 2 });
+      expect(await queue.ended("poison")).toMatchObject({ status: "completed", deaths: 2 });
     });
 
     test("a pod no longer drains for a task that was cancelled meanwhile", async () => {
