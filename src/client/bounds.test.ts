@@ -1,43 +1,25 @@
 import { describe, expect, test } from "vitest";
-import { movableClock } from "../base/movable-clock.contract.ts";
-import { seededRandom } from "../base/random.ts";
-import { createClient, type SessionEvent } from "./index.ts";
+import type { SessionEvent } from "./index.ts";
 import { readEvents } from "./reader.ts";
+import { simulatedClient } from "./simulated-client.contract.ts";
 import { calm } from "./simulated-network.contract.ts";
-import { simulate } from "./simulated.contract.ts";
 import { createListeners } from "./store.ts";
 
 function simulated() {
-  const clock = movableClock();
-  const server = simulate({ clock, random: seededRandom(1) });
-  const sent: string[] = [];
-  class Noted extends server.WebSocket {
-    override send(text: string) {
-      sent.push((JSON.parse(text) as { type: string }).type);
-      super.send(text);
-    }
-  }
-  const client = createClient({
-    url: "http://sim",
-    WebSocket: Noted,
-    fetch: server.fetch,
-    clock,
-    random: seededRandom(2),
-    network: { isOnline: () => true, onChange: () => () => {} },
-  });
-  const write = (session: string, count: number) => {
-    for (let n = 0; n < count; n++) server.write(session, `${session} ${n}`);
+  const { clock, server, client, count } = simulatedClient();
+  const write = (session: string, most: number) => {
+    for (let n = 0; n < most; n++) server.write(session, `${session} ${n}`);
   };
-  return { clock, server, client, sent, write };
+  return { clock, server, client, count, write };
 }
 
 describe("a client keeps bounds", () => {
   test("on how often it asks to join where it is refused", async () => {
-    const { clock, server, client, sent } = simulated();
+    const { clock, server, client, count } = simulated();
     server.faults = { ...calm, refused: 1 };
     client.session("a").subscribe(() => {});
     await clock.advance(120_000);
-    const joins = sent.filter((type) => type === "join").length;
+    const joins = count("join");
     expect(joins).toBeGreaterThan(5);
     expect(joins).toBeLessThan(40);
     client.close();

@@ -2,7 +2,6 @@ import type { Listener } from "./database.ts";
 
 /** Those who wait for letters, by their address. */
 export type MailListeners = {
-  readonly size: number;
   add(address: string, listener: Listener): () => void;
   /** Tells those at these addresses; without any, everybody. */
   tell(addresses?: readonly string[]): void;
@@ -12,9 +11,6 @@ export type MailListeners = {
 export function mailListeners(): MailListeners {
   const entries = new Set<{ readonly address: string; readonly listener: Listener }>();
   return {
-    get size() {
-      return entries.size;
-    },
     add(address, listener) {
       const entry = { address, listener };
       entries.add(entry);

@@ -23,9 +23,9 @@ export type HintParts = {
 
 /**
  * Listens for hints on a connection of its own, for as long as somebody subscribes, and only to what
- * somebody wants to hear: letters are many where tasks are few. Only an
- * accelerator: behind a pooler that deals out connections per transaction nothing would arrive, so
- * there nobody listens, and polling has to do.
+ * somebody wants to hear: letters are many where tasks are few. Only an accelerator: behind a pooler
+ * that deals out connections per transaction nothing would arrive, so there nobody listens, and polling
+ * has to do.
  */
 export function listenForHints({ schema, mailKey, open, log }: HintParts) {
   const workers = new Set<Listener>();
@@ -44,18 +44,24 @@ export function listenForHints({ schema, mailKey, open, log }: HintParts) {
   };
   const subscribers = () => workers.size + mail.size;
 
-  const wanted = (key: MailKey) => {
+  const wanted = (key: MailKey | undefined) => {
     const channels = new Map<string, Set<Listener>>();
     if (workers.size > 0) channels.set(channelOf(schema), workers);
-    for (const [address, there] of mail) channels.set(mailChannelOf(key, address), there);
+    for (const [address, there] of key ? mail : [])
+      channels.set(mailChannelOf(key!, address), there);
     return channels;
   };
 
   /** Listens to what is wanted and isn't heard yet, and no longer to what isn't wanted, one by one. */
   const tune = (tuned: pg.Client): Promise<void> => (tuning = tuning.then(() => retune(tuned)));
   const retune = async (tuned: pg.Client): Promise<void> => {
-    const key = mail.size > 0 ? await mailKey() : { schema, secret: undefined };
+    let key: MailKey | undefined;
     while (client === tuned) {
+      // Somebody may have come for letters while another channel was tuned to.
+      if (mail.size > 0 && !key) {
+        key = await mailKey();
+        continue;
+      }
       const channels = wanted(key);
       const over = [...heard.keys()].find((name) => heard.get(name) !== channels.get(name));
       const missing = [...channels].find(([name]) => !heard.has(name));
