@@ -212,6 +212,30 @@ describe("the sessions of a watched user", () => {
     await scene.close();
   });
 
+  test("are told of, also where their owner heard neither of the user nor that another one is left", async () => {
+    let losing = false;
+    const scene = await hubScene({
+      carry: ({ text }, arrive) =>
+        losing && text.includes("session.watch") ? "lost" : queueMicrotask(arrive),
+    });
+    const gateway = scene.hub("gateway");
+    const touched: string[] = [];
+    gateway.onTouched((what) => what && touched.push(what.sessionId));
+    const unwatch = gateway.watchUser("acme", "ben");
+    gateway.watchUser("acme", "cleo");
+    await scene.clock.advance(2_000);
+    losing = true;
+    gateway.watchUser("acme", "ann");
+    unwatch();
+    await settled();
+    losing = false;
+    await scene.clock.advance(2_000);
+    await scene.commit("s", { say: 1, users: ["ann"] });
+    await settled();
+    expect(touched).toEqual(["s"]);
+    await scene.close();
+  });
+
   test("are forgotten by other pods, even where they weren't told that nobody watches", async () => {
     let losing = false;
     let letters = 0;

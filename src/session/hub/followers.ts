@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Json } from "../../base/jsonify.ts";
 import type { Bus } from "../../bus/bus.ts";
+import { createDigestedSet, type DigestedSet } from "./digested-set.ts";
 import {
   asJson,
   type Count,
@@ -8,6 +9,7 @@ import {
   listOf,
   type News,
   readText,
+  tellSets,
   topics,
   type Touched,
 } from "./letters.ts";
@@ -28,6 +30,8 @@ export type Followers = {
   watching(user: string): Iterable<Follower> | undefined;
   news(follower: Follower, news: News): void;
   touched(follower: Follower, touched: Touched): void;
+  /** The session was deleted, so that there is nothing more to tell of it. */
+  drop(sessionId: string): void;
   /** Makes everybody ask for everything again. */
   renew(): void;
   expire(): void;
@@ -39,8 +43,8 @@ export type Follower = {
   born: number;
   letter: number;
   heardMs: number;
-  readonly sessions: Set<string>;
-  readonly users: Set<string>;
+  readonly sessions: DigestedSet;
+  readonly users: DigestedSet;
   news: News[];
   newsBytes: number;
   touched: Map<string, Touched>;
@@ -78,8 +82,8 @@ export function createFollowers(parts: FollowersParts): Followers {
       born: ++born,
       letter: 0,
       heardMs,
-      sessions: new Set(),
-      users: new Set(),
+      sessions: createDigestedSet(),
+      users: createDigestedSet(),
       news: [],
       newsBytes: 0,
       touched: new Map(),
@@ -139,9 +143,11 @@ export function createFollowers(parts: FollowersParts): Followers {
     for (const sessionId of dropped) dropSession(follower, sessionId);
     const found = wanted.map((sessionId) => {
       if (!parts.isLocal(sessionId)) return { sessionId, gone: true };
+      const view = parts.look(sessionId) ?? null;
+      if (view?.deleted) return { sessionId, view };
       follower.sessions.add(sessionId);
       add(ofSession, sessionId, follower);
-      return { sessionId, view: parts.look(sessionId) ?? null };
+      return { sessionId, view };
     });
     // What is known here is told in the answer; letters go on from there.
     return asJson({ ...countOf(follower), sessions: found });
@@ -164,8 +170,7 @@ export function createFollowers(parts: FollowersParts): Followers {
     for (const sessionId of follower.sessions) {
       if (!parts.isLocal(sessionId)) dropSession(follower, sessionId);
     }
-    const { sessions, users } = follower;
-    return asJson({ ...countOf(follower), sessions: sessions.size, users: users.size });
+    return asJson({ ...countOf(follower), ...tellSets(follower) });
   };
 
   const unserve = [
@@ -196,6 +201,9 @@ export function createFollowers(parts: FollowersParts): Followers {
       const users = [...new Set([...(before?.users ?? []), ...touched.users])];
       follower.touched.set(touched.sessionId, { ...touched, users });
       later(follower);
+    },
+    drop(sessionId) {
+      for (const follower of ofSession.get(sessionId) ?? []) dropSession(follower, sessionId);
     },
     renew() {
       for (const follower of followers.values()) {

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { createColdReads } from "./cold-reads.ts";
+import { createDigestedSet } from "./digested-set.ts";
 import { createFeed, type Feed, type FeedParts } from "./feed.ts";
 import { createFollowers } from "./followers.ts";
 import { createFollowing } from "./following.ts";
@@ -62,7 +63,7 @@ export function createHub(parts: HubParts): Hub {
 
   const schedule = () => {
     if (cancelTick || closed) return;
-    if (feeds.size + followers.size + listeners.size + users.size === 0) return;
+    if (feeds.size + followers.size + listeners.size + watched.size === 0) return;
     cancelTick = clock.after(tickMs, () => {
       cancelTick = undefined;
       tick();
@@ -78,15 +79,11 @@ export function createHub(parts: HubParts): Hub {
     onFirst: schedule,
   });
   const listening = createListening(bus, (sessionId) => feeds.get(sessionId));
+  const watched = createDigestedSet();
   const pods = createPods({
     bus,
     log,
-    users: {
-      get size() {
-        return users.size;
-      },
-      keys: () => users.keys(),
-    },
+    users: watched,
     onNews({ sessionId, view, entries }) {
       const feed = feeds.get(sessionId);
       feed?.accept(view, entries);
@@ -97,7 +94,7 @@ export function createHub(parts: HubParts): Hub {
     onSaid: (address, sessionId, said) =>
       following.said(feeds.get(sessionId), address, sessionId, said),
   });
-  const users = createUsers({ owners: parts.owners, followers, pods });
+  const users = createUsers({ owners: parts.owners, followers, pods, watched });
   const following = createFollowing({
     ...parts,
     pods,
@@ -179,7 +176,7 @@ export function createHub(parts: HubParts): Hub {
   return {
     join: (sessionId, place, sink) => (feeds.get(sessionId) ?? open(sessionId)).join(place, sink),
     committed(batch) {
-      const isWatched = users.size > 0 || followers.hasWatchers;
+      const isWatched = watched.size > 0 || followers.hasWatchers;
       for (const each of batch) {
         if (isWatched) users.committed(each);
         const { sessionId } = each;
@@ -190,6 +187,7 @@ export function createHub(parts: HubParts): Hub {
         const entries = each.entries.map(plain);
         feed?.accept(view, entries);
         for (const follower of others ?? []) followers.news(follower, { sessionId, view, entries });
+        if (view.deleted) followers.drop(sessionId);
       }
     },
     ownersMoved() {

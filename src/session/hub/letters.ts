@@ -2,6 +2,7 @@ import type { Json } from "../../base/jsonify.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState } from "../../protocol/message.ts";
 import type { LiveChunks } from "../running.ts";
+import type { DigestedSet } from "./digested-set.ts";
 import type { View } from "./view.ts";
 
 /**
@@ -25,6 +26,15 @@ export const topics = {
 
 /** Which letter of how many to this gateway: one that is missing in between is lost. */
 export type Count = { readonly born: number; readonly letter: number };
+
+/** The sessions and users that one process wants to hear of from another. */
+type Sets<Each> = { readonly sessions: Each; readonly users: Each };
+
+/** What is told of a set. Pods of earlier releases tell only how many there are. */
+type ToldSet = { readonly size: unknown; readonly digest: unknown };
+
+/** A set at one moment. */
+export type SetState = Pick<DigestedSet, "size" | "digest">;
 
 export type News = { readonly sessionId: string; readonly view: View; readonly entries: Entry[] };
 
@@ -66,6 +76,27 @@ export function readText(value: unknown): string | undefined {
 export function readCount(body: unknown): Count | undefined {
   const { born, letter } = fieldsOf(body);
   return isCount(born) && isCount(letter) ? { born, letter } : undefined;
+}
+
+export function tellSets({ sessions, users }: Sets<DigestedSet>): object {
+  return {
+    sessions: sessions.size,
+    sessionsDigest: sessions.digest,
+    users: users.size,
+    usersDigest: users.digest,
+  };
+}
+
+export function readSets(body: unknown): Sets<ToldSet> {
+  const { sessions, sessionsDigest, users, usersDigest } = fieldsOf(body);
+  return {
+    sessions: { size: sessions, digest: sessionsDigest },
+    users: { size: users, digest: usersDigest },
+  };
+}
+
+export function isSameSet(told: ToldSet, { size, digest }: SetState): boolean {
+  return told.size === size && (told.digest === undefined || told.digest === digest);
 }
 
 export function readView(value: unknown): View | undefined {

@@ -2,17 +2,21 @@ import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
+import { createDigestedSet, type DigestedSet } from "./digested-set.ts";
 import {
   asJson,
   type Count,
   fieldsOf,
+  isSameSet,
   listOf,
   type News,
   readCount,
   readNews,
+  readSets,
   readText,
   readTouched,
   readView,
+  type SetState,
   topics,
   type Touched,
 } from "./letters.ts";
@@ -41,7 +45,7 @@ export type PodsParts = {
   bus: Bus;
   log: Logger;
   /** Those that are watched. */
-  users: { readonly size: number; keys(): Iterable<string> };
+  users: DigestedSet;
   onNews: (news: News) => boolean;
   onTouched: (touched: Touched) => void;
   /** Something about users may have been missed. */
@@ -52,7 +56,7 @@ export type PodsParts = {
 
 type Pod = {
   readonly address: string;
-  readonly sessions: Set<string>;
+  readonly sessions: DigestedSet;
   /** Its users are watched, as it owns logs. */
   watched: boolean;
   /** It may have other users than those that are watched. */
@@ -76,7 +80,7 @@ export function createPods(parts: PodsParts): Pods {
     if (known) return known;
     const made: Pod = {
       address,
-      sessions: new Set(),
+      sessions: createDigestedSet(),
       watched: false,
       usersDiffer: false,
       count: undefined,
@@ -124,6 +128,8 @@ export function createPods(parts: PodsParts): Pods {
       else if (readCount(answer)?.born !== pod.count.born) void repair(pod);
       for (const { sessionId, resolve } of asked) resolve(said.get(sessionId) ?? "elsewhere");
     } catch (error) {
+      // The owner may not have heard of these sessions: the next second asks for all.
+      pod.missed = true;
       for (const { reject } of asked) reject(error);
     }
   };
@@ -158,7 +164,7 @@ export function createPods(parts: PodsParts): Pods {
       }
     }
     if (!pod.watched && !pod.usersDiffer) return;
-    const users = pod.watched ? [...parts.users.keys()] : [];
+    const users = pod.watched ? [...parts.users] : [];
     for (let from = 0; from === 0 || from < users.length; from += pageSize) {
       const page = users.slice(from, from + pageSize);
       await request(pod, topics.watch, { users: page, ...(from === 0 && { only: true }) });
@@ -168,6 +174,11 @@ export function createPods(parts: PodsParts): Pods {
   };
 
   const ask = async (pod: Pod): Promise<void> => {
+    // Letters come in order, so that an owner that got all before this one has what is wanted now.
+    const wanted = {
+      sessions: stateOf(pod.sessions),
+      users: pod.watched ? stateOf(parts.users) : none,
+    };
     let answer: Json;
     try {
       answer = await request(pod, topics.moved, {});
@@ -175,11 +186,11 @@ export function createPods(parts: PodsParts): Pods {
       if (!hasCode(error, "unsupported")) return;
       answer = null;
     }
-    const { sessions, users } = fieldsOf(answer);
+    const told = readSets(answer);
     const count = readCount(answer);
     const hasAll = count && count.born === pod.count?.born && count.letter <= pod.count.letter;
-    pod.usersDiffer = users !== (pod.watched ? parts.users.size : 0);
-    const isSame = sessions === pod.sessions.size && !pod.usersDiffer;
+    pod.usersDiffer = !isSameSet(told.users, wanted.users);
+    const isSame = isSameSet(told.sessions, wanted.sessions) && !pod.usersDiffer;
     if (!hasAll || !isSame || pod.missed) await repair(pod);
   };
 
@@ -257,4 +268,10 @@ export function createPods(parts: PodsParts): Pods {
       pods.clear();
     },
   };
+}
+
+const none = stateOf(createDigestedSet());
+
+function stateOf({ size, digest }: DigestedSet): SetState {
+  return { size, digest };
 }

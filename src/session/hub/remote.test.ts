@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest";
+import type { Json } from "../../base/jsonify.ts";
+import type { Bus } from "../../bus/bus.ts";
 import { hubScene, joinAs, settled, upTo } from "./scene.contract.ts";
 
 describe("a session that another pod owns", () => {
@@ -64,6 +66,76 @@ describe("a session that another pod owns", () => {
       await scene.close();
     },
   );
+
+  test.each(["by what it has", "by how many it has, as earlier releases do"])(
+    "S5: is followed, also where its owner heard neither of it nor that another one is left, and answers %s",
+    async (how) => {
+      let losing = false;
+      const scene = await hubScene({
+        carry: ({ text }, arrive) =>
+          losing && text.includes("session.follow") ? "lost" : queueMicrotask(arrive),
+        ...(how !== "by what it has" && { between: (bus) => answering(bus, withoutDigests) }),
+      });
+      await scene.commit("s", { say: 1 });
+      await scene.commit("left", { say: 1 });
+      const other = joinAs(scene.hub("gateway"), "left");
+      await other.joined.ready;
+      other.joined.leave();
+      await scene.clock.advance(1_500);
+      losing = true;
+      const client = joinAs(scene.hub("gateway"), "s");
+      await scene.clock.advance(1_200);
+      losing = false;
+      await client.joined.ready;
+      await scene.commit("s", { say: 2 });
+      await scene.clock.advance(3_000);
+      expect(client.seqs).toEqual(upTo(3));
+      await scene.close();
+    },
+  );
+
+  test("S5: is asked for again where its owner has as many sessions, and others", async () => {
+    let asked = 0;
+    let isAnother = false;
+    const scene = await hubScene({
+      carry({ text }, arrive) {
+        if (text.includes("session.follow")) asked++;
+        queueMicrotask(arrive);
+      },
+      between: (bus) =>
+        answering(bus, (answer) => (isAnother ? { ...answer, sessionsDigest: "another" } : answer)),
+    });
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("gateway"), "s");
+    await client.joined.ready;
+    asked = 0;
+    await scene.clock.advance(3_000);
+    expect(asked).toBe(0);
+    isAnother = true;
+    await scene.clock.advance(1_000);
+    expect(asked).toBe(1);
+    await scene.close();
+  });
+
+  test("that was deleted isn't kept by its owner, even where its gateway's word is lost", async () => {
+    let losing = false;
+    const kept: unknown[] = [];
+    const scene = await hubScene({
+      carry: ({ text }, arrive) =>
+        losing && text.includes("session.follow") ? "lost" : queueMicrotask(arrive),
+      between: (bus) => answering(bus, (answer) => (kept.push(answer["sessions"]), answer)),
+    });
+    await scene.commit("s", { say: 1 });
+    await scene.commit("gone", { say: 1 });
+    const clients = ["s", "gone"].map((each) => joinAs(scene.hub("gateway"), each));
+    await Promise.all(clients.map(({ joined }) => joined.ready));
+    losing = true;
+    await scene.commit("gone", { status: "deleted" });
+    await scene.clock.advance(2_000);
+    expect(clients[1]!.events.at(-1)).toEqual({ type: "deleted" });
+    expect(kept).toEqual([1, 1]);
+    await scene.close();
+  });
 
   test("is followed at its next owner, with what the last one never told", async () => {
     const scene = await hubScene();
@@ -240,3 +312,21 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 });
+
+type Answer = { readonly [field: string]: Json };
+
+/** A bus whose pod answers otherwise when it is asked how much there was to hear. */
+function answering(bus: Bus, change: (answer: Answer) => Answer): Bus {
+  return {
+    ...bus,
+    serve: (topic, handle) =>
+      bus.serve(topic, async (body, from) => {
+        const answer = await handle(body, from);
+        return topic === "session.moved" ? change(answer as Answer) : answer;
+      }),
+  };
+}
+
+function withoutDigests(answer: Answer): Answer {
+  return Object.fromEntries(Object.entries(answer).filter(([field]) => !field.endsWith("Digest")));
+}

@@ -1,3 +1,4 @@
+import type { DigestedSet } from "./digested-set.ts";
 import type { Follower, Followers } from "./followers.ts";
 import type { Touched } from "./letters.ts";
 import type { CommittedSession } from "./parts.ts";
@@ -5,8 +6,6 @@ import type { Pods } from "./pods.ts";
 
 /** Users whose sessions are watched here: who is told that something happened in one of them. */
 export type Users = {
-  readonly size: number;
-  keys(): Iterable<string>;
   watch(tenant: string, user: string): () => void;
   listen(listener: TouchListener): () => void;
   /** Tells those here, and the processes that watch one of the session's users. */
@@ -22,11 +21,13 @@ export type UsersParts = {
   owners: () => Promise<readonly string[]>;
   followers: Followers;
   pods: Pods;
+  /** Those that are watched, kept here. */
+  watched: DigestedSet;
 };
 
-export function createUsers({ owners, followers, pods }: UsersParts): Users {
+export function createUsers({ owners, followers, pods, watched }: UsersParts): Users {
   /** How many watch each of them. */
-  const watched = new Map<string, number>();
+  const watchers = new Map<string, number>();
   const listeners = new Set<TouchListener>();
   let closed = false;
 
@@ -35,15 +36,12 @@ export function createUsers({ owners, followers, pods }: UsersParts): Users {
   };
 
   return {
-    get size() {
-      return watched.size;
-    },
-    keys: () => watched.keys(),
     watch(tenant, user) {
       const key = keyOf(tenant, user);
-      const count = watched.get(key) ?? 0;
-      watched.set(key, count + 1);
+      const count = watchers.get(key) ?? 0;
+      watchers.set(key, count + 1);
       if (count === 0) {
+        watched.add(key);
         // Where this fails, the next second tells them.
         owners().then(
           (addresses) => !closed && watched.has(key) && pods.watch(addresses, key),
@@ -54,8 +52,9 @@ export function createUsers({ owners, followers, pods }: UsersParts): Users {
       return () => {
         if (isOver) return;
         isOver = true;
-        const left = (watched.get(key) ?? 1) - 1;
-        if (left > 0) return void watched.set(key, left);
+        const left = (watchers.get(key) ?? 1) - 1;
+        if (left > 0) return void watchers.set(key, left);
+        watchers.delete(key);
         watched.delete(key);
         if (!closed) pods.unwatch(key);
       };

@@ -1,0 +1,47 @@
+import { hash } from "node:crypto";
+
+/**
+ * A set of strings with a digest of what is in it, so that two processes can tell whether they have the
+ * same one without sending it. The digest doesn't depend on the order in which the set was filled, and is
+ * kept as it changes: there may be as many strings as clients.
+ */
+export type DigestedSet = Iterable<string> & {
+  readonly size: number;
+  readonly digest: string;
+  has(text: string): boolean;
+  add(text: string): void;
+  /** False where it wasn't there. */
+  delete(text: string): boolean;
+};
+
+export function createDigestedSet(): DigestedSet {
+  const texts = new Set<string>();
+  // 128 bits of each string's hash, combined by exclusive or: adding and taking out are the same.
+  const combined = new Uint32Array(4);
+
+  const toggle = (text: string): void => {
+    const bytes = hash("sha256", text, "buffer");
+    for (let at = 0; at < combined.length; at++) combined[at]! ^= bytes.readUInt32LE(4 * at);
+  };
+
+  return {
+    get size() {
+      return texts.size;
+    },
+    get digest() {
+      return Array.from(combined, (each) => each.toString(16).padStart(8, "0")).join("");
+    },
+    has: (text) => texts.has(text),
+    add(text) {
+      if (texts.has(text)) return;
+      texts.add(text);
+      toggle(text);
+    },
+    delete(text) {
+      const isThere = texts.delete(text);
+      if (isThere) toggle(text);
+      return isThere;
+    },
+    [Symbol.iterator]: () => texts.values(),
+  };
+}
