@@ -54,7 +54,12 @@ describe("a courier", () => {
         put: () => {},
       } satisfies Heads,
       owners: {
-        of: () => submit && ({ submit: (_, __, given) => submit!(given) } as Owner),
+        of: () =>
+          submit &&
+          ({
+            head: { incarnation: "one", term: 3 } as Head,
+            submit: (_, __, given) => submit!(given),
+          } as Owner),
         awaken: async () => {},
       },
       create: async () => {},
@@ -96,6 +101,127 @@ describe("a courier", () => {
     await clock.advance(10_000);
     await Promise.all(answers);
     expect(stored).toEqual(["a", "b", "c"]);
+  });
+
+  test.each([
+    [{ incarnation: "one", term: 2 }, "not_owner", []],
+    [{ incarnation: "another", term: 3 }, "not_owner", []],
+    [{ incarnation: "one", term: 3 }, "taken", ["a"]],
+    // As earlier releases ask.
+    [undefined, "taken", ["a"]],
+  ])("O2: a letter for %j, at an owner of term 3: %s", async (term, outcome, found) => {
+    submit = store;
+    const asked = { tenant: "default", sessionId: "s", command: command("a"), term };
+    const body = JSON.parse(JSON.stringify(asked)) as Json;
+    const answer = await bus
+      .request("here", "session.ask", body, { timeoutMs: 1_000 })
+      .then(() => "taken")
+      .catch((error: FlotillaError) => error.code);
+    expect([answer, stored]).toEqual([outcome, found]);
+  });
+
+  test("O2: what was refused for certain isn't stored by an earlier owner that has the log again", async () => {
+    // The first letter lies at a pod that stands still.
+    const held: (() => void)[] = [];
+    const exchange = createLocalExchange({
+      carry({ to, text }, arrive) {
+        if (to === "slept" && text.includes("session.ask")) held.push(arrive);
+        else queueMicrotask(arrive);
+        return undefined;
+      },
+    });
+    let head = { owner: "slept", incarnation: "one", term: 1 } as Head;
+    let isThere = false;
+    const heads: Heads = {
+      get last() {
+        return [head];
+      },
+      all: async () => [head],
+      of: async () => head,
+      put: () => {},
+    };
+    const shared = { heads, create: async () => {}, clock, random: seededRandom(1) };
+    const own: Pick<Owner, "head" | "submit"> = {
+      get head() {
+        return head;
+      },
+      submit: async (_, __, given) =>
+        isThere ? store(given) : Promise.reject(new FlotillaError("not_found", "none")),
+    };
+    for (const address of ["slept", "next"]) {
+      const of = () => (head.owner === address ? (own as Owner) : undefined);
+      const owners = { of, awaken: async () => {} };
+      createCourier({ ...shared, bus: exchange.connect(address, { clock }), owners });
+    }
+    const web = exchange.connect("web", { clock });
+    const from = createCourier({ ...shared, bus: web, owners: undefined });
+    const asked = { ...command("a"), type: "append" } as Command;
+    const said = from.ask("default", "s", asked).catch((error: FlotillaError) => error.code);
+    await clock.advance(1_000);
+    head = { ...head, owner: "next", term: 2 };
+    await clock.advance(3_000);
+    expect(await said).toBe("not_found");
+    head = { ...head, owner: "slept", term: 3 };
+    isThere = true;
+    for (const arrive of held) arrive();
+    await turns();
+    expect(held).toHaveLength(1);
+    expect(stored).toEqual([]);
+  });
+
+  test.each([
+    ["append", "conflict", "conflict"],
+    ["tool_result", "not_found", "not_found"],
+    ["create", "not_found", "not_found"],
+    // The session may have been made by the first try, and be another's business since.
+    ["create", "conflict", "unknown_outcome"],
+    ["regenerate", "conflict", "unknown_outcome"],
+    ["metadata", "not_found", "unknown_outcome"],
+    ["members", "not_found", "unknown_outcome"],
+    ["members", "invalid_input", "unknown_outcome"],
+    ["turn_finished", "payload_too_large", "payload_too_large"],
+  ] as const)(
+    "O2: %s that is refused as %s after a try that may have been stored: %s",
+    async (type, refusal, told) => {
+      const moved = Promise.withResolvers<Answer>();
+      submit = () => moved.promise;
+      const asked = { type, clientId: "a" } as unknown as Command;
+      const answer = courier.ask("default", "s", asked).catch((error: FlotillaError) => error.code);
+      submit = () => Promise.reject(new FlotillaError(refusal, "refused"));
+      moved.reject(new FlotillaError("not_owner", "moved"));
+      await clock.advance(1_000);
+      expect(await answer).toBe(told);
+    },
+  );
+
+  test("a refusal is certain where the pod that was asked before never took the command", async () => {
+    submit = () => Promise.reject(new FlotillaError("not_found", "none"));
+    const exchange = createLocalExchange({ carry: (_, arrive) => arrive() });
+    let owner = "before";
+    const heads: Heads = {
+      last: [{} as Head],
+      all: async () => [],
+      of: async () => ({ owner, incarnation: "one", term: 1 }) as Head,
+      put: () => {},
+    };
+    const shared = { heads, create: async () => {}, clock, random: seededRandom(1) };
+    const refusing = { submit: () => submit!(undefined!), head: { incarnation: "one", term: 1 } };
+    for (const address of ["before", "now"]) {
+      const of = () => {
+        if (address === "now") return refusing as unknown as Owner;
+        owner = "now";
+        return undefined;
+      };
+      const owners = { of, awaken: async () => {} };
+      createCourier({ ...shared, bus: exchange.connect(address, { clock }), owners });
+    }
+    const web = exchange.connect("web", { clock });
+    const from = createCourier({ ...shared, bus: web, owners: undefined });
+    const said = from
+      .ask("default", "s", { type: "archive" })
+      .catch((error: FlotillaError) => error);
+    await clock.advance(1_000);
+    expect(await said).toMatchObject({ code: "not_found" });
   });
 
   test("S4: an owner that comes back meanwhile is asked in the same order", async () => {

@@ -5,7 +5,8 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import type { Random } from "../../base/random.ts";
 import type { Answer, Command } from "../command.ts";
-import { decided } from "./decided.ts";
+import { decided, neverStored } from "./decided.ts";
+import type { Head } from "../journal/journal.ts";
 import type { Heads } from "./heads.ts";
 import type { Owners } from "./owners.ts";
 
@@ -49,25 +50,31 @@ export function createCourier(parts: CourierParts): Courier {
 
   const unserve = owners
     ? bus.serve(topic, async (body) => {
-        const { tenant, sessionId, command } = readAsked(body);
+        const { tenant, sessionId, command, term } = readAsked(body);
         const owner = owners.of(sessionId);
-        if (!owner) throw new FlotillaError("not_owner", "another pod has this log");
+        // A letter for an earlier term may have been sent again since, and refused by a later owner.
+        if (!owner || (term && !isSameTerm(term, owner.head))) {
+          throw notTaken();
+        }
         return (await owner.submit(tenant, sessionId, command)) as unknown as Json;
       })
     : () => {};
 
-  const addressOf = async (sessionId: string, maxAgeMs: number): Promise<string | undefined> => {
+  const headOf = async (sessionId: string, maxAgeMs: number): Promise<Head | undefined> => {
     if (heads.last.length === 0 && (await heads.all(0)).length === 0) {
       await (owners ? owners.awaken() : parts.create());
       maxAgeMs = 0;
     }
-    return (await heads.of(sessionId, maxAgeMs))?.owner ?? undefined;
+    return heads.of(sessionId, maxAgeMs);
   };
 
   const askRemote = async (asked: Asked, maxAgeMs: number, limitMs: number): Promise<Answer> => {
-    const to = await addressOf(asked.sessionId, maxAgeMs);
-    if (to === undefined || (to === bus.address && !owners?.of(asked.sessionId))) throw free();
-    const body = asked as unknown as Json;
+    const head = await headOf(asked.sessionId, maxAgeMs);
+    const to = head?.owner ?? undefined;
+    if (!head || to === undefined) throw free();
+    if (to === bus.address && !owners?.of(asked.sessionId)) throw free();
+    const { incarnation, term } = head;
+    const body = { ...asked, term: { incarnation, term } } as unknown as Json;
     const timeoutMs = Math.max(1, Math.min(requestMs, limitMs));
     return (await bus.request(to, topic, body, { timeoutMs })) as unknown as Answer;
   };
@@ -87,7 +94,8 @@ export function createCourier(parts: CourierParts): Courier {
       } catch (error) {
         // One who has lost the log may have stored it before, without hearing of that. And what was
         // under way when this process began to leave may have got there.
-        mayBeStored ||= hasCode(error, "timeout", "unknown_outcome", "not_owner");
+        mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
+        mayBeStored ||= hasCode(error, "not_owner") && !isNotTaken(error);
         mayBeStored ||= wasOpen && hasCode(error, "closed");
         if (!hasCode(error, ...passing)) {
           throw mayBeStored && !isDecided(command, error) ? unknown(error) : error;
@@ -148,22 +156,53 @@ type Asked = {
   readonly command: Command;
 };
 
+/** Which owner of which log a letter is for. Terms are counted anew in a log that takes another's place. */
+type Term = Pick<Head, "incarnation" | "term">;
+
+function isSameTerm(one: Term, other: Term): boolean {
+  return one.incarnation === other.incarnation && one.term === other.term;
+}
+
 /** What a command says is for the owner to judge, but it has to be one. */
-function readAsked(body: Json): Asked {
-  const { tenant, sessionId, command } = (body ?? {}) as Partial<Asked>;
+function readAsked(body: Json): Asked & { readonly term: Term | undefined } {
+  const { tenant, sessionId, command, term } = (body ?? {}) as Partial<Asked & { term: unknown }>;
   const isCommand = typeof command === "object" && command !== null;
   if (typeof tenant === "string" && typeof sessionId === "string" && isCommand) {
-    return { tenant, sessionId, command };
+    return { tenant, sessionId, command, term: readTerm(term) };
   }
   throw new FlotillaError("invalid_input", "what was asked of a session can't be read");
+}
+
+/** Pods of earlier releases don't say it. */
+function readTerm(value: unknown): Term | undefined {
+  const { incarnation, term } = (value ?? {}) as Partial<Term>;
+  const isTerm = typeof incarnation === "string" && typeof term === "number";
+  return isTerm ? { incarnation, term } : undefined;
 }
 
 /** What is asked again: the log has no owner, or another one, or its owner didn't answer. */
 const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome"] as const;
 
-/** Metadata has no id: of a change to one version, the first try may be what the second conflicts with. */
+/**
+ * Whether a refusal is certain though an earlier try may have been stored. An owner looks for what has an
+ * id before it refuses it. What has none may have been stored and be refused for what the session has
+ * become since, even by that very try, unless it is such that no session could take it.
+ */
 function isDecided({ type }: Command, error: unknown): boolean {
-  return hasCode(error, ...decided) && !(type === "metadata" && hasCode(error, "conflict"));
+  if (type === "append" || type === "tool_result") return hasCode(error, ...decided);
+  // A session that isn't there was never stored: those that were deleted keep their ids.
+  if (type === "create") return hasCode(error, ...decided) && !hasCode(error, "conflict");
+  return hasCode(error, ...neverStored);
+}
+
+/** Not even tried, as opposed to an owner that was fenced while it stored it. */
+function notTaken(): FlotillaError {
+  const message = "another pod has this log, or has had it since";
+  return new FlotillaError("not_owner", message, { details: { taken: false } });
+}
+
+function isNotTaken(error: unknown): boolean {
+  return error instanceof FlotillaError && error.details?.["taken"] === false;
 }
 
 function free(): FlotillaError {
