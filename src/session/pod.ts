@@ -67,7 +67,10 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     const here = book.facts(tenant, name) !== undefined;
     if (here && !stopping) return podId;
     const able = fleet.withAgent(name);
-    const others = (able.length > 0 || !here ? able : [...fleet.pods().keys()]).filter(
+    // A stored agent runs on any pod. One in this pod's code may be on no other, whatever the fleet knows
+    // of this pod: its own row needn't be up any more.
+    const isStored = here && !book.isInCode(name);
+    const others = (able.length > 0 || !isStored ? able : [...fleet.pods().keys()]).filter(
       // One that is gone is still known for a while.
       (each) => each !== podId && !gonePods.has(each),
     );

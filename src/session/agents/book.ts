@@ -19,6 +19,8 @@ export type AgentBook = {
    * asks often has it fresh; whoever must be sure asks `prime` before.
    */
   facts(tenant: string, name: string): AgentFacts | undefined;
+  /** Whether it is in this pod's code. Other pods may not have it then. */
+  isInCode(name: string): boolean;
   /** Learns all that isn't known, or isn't known well any more. */
   prime(tenant: string, names: readonly string[]): Promise<void>;
 };
@@ -130,6 +132,7 @@ export function createAgentBook(parts: AgentBookParts): AgentBook {
       return known?.spec && factsOf(known.spec);
     },
 
+    isInCode: (name) => code.has(name),
     prime,
   };
 }
