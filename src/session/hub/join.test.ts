@@ -174,6 +174,20 @@ describe("joining a session", () => {
 });
 
 describe("a place that isn't in the log", () => {
+  test("because the session was deleted meanwhile isn't reset: there is no such session", async () => {
+    const scene = await hubScene();
+    await scene.commit("s", { say: 3 });
+    scene.gate = Promise.withResolvers();
+    const client = joinAs(scene.hub("owner"), "s", { lastSeq: 2, lastMessageId: "m2" });
+    await settled();
+    await scene.store("s", { status: "deleted" });
+    scene.gate.resolve();
+    await settled();
+    expect(client.events).toEqual([]);
+    expect(client.failed).toMatchObject({ code: "not_found" });
+    await scene.close();
+  });
+
   test.each([
     ["ahead", { lastSeq: 9 }],
     ["incarnation", { lastSeq: 2, incarnation: "another" }],

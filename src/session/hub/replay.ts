@@ -36,7 +36,11 @@ export function createReplay(parts: ReplayParts) {
     const recent = ring().at(place.lastSeq);
     const [entry, ...following] = recent ? [recent] : await page(place.lastSeq - 1);
     const fits = entry?.seq === place.lastSeq && entry.messageId === place.lastMessageId;
-    return fits ? { following } : { reason: "mismatch" };
+    if (fits) return { following };
+    // Where there is nothing at all, the session may have been deleted since its view was read. Looking
+    // again shows that, and ends the feed, which tells the subscriber so.
+    if (!entry) await parts.refresh();
+    return { reason: "mismatch" };
   };
 
   /** What the journal has beyond the head comes to everybody together, with its state. */
