@@ -68,6 +68,23 @@ describe("an inbox", () => {
     inbox.close();
   });
 
+  test("is compared again where something was missed while it was compared", async () => {
+    const { store, inbox, clock, miss, reads } = scened();
+    const reader = read(inbox);
+    await reader.joined.ready;
+    await clock.advance(500);
+    const gate = (reads.gate = Promise.withResolvers());
+    miss();
+    await clock.advance(300);
+    store.set("a", item("a", 1));
+    miss();
+    gate.resolve();
+    reads.gate = undefined;
+    await clock.advance(1_000);
+    expect(sessionsOf(reader.events)).toEqual({ a: 1 });
+    inbox.close();
+  });
+
   test("is shared by all sockets of a user, and left with the last of them", async () => {
     const { store, inbox, clock, touch, reads, watching } = scened();
     store.set("a", item("a", 1));
@@ -232,6 +249,53 @@ describe("the sessions of a watched user", () => {
     await scene.clock.advance(2_000);
     await scene.commit("s", { say: 1, users: ["ann"] });
     await settled();
+    expect(touched).toEqual(["s"]);
+    await scene.close();
+  });
+
+  test("are asked for again where this pod has taken the log, and the last owner wasn't heard", async () => {
+    let losing = false;
+    const scene = await hubScene({
+      carry: (_, arrive) => (losing ? "lost" : queueMicrotask(arrive)),
+    });
+    const next = scene.hub("next");
+    let missed = 0;
+    next.onTouched((what) => what ?? missed++);
+    next.watchUser("acme", "ann");
+    await scene.clock.advance(3_000);
+    missed = 0;
+    losing = true;
+    await scene.commit("s", { say: 1 });
+    await scene.clock.advance(500);
+    scene.own("next");
+    scene.seenOwner = "next";
+    losing = false;
+    await scene.clock.advance(3_000);
+    expect(missed).toBe(1);
+    await scene.close();
+  });
+
+  test("are watched where they were while nobody can look up who owns logs", async () => {
+    let letters = 0;
+    const scene = await hubScene({
+      carry({ text }, arrive) {
+        if (text.includes("session.watch")) letters++;
+        queueMicrotask(arrive);
+      },
+    });
+    const gateway = scene.hub("gateway");
+    const touched: string[] = [];
+    gateway.onTouched((what) => what && touched.push(what.sessionId));
+    gateway.watchUser("acme", "ann");
+    await scene.commit("t", { say: 1, users: ["ben"] });
+    joinAs(gateway, "t");
+    await scene.clock.advance(2_000);
+    letters = 0;
+    scene.isAway = true;
+    await scene.clock.advance(2_000);
+    await scene.commit("s", { say: 1 });
+    await settled();
+    expect(letters).toBe(0);
     expect(touched).toEqual(["s"]);
     await scene.close();
   });

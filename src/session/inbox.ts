@@ -70,12 +70,13 @@ export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
     box.readMs = clock.monotonic();
     const { changed } = box;
     box.changed = new Set();
+    const isWhole = !box.items || box.readMs >= box.compareAtMs || changed.size > changedMost;
     try {
-      const isWhole = !box.items || box.readMs >= box.compareAtMs || changed.size > changedMost;
       await read(() => (isWhole ? compare(box) : update(box, [...changed])));
     } catch (error) {
       if (!box.items) return failAll(box, error);
       for (const sessionId of changed) box.changed.add(sessionId);
+      if (isWhole) box.compareAtMs = 0;
       log.warn({ user: box.user, error: messageOf(error) }, "an inbox couldn't be read");
       box.readMs += 1_000;
     } finally {
@@ -96,9 +97,10 @@ export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
   };
 
   const compare = async (box: Box): Promise<void> => {
-    const found = await readInbox(box.tenant, box.user);
     const { items } = box;
+    // Set before the read: what is missed during it asks for another comparison.
     box.compareAtMs = clock.monotonic() + (items ? compareMs : firstCompareMs);
+    const found = await readInbox(box.tenant, box.user);
     if (!items) {
       box.items = new Map(found.map((item) => [item.sessionId, item]));
       for (const sink of box.sinks) push(box, sink, { type: "snapshot", sessions: found });

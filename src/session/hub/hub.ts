@@ -192,6 +192,7 @@ export function createHub(parts: HubParts): Hub {
     },
     ownersMoved() {
       followers.renew();
+      users.tell(undefined);
       for (const feed of feeds.values()) {
         following.forget(feed.sessionId);
         if (feed.subscribers > 0) following.check(feed);

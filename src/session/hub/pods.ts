@@ -34,8 +34,11 @@ export type Pods = {
   /** Users to hear of, at all these pods. */
   watch(addresses: readonly string[], user: string): void;
   unwatch(user: string): void;
-  /** Asks everybody how much there was to hear. `owners` are those whose users are watched. */
-  tick(owners: readonly string[]): void;
+  /**
+   * Asks everybody how much there was to hear. `owners` are those whose users are watched; undefined
+   * where that isn't known, so that it stays as it was.
+   */
+  tick(owners: readonly string[] | undefined): void;
   close(): void;
 };
 
@@ -256,9 +259,10 @@ export function createPods(parts: PodsParts): Pods {
       }
     },
     tick(owners) {
-      for (const address of owners) if (address !== bus.address) at(address).watched = true;
+      for (const address of owners ?? []) if (address !== bus.address) at(address).watched = true;
       for (const pod of pods.values()) {
-        if (parts.users.size === 0 || !owners.includes(pod.address)) pod.watched = false;
+        const isOwner = owners?.includes(pod.address) ?? true;
+        if (parts.users.size === 0 || !isOwner) pod.watched = false;
         if (pod.sessions.size === 0 && !pod.watched) pods.delete(pod.address);
         else void ask(pod);
       }

@@ -1,4 +1,5 @@
 import { movableClock, type MovableClock, turns } from "../../base/movable-clock.contract.ts";
+import { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
 import { type Carry, createLocalExchange } from "../../bus/local.ts";
@@ -26,6 +27,8 @@ export type Scene = {
   /** The pod that owns the log, and the one that the others take for the owner. */
   owner: string | undefined;
   seenOwner: string | undefined;
+  /** Whether who owns logs can't be looked up. */
+  isAway: boolean;
   /** Whether the owner has sessions in memory. */
   isLoaded: boolean;
   /** Whether an owner's last beat is fresh. */
@@ -116,7 +119,10 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
         await scene.gate?.promise;
         return scene.seenOwner;
       },
-      owners: async () => (scene.seenOwner === undefined ? [] : [scene.seenOwner]),
+      async owners() {
+        if (scene.isAway) throw new FlotillaError("store_unavailable", "the store is away");
+        return scene.seenOwner === undefined ? [] : [scene.seenOwner];
+      },
       lookLocal: (sessionId) => {
         const header = headers.get(sessionId);
         return scene.isLoaded && header ? { header, incarnation: "id-1" } : undefined;
@@ -137,6 +143,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
     reads,
     owner: "owner",
     seenOwner: "owner",
+    isAway: false,
     isLoaded: true,
     isSure: true,
     incarnation: "id-1",

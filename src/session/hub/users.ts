@@ -86,7 +86,7 @@ export function createUsers({ owners, followers, pods, watched }: UsersParts): U
       if (watched.size === 0) return pods.tick([]);
       owners().then(
         (addresses) => closed || pods.tick(addresses),
-        () => closed || pods.tick([]),
+        () => closed || pods.tick(undefined),
       );
     },
     close() {
