@@ -34,8 +34,15 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
     }
   };
   const all: Heads["all"] = async (maxAgeMs) => {
+    const oldestMs = clock.monotonic() - maxAgeMs;
     // However old it may be, it must have been seen; where there were none, there may be some by now.
-    if (last.length > 0 && clock.monotonic() - seenMs <= maxAgeMs) return last;
+    const isKnown = () => last.length > 0 && seenMs >= oldestMs;
+    if (isKnown()) return last;
+    if (looking) {
+      // One that began before may have seen less than this caller may rely on.
+      await looking;
+      if (isKnown()) return last;
+    }
     return (looking ??= look());
   };
   return {

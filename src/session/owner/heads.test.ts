@@ -1,0 +1,50 @@
+import { describe, expect, test } from "vitest";
+import { movableClock, turns } from "../../base/movable-clock.contract.ts";
+import type { Head, Journal } from "../journal/journal.ts";
+import { createHeads } from "./heads.ts";
+
+/** Heads over reads that a test answers by hand. */
+function scened() {
+  const clock = movableClock();
+  const reads: PromiseWithResolvers<Head[]>[] = [];
+  const journal = {
+    heads() {
+      const read = Promise.withResolvers<Head[]>();
+      reads.push(read);
+      return read.promise;
+    },
+  } as unknown as Journal;
+  return { clock, reads, heads: createHeads({ journal, clock }) };
+}
+
+const headOf = (term: number) => ({ logId: 0, incarnation: "one", term }) as Head;
+
+describe("heads", () => {
+  test("are there for whoever asks once they are, also while a look from before is under way", async () => {
+    const { reads, heads } = scened();
+    const early = heads.all(0);
+    // The logs are made while the first look is under way.
+    await turns();
+    const late = heads.of("s", Infinity);
+    reads[0]!.resolve([]);
+    await turns();
+    reads[1]?.resolve([headOf(1)]);
+    expect(await early).toEqual([]);
+    expect(await late).toMatchObject({ incarnation: "one" });
+  });
+
+  test("are no older than was asked for, also while a look from before is under way", async () => {
+    const { clock, reads, heads } = scened();
+    const early = heads.of("s", 0);
+    await clock.advance(1_500);
+    const [believing, late] = [heads.of("s", 2_000), heads.of("s", 1_000)];
+    reads[0]!.resolve([headOf(1)]);
+    await turns();
+    // Both of those that ask anew share one look.
+    const later = heads.of("s", 0);
+    expect(reads).toHaveLength(2);
+    reads[1]!.resolve([headOf(2)]);
+    expect(await Promise.all([early, believing])).toMatchObject([{ term: 1 }, { term: 1 }]);
+    expect(await Promise.all([late, later])).toMatchObject([{ term: 2 }, { term: 2 }]);
+  });
+});
