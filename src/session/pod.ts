@@ -11,7 +11,7 @@ import type { Heads } from "./owner/heads.ts";
 import type { LogEvent } from "./owner/log-event.ts";
 import { createOverseer, type Overseer } from "./owner/oversee.ts";
 import { createOwner, type CommittedRecord } from "./owner/owner.ts";
-import { createOwners, type Owned, type Owners } from "./owner/owners.ts";
+import { createOwners, type Owned, type Owners, type Taken } from "./owner/owners.ts";
 import { logOf } from "./group.ts";
 import type { Runner, WorkName } from "./running.ts";
 
@@ -103,8 +103,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   const own = async (
     head: CommittedRecord["head"],
     busy: readonly Header[],
-    onFenced: () => void,
-    gone: string | null,
+    { onFenced, isFresh, gone }: Taken,
   ): Promise<Owned> => {
     if (gone !== null && gone !== podId) gonePods.add(gone);
     await Promise.all(busy.flatMap(({ tenant, agents }) => prime(tenant, agents) ?? []));
@@ -123,6 +122,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       facts,
       prime,
       onFenced,
+      isFresh,
       onCommitted(committed) {
         for (const header of committed.record.headers) overseer.see(header);
         for (const [sessionId, effect] of committed.effects) overseer.perform(sessionId, effect);

@@ -128,6 +128,18 @@ export function fencesContract(scene: JournalScene): void {
   });
 
   describe("fences", () => {
+    test("O3: a record that stores nothing shows whose the log is, like any other", async () => {
+      const head = await scene.own();
+      const empty = { ...record({ entries: [], headers: [] }), recordId: fresh("empty") };
+      const at = headOf(await scene.journal.commit(head, empty));
+      expect(at).toMatchObject({ offset: head.offset + 1, recordId: empty.recordId });
+      // Sent again, it is the same.
+      expect(headOf(await scene.journal.commit(head, empty))).toEqual(at);
+      await take(scene.another, at.logId, "pod-2");
+      const next = { ...empty, recordId: fresh("empty") };
+      expect(await scene.journal.commit(at, next)).toEqual({ type: "fenced" });
+    });
+
     test("O3: what isn't right behind the end of its log is stored nowhere at all", async () => {
       const old = await scene.own();
       const id = fresh("session");

@@ -19,6 +19,7 @@ describe("an owner", () => {
   let delivered: CommittedRecord[];
   let onDelivered: () => void;
   let fenced: number;
+  let isFresh: boolean;
   /** What becomes of the next commits, in order; those after it are as they should be. */
   let commits: ((store: () => Promise<Committed>, record: LogRecord) => Promise<Committed>)[];
   let head: Head;
@@ -52,6 +53,7 @@ describe("an owner", () => {
         onDelivered();
       },
       onFenced: () => fenced++,
+      isFresh: () => isFresh,
     });
   const take = async (podId: string): Promise<Head> => {
     const seen = (await journal.heads())[0]!;
@@ -77,6 +79,7 @@ describe("an owner", () => {
     onDelivered = () => {};
     commits = [];
     fenced = 0;
+    isFresh = true;
     await journal.create(1);
     head = await take("pod-1");
     owner = own(head);
@@ -155,6 +158,49 @@ describe("an owner", () => {
     expect([fenced, delivered.length, owner.look("s")]).toEqual([1, 0, undefined]);
     await expect(say("s", "c")).rejects.toMatchObject({ code: "not_owner" });
     expect(await journal.entries("s", { after: 0, limit: 10 })).toEqual([]);
+  });
+
+  test.each([true, false])(
+    "S7, O3: one that stood still while another took over refuses nothing by what it remembers (fresh: %s)",
+    async (fresh) => {
+      const asked = { type: "create", sessionId: "new", tenant, agents: [], users: [] } as const;
+      await expect(say("new", "a")).rejects.toMatchObject({ code: "not_found" });
+      expect(records).toEqual([]);
+      isFresh = fresh;
+      if (!fresh) {
+        const next = own(await take("pod-2"));
+        await next.submit(tenant, "new", { ...asked, metadata: null });
+      }
+      await expect(say("new", "a")).rejects.toMatchObject({
+        code: fresh ? "not_found" : "not_owner",
+      });
+      expect(fenced).toBe(fresh ? 0 : 1);
+    },
+  );
+
+  test("S7: one whose beats aren't answered refuses what it still can prove to be so", async () => {
+    isFresh = false;
+    await expect(say("none", "a")).rejects.toMatchObject({ code: "not_found" });
+    expect(records).toHaveLength(1);
+    expect(await say("s", "a")).toMatchObject({ seq: 1 });
+    expect(await say("s", "a")).toMatchObject({ seq: 1, duplicate: true });
+  });
+
+  test("O1: one that has stopped stores nothing more, so that its log can be given up", async () => {
+    const asked = say("s", "a");
+    const reading = Promise.withResolvers<void>();
+    const { header } = journal;
+    journal.header = async (sessionId) => (await reading.promise, header(sessionId));
+    // Its header is still being read when the owner stops.
+    const late = say("other", "b").catch((error: FlotillaError) => error.code);
+    let answered = false;
+    void asked.then(() => (answered = true));
+    await owner.stop();
+    expect(answered).toBe(true);
+    reading.resolve();
+    expect(await late).toBe("not_owner");
+    await turns();
+    expect(records.map(({ entries }) => entries.length)).toEqual([1]);
   });
 
   test("O7: one whose record was stored before another took over leaves it to its caller to ask there", async () => {

@@ -42,6 +42,8 @@ export type OwnerParts = {
   onCommitted: (committed: CommittedRecord) => void;
   /** Told once: somebody else has the log. */
   onFenced: () => void;
+  /** Whether what it remembers is the latest: no other pod can have taken the log since its last beat. */
+  isFresh: () => boolean;
   /** How many sessions are kept in memory, besides those in which something goes on. Default 50,000. */
   slotsMost?: number;
 };
@@ -106,7 +108,9 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     });
     const doubted = storedBefore.doubted(draft);
     if (doubted.length > 0) return storeAfterLook(items, doubted);
-    if (draft.isEmpty) return settle(draft);
+    // What changes nothing, a refusal above all, is decided by memory alone. Where another pod may have the
+    // log, an empty record shows whether it has.
+    if (draft.isEmpty && parts.isFresh()) return settle(draft);
     const startedMs = clock.monotonic();
     let committed: Committed;
     try {
@@ -273,7 +277,8 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const release = (slot: Slot): void => {
     const asked = slot.waiting ?? [];
     slot.waiting = undefined;
-    if (ended === "fenced") return refuseAll(asked);
+    // One that stops has waited for all that it was to store: the log may be given up by now.
+    if (ended !== "no") return refuseAll(asked);
     for (const each of asked) put(each);
   };
 
@@ -295,6 +300,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     look: (sessionId) => slots.get(sessionId)?.header,
     async stop() {
       if (ended === "no") ended = "stopping";
+      if (scheduled) flush();
       while (committing) await committing;
     },
     drop,

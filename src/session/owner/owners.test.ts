@@ -137,7 +137,7 @@ describe("the owners of logs", () => {
     up.set("a", false);
     gone.add("a");
     const told: (string | null)[] = [];
-    const own: OwnersParts["own"] = async (head, _busy, _onFenced, before) => {
+    const own: OwnersParts["own"] = async (head, _busy, { gone: before }) => {
       told.push(before);
       return { owner: ownerOf(head), end: () => {} };
     };

@@ -6,7 +6,7 @@ import { logOf } from "../group.ts";
 import type { Heads } from "./heads.ts";
 import type { Header } from "../header.ts";
 import type { Head, Journal } from "../journal/journal.ts";
-import type { Owner } from "./owner.ts";
+import type { Owner, OwnerParts } from "./owner.ts";
 import type { LogEvent } from "./log-event.ts";
 import { placeLogs, rankPods } from "./placement.ts";
 
@@ -43,18 +43,17 @@ export type OwnersParts = {
   /** Pods that are up and serve sessions, and for how long that has been known, in ms. */
   pods: () => ReadonlyMap<string, number>;
   isGone: (host: string) => boolean;
-  /** `gone` is the pod that had the log before, where its process is known to have ended. */
-  own: (
-    head: Head,
-    busy: readonly Header[],
-    onFenced: () => void,
-    gone: string | null,
-  ) => Promise<Owned>;
+  own: (head: Head, busy: readonly Header[], taken: Taken) => Promise<Owned>;
   onEvent: (event: LogEvent) => void;
   /** Asks a pod whether it would take a log: one that is gone is still known for a while. */
   wouldTake: (podId: string) => Promise<boolean>;
   /** Tells a pod that there is something to take. */
   offer: (podId: string) => void;
+};
+
+export type Taken = Pick<OwnerParts, "isFresh" | "onFenced"> & {
+  /** The pod that had the log before, where its process is known to have ended. */
+  readonly gone: string | null;
 };
 
 /** An owner, and what is to be undone when its log is another's. */
@@ -156,7 +155,11 @@ export function createOwners(parts: OwnersParts): Owners {
     if (!head) return;
     const busy = await journal.busy(logId);
     const gone = hasEnded(free) ? free.owner : null;
-    const owned = await parts.own(head, busy, () => lose(logId), gone);
+    const isFresh = () => {
+      const each = held.get(logId);
+      return each?.owner.head.term === head.term && isProven(each);
+    };
+    const owned = await parts.own(head, busy, { onFenced: () => lose(logId), isFresh, gone });
     if (stopped) {
       owned.end();
       return journal.release(podId, [{ logId, term: head.term }]);
