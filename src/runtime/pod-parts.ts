@@ -19,6 +19,7 @@ import type { SessionLoad } from "../session/here.ts";
 import type { SessionService } from "../session/service.ts";
 import type { Sessions } from "../session/sessions.ts";
 import type { LogEvent } from "../session/owner/log-event.ts";
+import type { AgentNetwork } from "../session/turns/network.ts";
 import type { TurnEvent } from "../session/turns/parts.ts";
 import type { StoreEvent } from "../store/events.ts";
 import type { Throttles } from "../throttle/throttles.ts";
@@ -46,6 +47,8 @@ export type PodParts = {
   views?: Views;
   /** Tells which processes of this machine are gone. Without it nobody is known to be. */
   thisProcess?: ThisProcess | undefined;
+  /** The way to agents at URLs. Without it, the network of this machine. */
+  agentNetwork?: AgentNetwork;
   /** Lets code of this process that is outside of handlers use the pod's permits, until it is undone. */
   enlist?: (throttles: Throttles) => () => void;
   onEvent?: (event: PodEvent) => void;

@@ -17,7 +17,7 @@ import { startTurnSpan } from "./turn-spans.ts";
 
 export type PodSessionsParts = Pick<
   PodParts,
-  "podId" | "database" | "clock" | "random" | "ids" | "log" | "thisProcess"
+  "podId" | "database" | "clock" | "random" | "ids" | "log" | "thisProcess" | "agentNetwork"
 > & {
   agents: ReadonlyMap<string, AgentSpec>;
   logs: number;
@@ -62,6 +62,7 @@ export function startSessions(parts: PodSessionsParts): SessionsHere {
         ...parts,
         ...links,
         journal: shared.journal,
+        ...(parts.agentNetwork && { network: parts.agentNetwork }),
         traced: (turn) => startTurnSpan(turn, podId),
         agentOf: book.spec,
         enqueue: (task, input, options) => parts.tasks.enqueue(task, input, options),

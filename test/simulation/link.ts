@@ -5,7 +5,7 @@
  */
 import { FlotillaError } from "../../src/base/errors.ts";
 import { fraction } from "../../src/base/random.ts";
-import type { Database, Row } from "../../src/store/database.ts";
+import type { Database, Listener, Row, WriteOptions } from "../../src/store/database.ts";
 import type { Statement } from "../../src/store/sql.ts";
 import type { Change } from "./audit.ts";
 import type { Seen } from "./fences.ts";
@@ -35,9 +35,28 @@ export type Watcher = {
 
 export type Network = { connect(options: LinkOptions): Database; hint(): void };
 
-export function createNetwork(world: World, checker: Watcher): Network {
+export type NetworkOptions = {
+  /** Letters come along with their hints, as on Postgres. Default false: they lie in their rows. */
+  carriesLetters?: boolean;
+};
+
+// What is longer is told without its letters, as on Postgres.
+const carriedChars = 7_999;
+
+export function createNetwork(
+  world: World,
+  checker: Watcher,
+  { carriesLetters = false }: NetworkOptions = {},
+): Network {
   const { scheduler, store, frozen, onTheWay } = world;
-  type Listening = { lane: Lane; listener: () => void; mailOf: string | undefined; due: boolean };
+  type Listening = {
+    lane: Lane;
+    listener: Listener;
+    mailOf: string | undefined;
+    due: boolean;
+    /** When the last letters that were brought in time arrive. */
+    broughtMs: number;
+  };
   const listeners = new Set<Listening>();
 
   const delay = () => {
@@ -66,18 +85,41 @@ export function createNetwork(world: World, checker: Watcher): Network {
     }
   };
 
+  /** Each hint brings its own letters, in the order of the commits, unless it is late or lost. */
+  const bring = (letters: ReadonlyMap<string, string>) => {
+    const { hintLost, hintLate } = world.troubles;
+    for (const each of listeners) {
+      const text = each.mailOf === undefined ? undefined : letters.get(each.mailOf);
+      if (text === undefined || each.lane.dead) continue;
+      if (world.chance(hintLost)) {
+        world.count("fault: letters lost with their hint");
+        continue;
+      }
+      const late = world.chance(hintLate);
+      if (late) world.count("fault: letters late with their hint");
+      const soonMs = scheduler.nowMs + (late ? world.between(300, 5_000) : delay());
+      const atMs = late ? soonMs : Math.max(each.broughtMs, soonMs);
+      if (!late) each.broughtMs = atMs;
+      const carried = text.length > carriedChars ? "" : text;
+      scheduler.after(atMs - scheduler.nowMs, () =>
+        each.lane.enter(() => each.listener(undefined, carried)),
+      );
+    }
+  };
+
   const apply = async (
     who: string,
     statements: readonly Statement[],
     intent: Intent,
-    mail: readonly string[] = [],
+    { mail = [], letters }: WriteOptions,
   ): Promise<Row[][]> => {
     const seen = await checker.before(who, intent);
     const { tables, changes } = await store.commit(statements);
     scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
     await checker.after(who, intent, seen, changes);
     if (changes.length > 0) hint();
-    if (mail.length > 0) tell(({ mailOf }) => mailOf !== undefined && mail.includes(mailOf));
+    if (carriesLetters && letters) bring(letters);
+    else if (mail.length > 0) tell(({ mailOf }) => mailOf !== undefined && mail.includes(mailOf));
     return tables;
   };
 
@@ -92,7 +134,7 @@ export function createNetwork(world: World, checker: Watcher): Network {
     const landing = (
       statements: readonly Statement[],
       intent: Intent,
-      mail: readonly string[] | undefined,
+      options: WriteOptions,
       tell: (outcome: Outcome) => void,
     ): void => {
       const ice = freeze();
@@ -100,10 +142,10 @@ export function createNetwork(world: World, checker: Watcher): Network {
         world.count(`fault: frozen, ${ice.mode}`);
         if (ice.mode === "refuse") return tell({ error: busy() });
         // Those who wait come in any order after the thaw.
-        later(world.between(50, 400), () => landing(statements, intent, mail, tell));
+        later(world.between(50, 400), () => landing(statements, intent, options, tell));
         return;
       }
-      apply(who, statements, intent, mail).then(
+      apply(who, statements, intent, options).then(
         (tables) => tell({ tables }),
         (error: unknown) => tell({ error }),
       );
@@ -132,13 +174,13 @@ export function createNetwork(world: World, checker: Watcher): Network {
             }, reject);
           });
         }),
-      write: (statements, { mail } = {}) =>
+      write: (statements, given = {}) =>
         new Promise((resolve, reject) => {
           if (lane.dead) return;
           const { troubles } = world;
           const intent = intentOf(statements);
           const land = (tell: (outcome: Outcome) => void) =>
-            landing(statements, intent, mail, tell);
+            landing(statements, intent, given, tell);
           const answer = (outcome: Outcome) => {
             const tookMs = delay();
             if (tookMs > 300) onTrouble(tookMs);
@@ -193,7 +235,7 @@ export function createNetwork(world: World, checker: Watcher): Network {
           } else later(sendMs, () => land(answer));
         }),
       subscribe(listener, mailOf) {
-        const entry = { lane, listener, mailOf, due: false };
+        const entry = { lane, listener, mailOf, due: false, broughtMs: 0 };
         listeners.add(entry);
         return () => listeners.delete(entry);
       },

@@ -11,6 +11,7 @@ import { resolveConfig } from "../../src/runtime/config.ts";
 import type { Usable } from "../../src/runtime/handlers.ts";
 import type { ThisProcess } from "../../src/runtime/this-process.ts";
 import type { ScheduleDeclaration } from "../../src/schedules/schedule.ts";
+import type { AgentNetwork } from "../../src/session/turns/network.ts";
 import type { Database } from "../../src/store/database.ts";
 import type { PodFacts } from "./checker.ts";
 import { createLane, laneClock } from "./lane.ts";
@@ -59,6 +60,8 @@ export type SimPodOptions = {
   /** The disk of the place that it runs at. */
   disk: SimDisk;
   log?: Logger;
+  /** The way to agents at URLs. */
+  network?: AgentNetwork;
   /** Tells which processes of its machine are gone. */
   thisProcess?: ThisProcess;
   onGone: (why: string) => void;
@@ -177,6 +180,7 @@ export function startSimPod(
     ids: uuidv7(clock, random),
     log: options.log ?? silentLogger,
     thisProcess: options.thisProcess,
+    ...(options.network && { agentNetwork: options.network }),
     startHeartbeat: (hooks) =>
       startHeartbeat({
         ...hooks,

@@ -8,6 +8,8 @@ import { agent } from "../../../src/session/agents/agent.ts";
 import type { AgentContext, CompactorContext } from "../../../src/session/agents/function.ts";
 import type { AgentOptions } from "../../../src/session/agents/options.ts";
 import type { AgentSpec } from "../../../src/session/agents/spec.ts";
+import type { AgentNetwork } from "../../../src/session/turns/network.ts";
+import type { AgentRequest } from "../../../src/protocol/agent-request.ts";
 import type { SimPod } from "../pod.ts";
 import type { World } from "../world.ts";
 import { knownFrom, wordsOf } from "./words.ts";
@@ -21,7 +23,7 @@ type Scene = {
   /** Waits, whoever wants what. */
   readonly stay: (durationMs: number) => Promise<void>;
   readonly words: string;
-  readonly context: AgentContext;
+  readonly context: Pick<AgentContext, "epoch" | "attempt">;
   /** The same call may be made again, because this one fails. */
   readonly fails: () => void;
 };
@@ -30,6 +32,8 @@ type Script = {
   readonly say: (scene: Scene) => Saying;
   /** How likely a compactor that is called breaks down. */
   readonly breaks?: number;
+  /** It is stored, and at a URL: any pod can run it. Others are in the code of some pods. */
+  readonly isStored?: boolean;
 };
 
 const backoff = { baseMs: 100, factor: 2, maxMs: 500 };
@@ -116,6 +120,8 @@ const scripts: Readonly<Record<string, Script>> = {
       yield { type: "tool-input-available", toolCallId, toolName: "ask", input: {} };
     },
   },
+  far: { options: {}, say: shortly, isStored: true },
+  distant: { options: { during: "interrupt" }, say: atLength, isStored: true },
 };
 
 export const agentNames = Object.keys(scripts);
@@ -123,7 +129,22 @@ export const agentNames = Object.keys(scripts);
 /** Those that are to fail now and then. */
 export const failing: readonly string[] = ["flaky", "dying", "silent"];
 
-export type Agents = { of(pod: SimPod): AgentSpec[] };
+export type Agents = {
+  /** Those in code. */
+  of(pod: SimPod): AgentSpec[];
+  /** The way from a pod to those that are stored. */
+  network(pod: () => SimPod): AgentNetwork;
+};
+
+const site = "https://agents.example/";
+
+/** Those that are stored, as they are made over HTTP. */
+export const storedAgents = Object.entries(scripts)
+  .filter(([, { isStored }]) => isStored)
+  .map(([name, { options }]) => ({
+    name,
+    settings: { url: `${site}${name}`, history: "entire", ...options },
+  }));
 
 export function createAgents(world: World, witness: () => Witness): Agents {
   const { scheduler, violate } = world;
@@ -155,7 +176,11 @@ export function createAgents(world: World, witness: () => Witness): Agents {
   };
 
   /** Whoever answers is told of everything up to its question, and of nothing else. */
-  const judgeTold = (pod: SimPod, context: AgentContext, saw: readonly string[]): void => {
+  const judgeTold = (
+    pod: SimPod,
+    context: Pick<AgentContext, "sessionId" | "epoch" | "messages">,
+    saw: readonly string[],
+  ): void => {
     const { sessionId, epoch } = context;
     const seen = witness().sessions.get(sessionId);
     const turn = seen?.turns.get(epoch);
@@ -183,33 +208,66 @@ export function createAgents(world: World, witness: () => Witness): Agents {
       yield wordsOf({ epoch, attempt, podId: pod.podId, saw: knownFrom(summary, messages) });
     };
 
+  type Told = Pick<AgentContext, "sessionId" | "epoch" | "attempt" | "messages"> & {
+    readonly summary?: string | undefined;
+  };
+
+  /** Lets the agent of a script speak, and judges whether it may and what it was told. */
+  const speak = (pod: SimPod, { say }: Script, context: Told, signal: AbortSignal): Saying => {
+    const { call } = begin(pod, context, "turn");
+    const { epoch, attempt, summary, messages } = context;
+    const saw = knownFrom(summary, messages);
+    judgeTold(pod, context, saw);
+    return say({
+      world,
+      context,
+      words: wordsOf({ epoch, attempt, podId: pod.podId, saw }),
+      work: (durationMs) => waits(pod, durationMs, signal),
+      stay: (durationMs) => waits(pod, durationMs, undefined),
+      fails: () => void (call.mayRepeat = true),
+    });
+  };
+
   return {
     of: (pod) =>
-      agentNames.map((name) => {
-        const { options, say, breaks } = scripts[name]!;
-        const all: AgentOptions = {
-          history: "entire",
-          ...options,
-          ...(breaks !== undefined && {
-            compaction: { ...compaction, fn: compactor(pod, breaks) },
-          }),
-        };
-        return agent(name, all, (context) => {
-          const { call } = begin(pod, context, "turn");
-          const { epoch, attempt, summary, messages } = context;
-          const saw = knownFrom(summary, messages);
-          judgeTold(pod, context, saw);
-          return say({
-            world,
-            context,
-            words: wordsOf({ epoch, attempt, podId: pod.podId, saw }),
-            work: (durationMs) => waits(pod, durationMs, context.signal),
-            stay: (durationMs) => waits(pod, durationMs, undefined),
-            fails: () => void (call.mayRepeat = true),
-          });
-        });
-      }),
+      agentNames
+        .filter((name) => !scripts[name]!.isStored)
+        .map((name) => {
+          const script = scripts[name]!;
+          const { options, breaks } = script;
+          const all: AgentOptions = {
+            history: "entire",
+            ...options,
+            ...(breaks !== undefined && {
+              compaction: { ...compaction, fn: compactor(pod, breaks) },
+            }),
+          };
+          return agent(name, all, (context) => speak(pod, script, context, context.signal));
+        }),
+    network: (pod) => ({
+      async post({ url, body, signal }) {
+        world.count("turn: by a stored agent");
+        const { messages, flotilla } = JSON.parse(body) as AgentRequest;
+        const { sessionId, epoch, attempt, summary } = flotilla;
+        const script = scripts[url.slice(site.length)]!;
+        const context = { sessionId, epoch, attempt, messages, summary };
+        const said = speak(pod(), script, context, signal);
+        const headers = { "content-type": "application/x-ndjson" };
+        return { status: 200, headers, body: linesOf(said) };
+      },
+      close: async () => {},
+    }),
   };
+}
+
+/** What is said as the lines of an answer's body. */
+async function* linesOf(said: Saying): AsyncGenerator<Uint8Array> {
+  const line = (chunk: object) => new TextEncoder().encode(`${JSON.stringify(chunk)}\n`);
+  yield line({ type: "start" });
+  yield line({ type: "text-start", id: "1" });
+  for await (const delta of said) yield line({ type: "text-delta", id: "1", delta });
+  yield line({ type: "text-end", id: "1" });
+  yield line({ type: "finish" });
 }
 
 /** What users have said up to there. */

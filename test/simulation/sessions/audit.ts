@@ -33,6 +33,7 @@ export type StoredHeader = {
   readonly logId: number;
   readonly offset: number;
   readonly header: Header;
+  readonly metadata: string | null;
 };
 
 const columns = {
@@ -49,7 +50,7 @@ const columns = {
     "body",
     "at",
   ],
-  session: ["session_id", "log_id", "last_offset", "header"],
+  session: ["session_id", "log_id", "last_offset", "header", "metadata"],
 } as const;
 
 const tables = { head: table("log_head"), entry: table("message"), session: table("session") };
@@ -106,5 +107,6 @@ const readers = {
     logId: Number(row["log_id"]),
     offset: Number(row["last_offset"]),
     header: toHeader(row),
+    metadata: row["metadata"],
   }),
 };

@@ -91,7 +91,7 @@ function isCovered({ entries, turns }: SessionSeen, seq: number, agent: string):
 function judgeFailure({ violate }: World, { sessionId }: SessionSeen, entry: Entry): void {
   if (entry.outcome !== "failed" && entry.outcome !== "cut") return;
   const { code, message } = entry.error ?? {};
-  if (failing.includes(entry.author) || code === "runner_lost" || code === "unavailable") return;
+  if (failing.includes(entry.author) || code === "runner_lost") return;
   violate("failed", `${sessionId}#${entry.seq} by ${entry.author}: ${code}: ${message}`);
 }
 

@@ -1,8 +1,9 @@
 /** Those who make sessions and talk in them, until a moment. What isn't known to be stored is sent again. */
 import { hasCode, messageOf } from "../../../src/base/errors.ts";
-import type { Sent } from "../../../src/session/service.ts";
+import type { ChangeMembers, Sent } from "../../../src/session/service.ts";
 import type { World } from "../world.ts";
 import { agentNames } from "./agents.ts";
+import { changed, type Changes, unsure } from "./changes.ts";
 import type { Followers } from "./followers.ts";
 import type { Gateways } from "./gateways.ts";
 import type { History, Op } from "./history.ts";
@@ -17,28 +18,38 @@ export type Clients = {
   readonly open: number;
   /** Something has changed in a session. */
   onSession(seen: SessionSeen): void;
+  /** Asks for much at once of the sessions of a log, some of it to be undone. */
+  crowd(logId: number): void;
+  /** Asks a pod for what others have stored meanwhile. */
+  readAt(podId: string): void;
+  /** Deletes a session that is followed somewhere, while another begins to be followed there. */
+  swap(): void;
 };
 
 export type ClientsParts = {
   gateways: Gateways;
   witness: Witness;
   history: History;
+  changes: Changes;
   followers: Followers;
   untilMs: number;
   gapMs: number;
+  /** They come before there is anything. */
+  atOnce: boolean;
 };
 
 /** How a request may be refused without anything being wrong. */
 const refusals = ["conflict", "not_found", "overloaded", "invalid_input"] as const;
-/** After these it isn't known what was stored. */
-const unsure = ["timeout", "unknown_outcome"] as const;
 const passing = ["unavailable", "store_busy", "store_unavailable", "closed", "not_owner"] as const;
+
+/** For so long, those who come at once ask all the time. */
+const earlyMs = 3_000;
 
 type Made = { readonly sessionId: string; readonly agents: readonly string[] };
 
 export function startSessionClients(world: World, parts: ClientsParts): Clients {
   const { scheduler, violate, count } = world;
-  const { gateways, witness, history, followers, untilMs, gapMs } = parts;
+  const { gateways, witness, history, changes, followers, untilMs, gapMs, atOnce } = parts;
   const made: Made[] = [];
   let open = 0;
   let ids = 0;
@@ -178,11 +189,12 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
     count(done ? "stop: asked" : "stop: in vain");
   };
 
-  const readPage = async ({ sessionId }: Made): Promise<void> => {
-    const after = world.chance(0.5) ? 0 : world.between(0, history.ackedSeq(sessionId));
-    const limit = world.pick([1, 2, 100]);
+  const readPage = async ({ sessionId }: Made, at?: string): Promise<void> => {
     const atLeast = history.ackedSeq(sessionId);
+    const after = world.chance(0.5) ? 0 : world.between(0, atLeast);
+    const limit = world.pick([1, 2, 100]);
     await gateways.ask({
+      at,
       ask: (service) => service.entries(tenant, sessionId, { after, limit }),
       judge: (page, { name }) =>
         judgePage(world, witness, page, { sessionId, after, limit, atLeast, where: name }),
@@ -198,16 +210,58 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
     read.acked = true;
   };
 
-  const keep = async ({ sessionId }: Made): Promise<void> => {
-    const ask = (what: "archive" | "unarchive" | "remove" | "compact") => {
-      count(`client: ${what}`);
-      return gateways.ask({ ask: (service): Promise<unknown> => service[what](tenant, sessionId) });
-    };
-    const what = world.pick(["archive", "archive", "compact", "compact", "compact", "remove"]);
-    if (what !== "archive") return void (await ask(what as "remove"));
-    await ask("archive").catch(() => {});
-    await pause(world.between(10, 3_000));
-    await persist(() => ask("unarchive"));
+  const remove = (sessionId: string): Promise<void> => {
+    count("client: remove");
+    if (world.chance(0.7)) followers.comeBack(sessionId);
+    return gateways.ask({ ask: (service) => service.remove(tenant, sessionId) });
+  };
+
+  const keep = async (session: Made): Promise<void> => {
+    const { sessionId } = session;
+    const what = world.pick(["compact", "compact", "compact", "remove"]);
+    if (what === "remove") return remove(sessionId);
+    count("client: compact");
+    await gateways.ask({ ask: (service) => service.compact(tenant, sessionId) });
+  };
+
+  /** Changes something that has no id, and undoes that. */
+  const change = async ({ sessionId }: Made): Promise<void> => {
+    const value = `v${++ids}`;
+    const what = world.pick(["members", "metadata", "archive"] as const);
+    count(`client: ${what}`);
+    const ask = (made: string, request: Parameters<typeof gateways.ask>[0]) =>
+      changes.ask(made, () => gateways.ask(request));
+    const set = (text: string) =>
+      ask(changed.metadata(sessionId, JSON.stringify(text)), {
+        ask: (service) => service.setMetadata(tenant, sessionId, text),
+        judge(answer) {
+          const { metadataVersion } = answer as { metadataVersion: number };
+          const stored = witness.sessions.get(sessionId)?.header.metadataVersion ?? 0;
+          if (stored < metadataVersion) violate("O3", `${sessionId} says ${text}: not stored`);
+        },
+      });
+    const member = (made: string, change: ChangeMembers) =>
+      ask(made, { ask: (service) => service.changeMembers(tenant, sessionId, change) });
+    const steps = {
+      members: [
+        () => member(changed.joined(sessionId, value), { addUsers: [value] }),
+        () => member(changed.left(sessionId, value), { removeUsers: [value] }),
+      ],
+      metadata: [() => set(value), () => set(`${value} again`)],
+      archive: [
+        () =>
+          ask(changed.status(sessionId, "archived"), {
+            ask: (service) => service.archive(tenant, sessionId),
+          }),
+        () =>
+          ask(changed.status(sessionId, "active"), {
+            ask: (service) => service.unarchive(tenant, sessionId),
+          }),
+      ],
+    }[what];
+    await steps[0]!().catch(() => {});
+    await pause(world.between(10, 1_500));
+    await persist(steps[1]!);
   };
 
   const act = (): void => {
@@ -222,18 +276,25 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
     else if (dice <= 68) asked(stop(session));
     else if (dice <= 80) asked(readPage(session));
     else if (dice <= 88) asked(markRead(session));
-    else if (dice <= 96) {
+    else if (dice <= 93) {
       count("client: regenerate");
       asked(gateways.ask({ ask: (service) => service.regenerate(tenant, sessionId, {}) }));
-    } else asked(keep(session));
+    } else if (dice <= 97) asked(change(session));
+    else asked(keep(session));
   };
 
   const loop = (): void => {
     if (scheduler.nowMs >= untilMs) return;
     act();
-    scheduler.after(world.between(1, gapMs * 2), loop);
+    const isEarly = atOnce && scheduler.nowMs < earlyMs;
+    scheduler.after(world.between(1, isEarly ? 40 : gapMs * 2), loop);
   };
-  scheduler.after(world.between(0, 1_000), loop);
+  scheduler.after(atOnce ? 0 : world.between(0, 1_000), loop);
+
+  const isDeleted = (sessionId: string) =>
+    witness.sessions.get(sessionId)?.header.status === "deleted";
+  const there = () =>
+    made.filter(({ sessionId }) => witness.sessions.has(sessionId) && !isDeleted(sessionId));
 
   return {
     get open() {
@@ -250,6 +311,30 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
       // What crosses the end of a turn is what is most likely to go wrong.
       if (world.chance(0.05)) scheduler.after(soonMs, () => asked(stop(session)));
       if (world.chance(0.1)) scheduler.after(soonMs, () => asked(say(session)));
+    },
+    crowd(logId) {
+      const ofLog = there().filter(({ sessionId }) => witness.headOf(sessionId)?.logId === logId);
+      if (ofLog.length === 0) return;
+      for (let left = world.between(3, 6); left > 0; left--) {
+        const session = world.pick(ofLog);
+        const soonMs = world.between(0, 2_000);
+        const ask = world.chance(0.6) ? change : say;
+        scheduler.after(soonMs, () => asked(ask(session)));
+      }
+    },
+    readAt(podId) {
+      for (const session of there()) {
+        asked(readPage(session, podId));
+        followers.comeBack(session.sessionId, podId);
+      }
+    },
+    swap() {
+      const swapped = followers.swap();
+      if (!swapped) return;
+      const { left, joined } = swapped;
+      asked(persist(() => remove(left)));
+      const session = made.find(({ sessionId }) => sessionId === joined)!;
+      scheduler.after(world.between(1_500, 2_500), () => asked(say(session)));
     },
   };
 }

@@ -13,6 +13,13 @@ import type { Witness } from "./witness.ts";
 
 export type Followers = {
   follow(sessionId: string): void;
+  /** Those who follow it and have something of it leave, and come back soon, to that pod if it is named. */
+  comeBack(sessionId: string, podId?: string): void;
+  /**
+   * One begins to follow a session where another one is followed, of the same owner, while its gateway's
+   * word of what it follows is lost. Whoever asked for that deletes the other. Undefined where there are none.
+   */
+  swap(): { left: string; joined: string } | undefined;
   /** Those who were connected to a pod that is gone see that. */
   cutOff(name: string): void;
   /** Who still lacks something, in words. */
@@ -29,9 +36,23 @@ type Follower = {
   /** It was told that there is no such session. */
   over: boolean;
 };
-type Connection = { readonly gateway: Gateway; open: boolean; joined: Joined | undefined };
+type Connection = {
+  readonly gateway: Gateway;
+  open: boolean;
+  joined: Joined | undefined;
+  /** Whether it was told anything. */
+  told: boolean;
+  /** It has come with a place while its session was there. */
+  readonly cameBack: boolean;
+};
 
-export type FollowersParts = { gateways: Gateways; witness: Witness; untilMs: number };
+export type FollowersParts = {
+  gateways: Gateways;
+  witness: Witness;
+  untilMs: number;
+  /** What a gateway says of what it follows is lost for so long. */
+  loseFollowing: (from: string, untilMs: number) => void;
+};
 
 const followersMost = 10;
 /** How likely a reader is too slow for an event, and is cut off. */
@@ -39,22 +60,29 @@ const tooSlow = 0.02;
 
 export function createSessionFollowers(world: World, parts: FollowersParts): Followers {
   const { scheduler, violate, count } = world;
-  const { gateways, witness, untilMs } = parts;
+  const { gateways, witness, untilMs, loseFollowing } = parts;
   const all: Follower[] = [];
   const isQuiet = () => scheduler.nowMs >= untilMs;
 
-  const join = (follower: Follower): void => {
+  const join = (follower: Follower, at?: string): void => {
     if (follower.over) return;
-    const gateway = gateways.any();
+    const gateway = gateways.any(at);
     if (!gateway) return rejoin(follower);
     const { sessionId, lastSeq, incarnation, lastMessageId } = follower;
-    const connection: Connection = { gateway, open: true, joined: undefined };
+    const cameBack = lastSeq > 0 && !isGone(sessionId);
+    const connection: Connection = {
+      gateway,
+      open: true,
+      joined: undefined,
+      told: false,
+      cameBack,
+    };
     follower.connection = connection;
     scheduler.note(`${follower.name} joins ${sessionId} at ${gateway.name} from ${lastSeq}`);
     const place = {
       lastSeq,
       ...(incarnation !== undefined && { incarnation }),
-      ...(lastMessageId !== undefined && world.chance(0.5) && { lastMessageId }),
+      ...(lastMessageId !== undefined && world.chance(0.7) && { lastMessageId }),
     };
     count(lastSeq > 0 ? "client: joined again" : "client: joined");
     scheduler.after(gateways.delayMs(), () =>
@@ -69,18 +97,21 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
         }
       }),
     );
-    if (!isQuiet() && world.chance(0.7)) {
+    if (at === undefined && !isQuiet() && world.chance(0.7)) {
       scheduler.after(world.between(200, 8_000), () => {
         if (connection.open && !isQuiet()) leave(follower, connection);
       });
     }
   };
 
-  const leave = (follower: Follower, connection: Connection): void => {
-    if (!connection.open) return;
+  const part = (follower: Follower, connection: Connection): void => {
     connection.open = false;
     follower.connection = undefined;
     connection.gateway.enter(() => connection.joined?.leave());
+  };
+  const leave = (follower: Follower, connection: Connection): void => {
+    if (!connection.open) return;
+    part(follower, connection);
     rejoin(follower);
   };
   const rejoin = (follower: Follower): void => {
@@ -108,6 +139,7 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
           return false;
         }
         judgeSent(follower, event, connection.gateway);
+        noteTold(follower, connection);
         deliver(() => {
           take(follower, event);
           answer.take(event, follower.lastSeq);
@@ -115,6 +147,7 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
         return true;
       },
       fail(error) {
+        noteTold(follower, connection);
         deliver(() => {
           scheduler.note(`${follower.name} is cut off: ${messageOf(error)}`);
           if (hasCode(error, "not_found")) follower.over = isGone(follower.sessionId);
@@ -122,6 +155,12 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
         });
       },
     };
+  };
+
+  const noteTold = ({ sessionId }: Follower, connection: Connection): void => {
+    if (connection.told) return;
+    connection.told = true;
+    if (connection.cameBack && isGone(sessionId)) count("client: came back while it was deleted");
   };
 
   const isGone = (sessionId: string) =>
@@ -144,6 +183,9 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
       case "joined":
         if (event.lastSeq < follower.lastSeq) {
           violate("S7", `${what} has ${follower.lastSeq} and joins at ${event.lastSeq}`);
+        }
+        if (event.incarnation !== witness.headOf(follower.sessionId)?.incarnation) {
+          violate("O6", `${what} joins a log of the incarnation "${event.incarnation}"`);
         }
         follower.incarnation = event.incarnation;
         return;
@@ -171,21 +213,59 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
     }
   };
 
+  const make = (sessionId: string, at?: string): void => {
+    const name = `f${all.length + 1}`;
+    const follower: Follower = {
+      name,
+      sessionId,
+      lastSeq: 0,
+      incarnation: undefined,
+      lastMessageId: undefined,
+      connection: undefined,
+      over: false,
+    };
+    all.push(follower);
+    join(follower, at);
+  };
+
+  const ownerOf = (sessionId: string) => witness.headOf(sessionId)?.owner ?? undefined;
+  const isFollowedAt = (name: string, sessionId: string) =>
+    all.some((each) => each.sessionId === sessionId && each.connection?.gateway.name === name);
+
   return {
     follow(sessionId) {
       if (all.length >= followersMost || !witness.sessions.has(sessionId)) return;
-      const name = `f${all.length + 1}`;
-      const follower: Follower = {
-        name,
-        sessionId,
-        lastSeq: 0,
-        incarnation: undefined,
-        lastMessageId: undefined,
-        connection: undefined,
-        over: false,
-      };
-      all.push(follower);
-      join(follower);
+      make(sessionId);
+    },
+    comeBack(sessionId, podId) {
+      for (const follower of all) {
+        const { connection } = follower;
+        if (follower.sessionId !== sessionId || follower.lastSeq === 0 || !connection?.open)
+          continue;
+        part(follower, connection);
+        const soonMs = world.between(0, 3 * world.troubles.delayMs);
+        scheduler.after(podId === undefined ? soonMs : 0, () => {
+          if (!follower.connection) join(follower, podId);
+        });
+      }
+    },
+    swap() {
+      for (const { sessionId: left, connection, over } of all) {
+        const name = connection?.gateway.name;
+        if (over || !connection?.told || name === undefined || isGone(left)) continue;
+        const owner = ownerOf(left);
+        if (owner === undefined || owner === name) continue;
+        const joined = [...witness.sessions.keys()].find(
+          (each) =>
+            each !== left && !isGone(each) && ownerOf(each) === owner && !isFollowedAt(name, each),
+        );
+        if (joined === undefined) continue;
+        count("client: swaps what it follows");
+        loseFollowing(name, scheduler.nowMs + 1_500);
+        scheduler.after(world.between(0, 300), () => make(joined, name));
+        return { left, joined };
+      }
+      return undefined;
     },
     cutOff(name) {
       for (const follower of all) {

@@ -23,8 +23,8 @@ export type Gateway = {
 };
 
 export type Gateways = {
-  /** One of those that are up, undefined while there is none. */
-  any(): Gateway | undefined;
+  /** One of those that are up, or that one if it is; undefined while there is none. */
+  any(at?: string): Gateway | undefined;
   /** How long something takes from a client to a gateway, or back. */
   delayMs(): number;
   /** Asks somewhere. Rejects with `timeout` where no answer came. */
@@ -37,6 +37,8 @@ export type Request<Answer> = {
   /** Looks at the answer in the moment in which it is given. */
   judge?: (answer: Answer, gateway: Gateway) => void;
   timeoutMs?: number;
+  /** Where, if that is up. Default: anywhere. */
+  at?: string | undefined;
 };
 
 export type GatewaysOptions = {
@@ -90,17 +92,19 @@ export function createGateways(
     ];
   };
 
-  const any = (): Gateway | undefined => {
+  const any = (at?: string): Gateway | undefined => {
     const all = [...pods().flatMap(ofPod), ...made.map(({ gateway }) => gateway)];
+    const wanted = at === undefined ? undefined : all.find(({ name }) => name === at);
+    if (wanted) return wanted;
     return all.length > 0 ? world.pick(all) : undefined;
   };
 
   return {
     any,
     delayMs,
-    ask: ({ ask, judge, timeoutMs = 6_000 }) =>
+    ask: ({ ask, judge, timeoutMs = 6_000, at }) =>
       new Promise((resolve, reject) => {
-        const gateway = any();
+        const gateway = any(at);
         if (!gateway) return reject(new FlotillaError("unavailable", "no pod is up"));
         const cancel = scheduler.after(timeoutMs, () =>
           reject(new FlotillaError("timeout", `${gateway.name} hasn't answered`)),

@@ -1,27 +1,49 @@
 /**
  * Letters that are lost although the store said that it has them, as what was written without waiting for
- * the disk is when a database dies.
+ * the disk is when a database dies. And which ways letters took: with their hint, from their row, or both.
  */
-import type { Database } from "../../../src/store/database.ts";
+import { decodeMail, encodeMail } from "../../../src/bus/mail.ts";
+import { putMail, readMail } from "../../../src/bus/statements.ts";
+import { logOf } from "../../../src/session/group.ts";
+import type { Head } from "../../../src/session/journal/journal.ts";
+import type { Database, Row, WriteOptions } from "../../../src/store/database.ts";
 import { sql, type Statement } from "../../../src/store/sql.ts";
 import type { World } from "../world.ts";
 
 export type Letters = {
   /** How likely a letter is lost. */
   lost: number;
+  /** From this address, all that says who is followed and watched is lost until then, and nothing else. */
+  loseFollowing(from: string, untilMs: number): void;
   through(database: Database): Database;
 };
 
+export type LettersOptions = {
+  /**
+   * What starts work is lost only the first time, and what says that work is under way never, so that no
+   * runner that is well can be taken for lost.
+   */
+  once: boolean;
+  heads: () => ReadonlyMap<number, Head>;
+};
+
+type Sent = { readonly topic?: string; readonly body?: { readonly sessionId?: string } };
+type Mail = { readonly sender: string; readonly seq: number };
+
 const start =
   /session\.start.*?sessionId\W+(\w+).*?work\W+type\W+\w+\W+epoch\W+(\d+)\W+attempt\W+(\d+)/g;
+const aboutFollowing = ["session.follow", "session.watch"];
 const roundTrip = sql`select 1 as one`;
+// A statement is known by its template, which is the same object every time it is made.
+const look = readMail("", 0).strings;
 
-/**
- * With `once`, what starts work is lost only the first time, and what says that work is under way never,
- * so that no runner that is well can be taken for lost.
- */
-export function createLetters(world: World, { once }: { once: boolean }): Letters {
+export function createLetters(world: World, { once, heads }: LettersOptions): Letters {
+  const { scheduler, count } = world;
   const started = new Set<string>();
+  const deafTo = new Map<string, number>();
+  /** The term of the log that something was asked of, when it was. */
+  const asked = new Map<string, { readonly logId: number; readonly term: number }>();
+
   const isSpared = (statements: readonly Statement[]): boolean => {
     const text = JSON.stringify(statements);
     if (text.includes("session.named")) return true;
@@ -31,20 +53,135 @@ export function createLetters(world: World, { once }: { once: boolean }): Letter
     for (const each of starts) started.add(each);
     return isAgain;
   };
+
+  const noteAsked = (letters: ReadonlyMap<string, string>): void => {
+    for (const [to, text] of letters) {
+      if (!text.includes('"session.ask"')) continue;
+      const mail = decodeMail(text)!;
+      const sessionId = (JSON.parse(mail.body) as Sent[]).find(
+        ({ topic }) => topic === "session.ask",
+      )!.body!.sessionId!;
+      const logId = logOf(sessionId, heads().size);
+      asked.set(nameOf(to, mail), { logId, term: heads().get(logId)?.term ?? 0 });
+    }
+  };
+  const noteHanded = (address: string, mail: Mail): void => {
+    const meant = asked.get(nameOf(address, mail));
+    const head = meant && heads().get(meant.logId);
+    if (head?.owner === address && head.term > meant!.term) count("letters: for an earlier term");
+  };
+
+  /** Without those that say who is followed and watched. */
+  const withoutFollowing = (letters: ReadonlyMap<string, string>) => {
+    const left = new Map<string, string>();
+    const rows = [...letters].map(([address, text]) => {
+      const mail = decodeMail(text)!;
+      const all = JSON.parse(mail.body) as Sent[];
+      const kept = all.filter(({ topic }) => !aboutFollowing.includes(topic ?? ""));
+      if (kept.length < all.length) {
+        count("fault: what is followed is lost");
+        scheduler.note(`what ${mail.sender} follows at ${address} is lost`);
+      }
+      const body = JSON.stringify(kept);
+      left.set(address, encodeMail({ ...mail, body }));
+      return { ...mail, address, body };
+    });
+    return { statements: [putMail(rows)], letters: left };
+  };
+  /** What is left of a write where some of its letters are lost. Several rows for one address are spared. */
+  const thinned = (statements: readonly Statement[], options: WriteOptions) => {
+    const { letters } = options;
+    if (deafTo.size === 0 || !letters) return { statements, options };
+    const texts = [...letters.values()];
+    const [first] = texts;
+    const isDeaf = first && (deafTo.get(decodeMail(first)?.sender ?? "") ?? 0) > scheduler.nowMs;
+    const isAbout = texts.some((text) => aboutFollowing.some((topic) => text.includes(topic)));
+    if (!isDeaf || !isAbout || texts.includes("")) return { statements, options };
+    const thin = withoutFollowing(letters);
+    return { statements: thin.statements, options: { ...options, letters: thin.letters } };
+  };
+
+  /** Counts which way letters come to one reader. */
+  const createReader = () => {
+    const carried = new Set<string>();
+    const found = new Set<string>();
+    const last = new Map<string, number>();
+    const hand = (address: string, mail: Mail) => {
+      last.set(mail.sender, Math.max(mail.seq, last.get(mail.sender) ?? 0));
+      noteHanded(address, mail);
+    };
+    return {
+      carry(address: string, text: string): void {
+        const mail = decodeMail(text);
+        if (!mail) return count("letters: too long for their hint");
+        const name = nameOf(address, mail);
+        if (mail.after > (last.get(mail.sender) ?? 0)) return count("letters: before their turn");
+        count("letters: carried");
+        if (carried.has(name)) count("letters: carried twice");
+        if (found.has(name)) count("letters: found and carried");
+        carried.add(name);
+        hand(address, mail);
+      },
+      find(address: string, rows: readonly Row[]): void {
+        for (const row of rows) {
+          const mail = { sender: String(row["sender"]), seq: Number(row["seq"]) };
+          const name = nameOf(address, mail);
+          if (carried.has(name)) count("letters: carried and found");
+          found.add(name);
+          hand(address, mail);
+        }
+      },
+    };
+  };
+
   const letters: Letters = {
     lost: 0,
-    through: (database) => ({
-      ...database,
-      async write(statements, options) {
-        const isLetter = options?.lossy === true && (options.mail?.length ?? 0) > 0;
-        const loses = isLetter && world.chance(letters.lost) && !(once && isSpared(statements));
-        if (!loses) return database.write(statements, options);
-        world.count("fault: letters lost");
-        world.scheduler.note(`letters to ${options.mail!.join()} are lost`);
-        await database.read(roundTrip).catch(() => {});
-        return statements.map(() => []);
-      },
-    }),
+    loseFollowing: (from, untilMs) => void deafTo.set(from, untilMs),
+    through(database) {
+      const reader = createReader();
+      const looked = (statement: Statement | undefined, rows: readonly Row[] | undefined) => {
+        if (statement?.strings !== look || !rows || rows.length === 0) return;
+        reader.find(String(statement.parts[1]), rows);
+      };
+      return {
+        ...database,
+        async read(statement) {
+          const rows = await database.read(statement);
+          looked(statement, rows);
+          return rows;
+        },
+        async write(statements, options) {
+          const isLetter = options?.lossy === true && (options.mail?.length ?? 0) > 0;
+          if (!isLetter) {
+            const tables = await database.write(statements, options);
+            looked(statements.at(-1), tables.at(-1));
+            return tables;
+          }
+          const loses = world.chance(letters.lost) && !(once && isSpared(statements));
+          if (!loses) {
+            if (options.letters) noteAsked(options.letters);
+            const thin = thinned(statements, options);
+            return database.write(thin.statements, thin.options);
+          }
+          count("fault: letters lost");
+          scheduler.note(`letters to ${options.mail!.join()} are lost`);
+          await database.read(roundTrip).catch(() => {});
+          return statements.map(() => []);
+        },
+        subscribe: (listener, mailOf) =>
+          database.subscribe(
+            mailOf === undefined
+              ? listener
+              : (whose, text) => {
+                  if (text !== undefined) reader.carry(mailOf, text);
+                  listener(whose, text);
+                },
+            mailOf,
+          ),
+      };
+    },
   };
   return letters;
 }
+
+const nameOf = (address: string, { sender, seq }: Mail) => `${address} ${sender} ${seq}`;

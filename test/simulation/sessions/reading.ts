@@ -22,6 +22,9 @@ export function judgePage(world: World, witness: Witness, page: EntriesPage, ask
   world.count("client: a page");
   if (lastSeq < atLeast) world.violate("S7", `${what}: it has ${lastSeq}, and ${atLeast} was told`);
   if (lastSeq > seen.entries.length) world.violate("S6", `${what}: ${lastSeq} isn't stored`);
+  if (page.incarnation !== witness.headOf(sessionId)?.incarnation) {
+    world.violate("O6", `${what}: of the incarnation "${page.incarnation}"`);
+  }
   const wanted = Math.min(limit, Math.max(0, atLeast - after));
   if (entries.length < wanted) world.violate("S1", `${what}: ${entries.length} of ${wanted}`);
   entries.forEach((entry, at) => {

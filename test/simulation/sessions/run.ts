@@ -3,17 +3,19 @@ import { type Logger, silentLogger } from "../../../src/base/log.ts";
 import { createSimDisk } from "../disk.ts";
 import { startFaults } from "../faults.ts";
 import { createNetwork, type Watcher } from "../link.ts";
-import { type SimPod, startSimPod } from "../pod.ts";
+import { heartOf, type SimPod, startSimPod } from "../pod.ts";
 import { type Report, reportOn } from "../report.ts";
-import { createWorld, noTroubles } from "../world.ts";
+import { createWorld, noTroubles, type World } from "../world.ts";
 import type { PodFacts } from "../checker.ts";
-import { createAgents } from "./agents.ts";
+import { createStoredAgents } from "../../../src/session/agents/stored.ts";
+import { createAgents, storedAgents } from "./agents.ts";
+import { createChanges } from "./changes.ts";
 import { judgeEnd } from "./checker.ts";
-import { type Clients, startSessionClients, users } from "./clients.ts";
+import { type Clients, startSessionClients, tenant, users } from "./clients.ts";
 import { createSessionFollowers } from "./followers.ts";
 import { createGateways } from "./gateways.ts";
 import { createHistory } from "./history.ts";
-import { openInbox } from "./inboxes.ts";
+import { openInboxes } from "./inboxes.ts";
 import { createLetters } from "./letters.ts";
 import { createWitness, type Witness } from "./witness.ts";
 
@@ -28,30 +30,40 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   const isCalm = world.chance(0.15);
   const faultsMs = world.between(8_000, 16_000);
   const isQuiet = () => scheduler.nowMs >= faultsMs;
-  const letters = createLetters(world, { once: isCalm });
+  /** Clients come before there is anything, and the first reads take long. */
+  const isFresh = !isCalm && world.chance(0.2);
+  const letters = createLetters(world, { once: isCalm, heads: () => witness.heads });
+  const changes = createChanges(world);
   let clients: Clients | undefined;
   const witness: Witness = await createWitness(world, {
     isCalm,
-    onSession(seen) {
+    onSession(seen, { before, after }) {
+      changes.judge(before, after!);
       clients?.onSession(seen);
       pauseOwner(seen.header.sessionId);
     },
   });
-  const network = createNetwork(world, witness as Watcher);
+  const carriesLetters = world.chance(0.7);
+  const network = createNetwork(world, witness as Watcher, { carriesLetters });
   const logs = world.pick([1, 2, 4]);
   const pods: SimPod[] = [];
   const byId = new Map<string, SimPod>();
   const gone = new Set<string>();
   const disk = createSimDisk(world);
   const agents = createAgents(world, () => witness);
+  await storeAgents(world);
+  /** How many of the agents in code each pod but the first has. */
+  const agentShare = world.pick([0.2, 0.7]);
   const gateways = createGateways(world, network, {
     pods: () => pods.filter(Boolean),
     programs: world.between(1, 2),
     logs,
     through: letters.through,
   });
-  const followers = createSessionFollowers(world, { gateways, witness, untilMs: faultsMs });
-  const inbox = openInbox(world, { gateways, witness, user: users[0] });
+  const { loseFollowing } = letters;
+  const following = { gateways, witness, loseFollowing };
+  const followers = createSessionFollowers(world, { ...following, untilMs: faultsMs });
+  const inboxes = openInboxes(world, { ...following, users });
   const history = createHistory();
   let podsMade = 0;
   let places = world.between(2, 4);
@@ -67,7 +79,49 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     if (!pod) return;
     count("fault: pause at a record");
     const soonMs = world.between(0, world.troubles.delayMs * 3);
-    scheduler.after(soonMs, () => pod.alive && pod.pause(world.between(1_500, 9_000)));
+    scheduler.after(soonMs, () => pause(pod, world.between(1_500, 9_000)));
+  };
+  /** A pod that wakes is asked at once for what others have stored meanwhile. */
+  const pause = (pod: SimPod, durationMs: number): void => {
+    if (!pod.alive) return;
+    pod.pause(durationMs);
+    if (!world.chance(0.5)) return;
+    scheduler.after(durationMs - world.between(0, 20), () => {
+      if (!pod.alive || isQuiet()) return;
+      count("client: asks a pod that wakes");
+      clients!.readAt(pod.podId);
+    });
+  };
+
+  /** An owner stands still until others have had its log for a while, and has it again when it wakes. */
+  const pauseUntilBack = (): void => {
+    const heads = [...witness.heads.values()];
+    const head = heads.length > 0 ? world.pick(heads) : undefined;
+    const pod = byId.get(head?.owner ?? "");
+    if (!pod?.started || !pod.alive) return;
+    count("fault: pause, and the log back");
+    const durationMs = world.between(4_000, 9_000);
+    pause(pod, durationMs);
+    scheduler.after(world.between(0, 1_000), () => clients!.crowd(head!.logId));
+    scheduler.after(durationMs - world.between(500, 2_500), () => {
+      const owners = new Set([...witness.heads.values()].map(({ owner }) => owner));
+      for (const other of pods.filter(Boolean)) {
+        if (other === pod || !other.started || !other.alive) continue;
+        if (owners.has(other.podId)) other.stop();
+        else other.pause(world.between(2_000, 4_000));
+      }
+    });
+  };
+
+  /** A pod is told to stop when it is taken for dead, because its heartbeat is late. */
+  const leaveLate = (): void => {
+    const pod = world.chance(0.6) ? pods[0] : world.pick(pods.filter(Boolean));
+    if (!pod?.started || !pod.alive) return;
+    count("fault: leaves with a late heartbeat");
+    scheduler.note(`${pod.podId} has a late heartbeat`);
+    const untilMs = scheduler.nowMs + world.between(8_000, 12_000);
+    world.frozen.set(heartOf(pod.podId), { untilMs, mode: "hang" });
+    scheduler.after(world.between(4_500, 7_000), () => pod.alive && pod.stop());
   };
 
   const fill = (place: number): void => {
@@ -78,7 +132,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
       isGone: (host: string) => canTell && gone.has(host),
     };
     const known = new Map<string, PodFacts>();
-    const pod = startSimPod(
+    const pod: SimPod = startSimPod(
       world,
       network,
       { pods: known },
@@ -92,11 +146,12 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
         log: counting(count),
         thisProcess,
         handlersFor: (made) =>
-          place === 0 ? agents.of(made) : agents.of(made).filter(() => world.chance(0.7)),
+          place === 0 ? agents.of(made) : agents.of(made).filter(() => world.chance(agentShare)),
+        network: agents.network(() => pod),
         onGone() {
           gone.add(podId);
           followers.cutOff(podId);
-          inbox.cutOff(podId);
+          inboxes.cutOff(podId);
           scheduler.after(world.between(100, isQuiet() ? 1_000 : 6_000), () => fill(place));
         },
       },
@@ -121,6 +176,13 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     letters.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
     if (world.chance(0.4)) scale();
     else if (world.chance(0.5)) scheduler.after(faultsMs / 2, replaceAll);
+    if (world.chance(0.3)) scheduler.after(world.between(2_000, faultsMs / 2), pauseUntilBack);
+    if (world.chance(0.3)) scheduler.after(world.between(1_000, faultsMs / 2), leaveLate);
+  }
+  if (isFresh) {
+    const { troubles } = world;
+    world.troubles = { ...troubles, slow: 0.3 };
+    scheduler.after(3_000, () => (world.troubles = troubles));
   }
   scheduler.after(faultsMs, () => {
     letters.lost = 0;
@@ -132,8 +194,16 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     history,
     followers,
     untilMs: faultsMs,
+    changes,
     gapMs: world.pick([50, 100, 250]),
+    atOnce: isFresh,
   });
+  if (world.chance(0.3)) {
+    scheduler.after(world.between(faultsMs / 2, faultsMs - 3_000), () => clients.swap());
+  }
+  if (world.chance(0.3)) {
+    scheduler.after(world.between(faultsMs / 2, faultsMs - 1_000), () => inboxes.swap());
+  }
 
   /** A deploy: everybody is told to stop, one after the other. */
   function replaceAll(): void {
@@ -181,12 +251,19 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     const behind = followers.behind();
     if (behind !== undefined) world.violate("S5", behind);
     await judgeEnd(world, witness, history);
-    const wrong = await inbox.wrong();
+    const wrong = await inboxes.wrong();
     if (wrong !== undefined) world.violate("inbox", wrong);
     if (clients.open > 0) world.violate("clients", `${clients.open} wait for ever`);
   }
   count(isCalm ? "seed: calm" : "seed: stormy");
+  if (isFresh) count("seed: fresh");
   return reportOn(seed, world);
+}
+
+/** What was stored before the first pod came. */
+async function storeAgents({ store, storeClock }: World): Promise<void> {
+  const stored = createStoredAgents({ database: store.database, clock: storeClock });
+  for (const { name, settings } of storedAgents) await stored.create(tenant, name, { settings });
 }
 
 const lines = new Map([

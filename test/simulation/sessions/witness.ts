@@ -4,6 +4,7 @@
  */
 import { FlotillaError } from "../../../src/base/errors.ts";
 import type { Entry } from "../../../src/protocol/message.ts";
+import { logOf } from "../../../src/session/group.ts";
 import type { Header, Turn } from "../../../src/session/header.ts";
 import type { Head } from "../../../src/session/journal/journal.ts";
 import { nothingSeen } from "../fences.ts";
@@ -26,6 +27,8 @@ export type SessionSeen = {
 
 export type Witness = Watcher & {
   readonly heads: ReadonlyMap<number, Head>;
+  /** The head of a session's log. */
+  headOf(sessionId: string): Head | undefined;
   readonly sessions: ReadonlyMap<string, SessionSeen>;
   /** The very text of an entry, for comparing. */
   textOf(sessionId: string, seq: number): string | undefined;
@@ -34,13 +37,15 @@ export type Witness = Watcher & {
 export type WitnessOptions = {
   /** Nothing is wrong but letters, so that no runner is ever given up. */
   isCalm: boolean;
-  onSession: (seen: SessionSeen, before: Header | undefined) => void;
+  onSession: (seen: SessionSeen, noted: Extract<Noted, { what: "session" }>) => void;
 };
 
 export async function createWitness(world: World, options: WitnessOptions): Promise<Witness> {
   const { store, violate, count } = world;
   const heads = new Map<number, Head>();
   const sessions = new Map<string, SessionSeen>();
+  /** Everybody who has ever had each log. */
+  const owners = new Map<number, Set<string>>();
   let who = "";
   await store.database.write(auditStatements());
 
@@ -61,6 +66,9 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       if (after.term !== before.term + 1 || moved !== 1) violate("O1", `${what}: a strange take`);
       const from = before.owner === null ? "free" : before.owner === who ? "own" : "another's";
       count(`log: taken, ${from}`);
+      const had = owners.get(after.logId) ?? new Set();
+      if (from !== "own" && had.has(who)) count("log: taken back");
+      owners.set(after.logId, had.add(who));
     } else if (after.owner !== before.owner) {
       if (after.owner !== null || before.owner !== who || moved !== 0) {
         violate("O1", `${what}: the owner changes without a term`);
@@ -146,6 +154,8 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       );
     }
     const { work } = header;
+    if (work?.runner === null && work.attempt > 0)
+      count("turn: waits for a pod that has its agent");
     if (work?.type === "turn") seen.turns.set(work.epoch, work);
     if (work?.type === "compaction") {
       const { toSeq } = work;
@@ -153,7 +163,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
     }
     Object.assign(seen, { header, offset });
     world.scheduler.note(`${who} ${sessionId} ${header.lastSeq} ${shownWork(header)}`);
-    options.onSession(seen, last);
+    options.onSession(seen, noted);
   };
 
   const judgeWork = (last: Header, { work, compactionFailures }: Header): void => {
@@ -215,6 +225,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
 
   return {
     heads,
+    headOf: (sessionId) => heads.get(logOf(sessionId, Math.max(1, heads.size))),
     sessions,
     textOf(sessionId, seq) {
       const entry = sessions.get(sessionId)?.entries[seq - 1];
