@@ -18,12 +18,12 @@ export type Clients = {
   readonly open: number;
   /** Something has changed in a session. */
   onSession(seen: SessionSeen): void;
-  /** Asks for much at once of the sessions of a log, some of it to be undone. */
-  crowd(logId: number): void;
+  /** Asks for much at once of the sessions of a log: to talk, or to change something and undo that. */
+  crowd(logId: number, what: "talk" | "change"): void;
   /** Asks a pod for what others have stored meanwhile. */
   readAt(podId: string): void;
-  /** Deletes a session that is followed somewhere, while another begins to be followed there. */
-  swap(): void;
+  /** Deletes a session that is followed somewhere, while another begins to be followed there, if it can. */
+  swap(): boolean;
 };
 
 export type ClientsParts = {
@@ -212,7 +212,7 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
 
   const remove = (sessionId: string): Promise<void> => {
     count("client: remove");
-    if (world.chance(0.7)) followers.comeBack(sessionId);
+    if (world.chance(0.7)) followers.comeBack(sessionId, { more: 2 });
     return gateways.ask({ ask: (service) => service.remove(tenant, sessionId) });
   };
 
@@ -312,29 +312,30 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
       if (world.chance(0.05)) scheduler.after(soonMs, () => asked(stop(session)));
       if (world.chance(0.1)) scheduler.after(soonMs, () => asked(say(session)));
     },
-    crowd(logId) {
+    crowd(logId, what) {
       const ofLog = there().filter(({ sessionId }) => witness.headOf(sessionId)?.logId === logId);
       if (ofLog.length === 0) return;
-      for (let left = world.between(3, 6); left > 0; left--) {
+      for (let left = world.between(3, 8); left > 0; left--) {
         const session = world.pick(ofLog);
-        const soonMs = world.between(0, 2_000);
-        const ask = world.chance(0.6) ? change : say;
+        const soonMs = world.between(0, 1_500);
+        const ask = what === "change" && world.chance(0.7) ? change : say;
         scheduler.after(soonMs, () => asked(ask(session)));
       }
     },
     readAt(podId) {
       for (const session of there()) {
         asked(readPage(session, podId));
-        followers.comeBack(session.sessionId, podId);
+        followers.comeBack(session.sessionId, { podId });
       }
     },
     swap() {
       const swapped = followers.swap();
-      if (!swapped) return;
+      if (!swapped) return false;
       const { left, joined } = swapped;
       asked(persist(() => remove(left)));
       const session = made.find(({ sessionId }) => sessionId === joined)!;
       scheduler.after(world.between(1_500, 2_500), () => asked(say(session)));
+      return true;
     },
   };
 }

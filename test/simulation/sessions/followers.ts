@@ -13,8 +13,11 @@ import type { Witness } from "./witness.ts";
 
 export type Followers = {
   follow(sessionId: string): void;
-  /** Those who follow it and have something of it leave, and come back soon, to that pod if it is named. */
-  comeBack(sessionId: string, podId?: string): void;
+  /**
+   * Those who follow it and have something of it leave, and come back soon, to that pod if it is named.
+   * So do so many more, who have left before.
+   */
+  comeBack(sessionId: string, options: { podId?: string; more?: number }): void;
   /**
    * One begins to follow a session where another one is followed, of the same owner, while its gateway's
    * word of what it follows is lost. Whoever asked for that deletes the other. Undefined where there are none.
@@ -213,7 +216,10 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
     }
   };
 
-  const make = (sessionId: string, at?: string): void => {
+  const make = (
+    sessionId: string,
+    has: Partial<Pick<Follower, "lastSeq" | "lastMessageId">> = {},
+  ): Follower => {
     const name = `f${all.length + 1}`;
     const follower: Follower = {
       name,
@@ -223,9 +229,10 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
       lastMessageId: undefined,
       connection: undefined,
       over: false,
+      ...has,
     };
     all.push(follower);
-    join(follower, at);
+    return follower;
   };
 
   const ownerOf = (sessionId: string) => witness.headOf(sessionId)?.owner ?? undefined;
@@ -235,18 +242,27 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
   return {
     follow(sessionId) {
       if (all.length >= followersMost || !witness.sessions.has(sessionId)) return;
-      make(sessionId);
+      join(make(sessionId));
     },
-    comeBack(sessionId, podId) {
-      for (const follower of all) {
-        const { connection } = follower;
-        if (follower.sessionId !== sessionId || follower.lastSeq === 0 || !connection?.open)
-          continue;
-        part(follower, connection);
+    comeBack(sessionId, { podId, more = 0 }) {
+      const soon = (follower: Follower): void => {
         const soonMs = world.between(0, 3 * world.troubles.delayMs);
         scheduler.after(podId === undefined ? soonMs : 0, () => {
           if (!follower.connection) join(follower, podId);
         });
+      };
+      for (const follower of all) {
+        const { connection } = follower;
+        if (follower.sessionId !== sessionId || follower.lastSeq === 0 || !connection?.open) {
+          continue;
+        }
+        part(follower, connection);
+        soon(follower);
+      }
+      const { entries } = witness.sessions.get(sessionId) ?? { entries: [] };
+      for (let left = entries.length > 0 ? more : 0; left > 0; left--) {
+        const { seq, messageId } = world.pick(entries);
+        soon(make(sessionId, { lastSeq: seq, lastMessageId: messageId }));
       }
     },
     swap() {
@@ -262,7 +278,7 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
         if (joined === undefined) continue;
         count("client: swaps what it follows");
         loseFollowing(name, scheduler.nowMs + 1_500);
-        scheduler.after(world.between(0, 300), () => make(joined, name));
+        scheduler.after(world.between(0, 300), () => join(make(joined), name));
         return { left, joined };
       }
       return undefined;
@@ -278,7 +294,8 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
     behind() {
       for (const { name, sessionId, lastSeq, over } of all) {
         const seen = witness.sessions.get(sessionId)!;
-        if (over || isGone(sessionId)) continue;
+        if (over) continue;
+        if (isGone(sessionId)) return `${name} hasn't heard that ${sessionId} was deleted`;
         const has = seen.entries.length;
         if (lastSeq < has) return `${name} has ${lastSeq} of ${has} in ${sessionId}`;
       }

@@ -46,12 +46,17 @@ export type GatewaysOptions = {
   programs: number;
   logs: number;
   through: (database: Database) => Database;
+  /** What programs read first comes seconds later. */
+  slowAtFirst: boolean;
 };
+
+/** So many reads take long where the first ones do. */
+const firstReads = 3;
 
 export function createGateways(
   world: World,
   network: Network,
-  { pods, programs, logs, through }: GatewaysOptions,
+  { pods, programs, logs, through, slowAtFirst }: GatewaysOptions,
 ): Gateways {
   const { scheduler } = world;
   const delayMs = () => world.between(1, 1 + Math.min(50, world.troubles.delayMs));
@@ -62,7 +67,8 @@ export function createGateways(
     const wallMs = () => startOfTimeMs + scheduler.nowMs;
     const clock = laneClock(scheduler, lane, { wallMs, startMs: world.between(0, 1_000_000) });
     const random = world.fork();
-    const database = through(network.connect({ who: name, lane }));
+    const connected = through(network.connect({ who: name, lane }));
+    const database = slowAtFirst ? slowly(world, connected) : connected;
     const shared = { database, clock, random, log: silentLogger };
     const ids = uuidv7(clock, random);
     const here = createSessionsHere({
@@ -131,6 +137,21 @@ export function createGateways(
       }),
     async close() {
       await Promise.all(made.map(({ here }) => here.stop({ waitMs: 0 })));
+    },
+  };
+}
+
+function slowly(world: World, database: Database): Database {
+  let left = firstReads;
+  return {
+    ...database,
+    async read(statement) {
+      const rows = await database.read(statement);
+      if (left-- > 0) {
+        const lateMs = world.between(500, 2_500);
+        await new Promise<void>((resolve) => void world.scheduler.after(lateMs, resolve));
+      }
+      return rows;
     },
   };
 }

@@ -2,6 +2,7 @@
  * Letters that are lost although the store said that it has them, as what was written without waiting for
  * the disk is when a database dies. And which ways letters took: with their hint, from their row, or both.
  */
+import { FlotillaError } from "../../../src/base/errors.ts";
 import { decodeMail, encodeMail } from "../../../src/bus/mail.ts";
 import { putMail, readMail } from "../../../src/bus/statements.ts";
 import { logOf } from "../../../src/session/group.ts";
@@ -15,6 +16,8 @@ export type Letters = {
   lost: number;
   /** From this address, all that says who is followed and watched is lost until then, and nothing else. */
   loseFollowing(from: string, untilMs: number): void;
+  /** What is for this address lies in its rows until then: no hint comes, and no look succeeds. */
+  cutOff(address: string, untilMs: number): void;
   through(database: Database): Database;
 };
 
@@ -41,8 +44,11 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
   const { scheduler, count } = world;
   const started = new Set<string>();
   const deafTo = new Map<string, number>();
+  const cut = new Map<string, number>();
   /** The term of the log that something was asked of, when it was. */
   const asked = new Map<string, { readonly logId: number; readonly term: number }>();
+
+  const isCutOff = (address: string) => (cut.get(address) ?? 0) > scheduler.nowMs;
 
   const isSpared = (statements: readonly Statement[]): boolean => {
     const text = JSON.stringify(statements);
@@ -137,25 +143,38 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
   const letters: Letters = {
     lost: 0,
     loseFollowing: (from, untilMs) => void deafTo.set(from, untilMs),
+    cutOff: (address, untilMs) => void cut.set(address, untilMs),
     through(database) {
       const reader = createReader();
-      const looked = (statement: Statement | undefined, rows: readonly Row[] | undefined) => {
-        if (statement?.strings !== look || !rows || rows.length === 0) return;
-        reader.find(String(statement.parts[1]), rows);
+      /** Looks for letters, if it is a look, unless that is kept from succeeding. */
+      const lookedBy = async <Answer>(
+        statement: Statement | undefined,
+        ask: () => Promise<Answer>,
+        rowsOf: (answer: Answer) => readonly Row[],
+      ): Promise<Answer> => {
+        if (statement?.strings !== look) return ask();
+        const address = statement.parts[1] as string;
+        if (isCutOff(address)) throw new FlotillaError("store_unavailable", "simulated");
+        const answer = await ask();
+        reader.find(address, rowsOf(answer));
+        return answer;
       };
       return {
         ...database,
-        async read(statement) {
-          const rows = await database.read(statement);
-          looked(statement, rows);
-          return rows;
-        },
+        read: (statement) =>
+          lookedBy(
+            statement,
+            () => database.read(statement),
+            (rows) => rows,
+          ),
         async write(statements, options) {
           const isLetter = options?.lossy === true && (options.mail?.length ?? 0) > 0;
           if (!isLetter) {
-            const tables = await database.write(statements, options);
-            looked(statements.at(-1), tables.at(-1));
-            return tables;
+            return lookedBy(
+              statements.at(-1),
+              () => database.write(statements, options),
+              (tables) => tables.at(-1)!,
+            );
           }
           const loses = world.chance(letters.lost) && !(once && isSpared(statements));
           if (!loses) {
@@ -173,6 +192,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
             mailOf === undefined
               ? listener
               : (whose, text) => {
+                  if (isCutOff(mailOf)) return;
                   if (text !== undefined) reader.carry(mailOf, text);
                   listener(whose, text);
                 },

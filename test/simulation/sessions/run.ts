@@ -59,6 +59,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     programs: world.between(1, 2),
     logs,
     through: letters.through,
+    slowAtFirst: isFresh,
   });
   const { loseFollowing } = letters;
   const following = { gateways, witness, loseFollowing };
@@ -85,7 +86,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   const pause = (pod: SimPod, durationMs: number): void => {
     if (!pod.alive) return;
     pod.pause(durationMs);
-    if (!world.chance(0.5)) return;
+    if (!world.chance(0.7)) return;
     scheduler.after(durationMs - world.between(0, 20), () => {
       if (!pod.alive || isQuiet()) return;
       count("client: asks a pod that wakes");
@@ -102,7 +103,9 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     count("fault: pause, and the log back");
     const durationMs = world.between(4_000, 9_000);
     pause(pod, durationMs);
-    scheduler.after(world.between(0, 1_000), () => clients!.crowd(head!.logId));
+    // Its connections break meanwhile, so that it reads its letters late.
+    letters.cutOff(pod.podId, scheduler.nowMs + durationMs + world.between(0, 1_500));
+    scheduler.after(world.between(0, 1_000), () => clients!.crowd(head!.logId, "change"));
     scheduler.after(durationMs - world.between(500, 2_500), () => {
       const owners = new Set([...witness.heads.values()].map(({ owner }) => owner));
       for (const other of pods.filter(Boolean)) {
@@ -121,7 +124,12 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     scheduler.note(`${pod.podId} has a late heartbeat`);
     const untilMs = scheduler.nowMs + world.between(8_000, 12_000);
     world.frozen.set(heartOf(pod.podId), { untilMs, mode: "hang" });
-    scheduler.after(world.between(4_500, 7_000), () => pod.alive && pod.stop());
+    const leavesMs = world.between(4_500, 7_000);
+    scheduler.after(leavesMs - world.between(0, 500), () => {
+      const theirs = [...witness.heads.values()].filter(({ owner }) => owner === pod.podId);
+      for (const { logId } of theirs) clients!.crowd(logId, "talk");
+    });
+    scheduler.after(leavesMs, () => pod.alive && pod.stop());
   };
 
   const fill = (place: number): void => {
@@ -176,7 +184,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     letters.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
     if (world.chance(0.4)) scale();
     else if (world.chance(0.5)) scheduler.after(faultsMs / 2, replaceAll);
-    if (world.chance(0.3)) scheduler.after(world.between(2_000, faultsMs / 2), pauseUntilBack);
+    if (world.chance(0.4)) scheduler.after(world.between(2_000, faultsMs / 2), pauseUntilBack);
     if (world.chance(0.3)) scheduler.after(world.between(1_000, faultsMs / 2), leaveLate);
   }
   if (isFresh) {
@@ -198,8 +206,11 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     gapMs: world.pick([50, 100, 250]),
     atOnce: isFresh,
   });
-  if (world.chance(0.3)) {
-    scheduler.after(world.between(faultsMs / 2, faultsMs - 3_000), () => clients.swap());
+  if (world.chance(0.4)) {
+    const swap = (): void => {
+      if (!isQuiet() && !clients.swap()) scheduler.after(300, swap);
+    };
+    scheduler.after(world.between(faultsMs / 2, faultsMs), swap);
   }
   if (world.chance(0.3)) {
     scheduler.after(world.between(faultsMs / 2, faultsMs - 1_000), () => inboxes.swap());
