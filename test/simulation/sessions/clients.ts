@@ -22,8 +22,10 @@ export type Clients = {
   crowd(logId: number, what: "talk" | "change"): void;
   /** Asks a pod for what others have stored meanwhile. */
   readAt(podId: string): void;
-  /** Deletes a session that is followed somewhere, while another begins to be followed there, if it can. */
+  /** Has a session followed where another one isn't any more, if it can, and goes on talking in it. */
   swap(): boolean;
+  /** Says something somewhere, so much later. */
+  talkIn(delayMs: number): void;
 };
 
 export type ClientsParts = {
@@ -260,12 +262,13 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
       ],
     }[what];
     await steps[0]!().catch(() => {});
-    await pause(world.between(10, 1_500));
+    await pause(world.between(10, 1_000));
     await persist(steps[1]!);
   };
 
   const act = (): void => {
-    if (made.length === 0 || (made.length < 9 && world.chance(0.12))) return asked(create());
+    const more = atOnce && scheduler.nowMs < earlyMs ? 0.4 : 0.12;
+    if (made.length === 0 || (made.length < 9 && world.chance(more))) return asked(create());
     const session = world.pick(made);
     const { sessionId } = session;
     const dice = world.between(1, 100);
@@ -315,7 +318,7 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
     crowd(logId, what) {
       const ofLog = there().filter(({ sessionId }) => witness.headOf(sessionId)?.logId === logId);
       if (ofLog.length === 0) return;
-      for (let left = world.between(3, 8); left > 0; left--) {
+      for (let left = world.between(4, 10); left > 0; left--) {
         const session = world.pick(ofLog);
         const soonMs = world.between(0, 1_500);
         const ask = what === "change" && world.chance(0.7) ? change : say;
@@ -329,13 +332,17 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
       }
     },
     swap() {
-      const swapped = followers.swap();
+      const how = world.chance(0.5) ? "left" : "deleted";
+      const swapped = followers.swap(how);
       if (!swapped) return false;
-      const { left, joined } = swapped;
-      asked(persist(() => remove(left)));
-      const session = made.find(({ sessionId }) => sessionId === joined)!;
-      scheduler.after(world.between(1_500, 2_500), () => asked(say(session)));
+      if (how === "deleted") asked(persist(() => remove(swapped.old)));
+      const session = made.find(({ sessionId }) => sessionId === swapped.fresh)!;
+      asked(pause(how === "left" ? 4_500 : 2_500).then(() => say(session)));
       return true;
+    },
+    talkIn(delayMs) {
+      const sessions = there();
+      if (sessions.length > 0) asked(pause(delayMs).then(() => say(world.pick(sessions))));
     },
   };
 }

@@ -19,10 +19,10 @@ export type Followers = {
    */
   comeBack(sessionId: string, options: { podId?: string; more?: number }): void;
   /**
-   * One begins to follow a session where another one is followed, of the same owner, while its gateway's
-   * word of what it follows is lost. Whoever asked for that deletes the other. Undefined where there are none.
+   * One begins to follow a session where another one, of the same owner, is left or about to be deleted,
+   * while its gateway's word of what it follows is lost. Undefined where there are none.
    */
-  swap(): { left: string; joined: string } | undefined;
+  swap(how: "left" | "deleted"): { old: string; fresh: string } | undefined;
   /** Those who were connected to a pod that is gone see that. */
   cutOff(name: string): void;
   /** Who still lacks something, in words. */
@@ -239,6 +239,15 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
   const isFollowedAt = (name: string, sessionId: string) =>
     all.some((each) => each.sessionId === sessionId && each.connection?.gateway.name === name);
 
+  const moveAll = (sessionId: string, { from, to }: { from: string; to: string }): void => {
+    for (const follower of all) {
+      const { connection } = follower;
+      if (follower.sessionId !== sessionId || connection?.gateway.name !== from) continue;
+      part(follower, connection);
+      join(follower, to);
+    }
+  };
+
   return {
     follow(sessionId) {
       if (all.length >= followersMost || !witness.sessions.has(sessionId)) return;
@@ -265,21 +274,24 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
         soon(make(sessionId, { lastSeq: seq, lastMessageId: messageId }));
       }
     },
-    swap() {
-      for (const { sessionId: left, connection, over } of all) {
+    swap(how) {
+      for (const { sessionId: old, connection, over } of all) {
         const name = connection?.gateway.name;
-        if (over || !connection?.told || name === undefined || isGone(left)) continue;
-        const owner = ownerOf(left);
+        if (over || !connection?.told || name === undefined || isGone(old)) continue;
+        const owner = ownerOf(old);
         if (owner === undefined || owner === name) continue;
-        const joined = [...witness.sessions.keys()].find(
+        const fresh = [...witness.sessions.keys()].find(
           (each) =>
-            each !== left && !isGone(each) && ownerOf(each) === owner && !isFollowedAt(name, each),
+            each !== old && !isGone(each) && ownerOf(each) === owner && !isFollowedAt(name, each),
         );
-        if (joined === undefined) continue;
-        count("client: swaps what it follows");
-        loseFollowing(name, scheduler.nowMs + 1_500);
-        scheduler.after(world.between(0, 300), () => join(make(joined), name));
-        return { left, joined };
+        if (fresh === undefined) continue;
+        count(`client: follows another, one is ${how}`);
+        // One that is left is followed for two more seconds.
+        const [fromMs, toMs, forMs] = how === "left" ? [1_200, 2_900, 3_300] : [0, 300, 1_500];
+        loseFollowing(name, scheduler.nowMs + forMs);
+        scheduler.after(world.between(fromMs, toMs), () => join(make(fresh), name));
+        if (how === "left") moveAll(old, { from: name, to: owner });
+        return { old, fresh };
       }
       return undefined;
     },

@@ -148,7 +148,7 @@ function slowly(world: World, database: Database): Database {
     async read(statement) {
       const rows = await database.read(statement);
       if (left-- > 0) {
-        const lateMs = world.between(500, 2_500);
+        const lateMs = world.between(500, 3_500);
         await new Promise<void>((resolve) => void world.scheduler.after(lateMs, resolve));
       }
       return rows;

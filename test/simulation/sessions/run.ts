@@ -101,7 +101,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     const pod = byId.get(head?.owner ?? "");
     if (!pod?.started || !pod.alive) return;
     count("fault: pause, and the log back");
-    const durationMs = world.between(4_000, 9_000);
+    const durationMs = world.between(5_500, 9_500);
     pause(pod, durationMs);
     // Its connections break meanwhile, so that it reads its letters late.
     letters.cutOff(pod.podId, scheduler.nowMs + durationMs + world.between(0, 1_500));
@@ -122,9 +122,9 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     if (!pod?.started || !pod.alive) return;
     count("fault: leaves with a late heartbeat");
     scheduler.note(`${pod.podId} has a late heartbeat`);
-    const untilMs = scheduler.nowMs + world.between(8_000, 12_000);
+    const untilMs = scheduler.nowMs + world.between(10_000, 14_000);
     world.frozen.set(heartOf(pod.podId), { untilMs, mode: "hang" });
-    const leavesMs = world.between(4_500, 7_000);
+    const leavesMs = world.between(5_500, 8_000);
     scheduler.after(leavesMs - world.between(0, 500), () => {
       const theirs = [...witness.heads.values()].filter(({ owner }) => owner === pod.podId);
       for (const { logId } of theirs) clients!.crowd(logId, "talk");
@@ -184,8 +184,8 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     letters.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
     if (world.chance(0.4)) scale();
     else if (world.chance(0.5)) scheduler.after(faultsMs / 2, replaceAll);
-    if (world.chance(0.4)) scheduler.after(world.between(2_000, faultsMs / 2), pauseUntilBack);
-    if (world.chance(0.3)) scheduler.after(world.between(1_000, faultsMs / 2), leaveLate);
+    if (world.chance(0.4)) scheduler.after(world.between(1_500, 4_000), pauseUntilBack);
+    if (world.chance(0.3)) scheduler.after(world.between(1_000, 4_000), leaveLate);
   }
   if (isFresh) {
     const { troubles } = world;
@@ -206,14 +206,15 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     gapMs: world.pick([50, 100, 250]),
     atOnce: isFresh,
   });
+  // Where nothing else happens any more, nothing else heals what was lost.
+  const endMs = faultsMs + world.pick([-2_000, 0]);
+  if (world.chance(0.4)) scheduler.after(endMs, () => clients.swap());
   if (world.chance(0.4)) {
-    const swap = (): void => {
-      if (!isQuiet() && !clients.swap()) scheduler.after(300, swap);
-    };
-    scheduler.after(world.between(faultsMs / 2, faultsMs), swap);
-  }
-  if (world.chance(0.3)) {
-    scheduler.after(world.between(faultsMs / 2, faultsMs - 1_000), () => inboxes.swap());
+    scheduler.after(endMs, () => {
+      inboxes.swap();
+      // A list that was just opened is compared once more after two seconds.
+      clients.talkIn(2_800);
+    });
   }
 
   /** A deploy: everybody is told to stop, one after the other. */
