@@ -54,7 +54,7 @@ export type FollowersParts = {
   witness: Witness;
   untilMs: number;
   /** What a gateway says of what it follows is lost for so long. */
-  loseFollowing: (from: string, untilMs: number) => void;
+  loseFollowing: (from: string, names: readonly string[], untilMs: number) => void;
 };
 
 const followersMost = 10;
@@ -288,7 +288,7 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
         count(`client: follows another, one is ${how}`);
         // One that is left is followed for two more seconds.
         const [fromMs, toMs, forMs] = how === "left" ? [1_200, 2_900, 3_300] : [0, 300, 1_500];
-        loseFollowing(name, scheduler.nowMs + forMs);
+        loseFollowing(name, [old, fresh], scheduler.nowMs + forMs);
         scheduler.after(world.between(fromMs, toMs), () => join(make(fresh), name));
         if (how === "left") moveAll(old, { from: name, to: owner });
         return { old, fresh };

@@ -51,7 +51,7 @@ export type GatewaysOptions = {
 };
 
 /** So many reads take long where the first ones do. */
-const firstReads = 3;
+const firstReads = 2;
 
 export function createGateways(
   world: World,
@@ -148,7 +148,7 @@ function slowly(world: World, database: Database): Database {
     async read(statement) {
       const rows = await database.read(statement);
       if (left-- > 0) {
-        const lateMs = world.between(500, 3_500);
+        const lateMs = world.between(1_000, 4_000);
         await new Promise<void>((resolve) => void world.scheduler.after(lateMs, resolve));
       }
       return rows;

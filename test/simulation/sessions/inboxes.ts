@@ -29,7 +29,7 @@ export type InboxesParts = {
   witness: Witness;
   users: readonly [string, string];
   /** What a gateway says of whom it watches is lost for so long. */
-  loseFollowing: (from: string, untilMs: number) => void;
+  loseFollowing: (from: string, names: readonly string[], untilMs: number) => void;
 };
 
 export function openInboxes(world: World, parts: InboxesParts): Inboxes {
@@ -44,7 +44,7 @@ export function openInboxes(world: World, parts: InboxesParts): Inboxes {
       const at = one!.at();
       if (at === undefined || other!.at() === at) return;
       count("inbox: swapped");
-      parts.loseFollowing(at, scheduler.nowMs + 1_200);
+      parts.loseFollowing(at, parts.users, scheduler.nowMs + 1_200);
       other!.move(at);
       one!.move();
     },

@@ -14,8 +14,8 @@ import type { World } from "../world.ts";
 export type Letters = {
   /** How likely a letter is lost. */
   lost: number;
-  /** From this address, all that says who is followed and watched is lost until then, and nothing else. */
-  loseFollowing(from: string, untilMs: number): void;
+  /** From this address, all that says whether these are followed or watched is lost until then. */
+  loseFollowing(from: string, names: readonly string[], untilMs: number): void;
   /** What is for this address lies in its rows until then: no hint comes, and no look succeeds. */
   cutOff(address: string, untilMs: number): void;
   through(database: Database): Database;
@@ -36,6 +36,7 @@ type Mail = { readonly sender: string; readonly seq: number };
 const start =
   /session\.start.*?sessionId\W+(\w+).*?work\W+type\W+\w+\W+epoch\W+(\d+)\W+attempt\W+(\d+)/g;
 const aboutFollowing = ["session.follow", "session.watch"];
+const spared = { names: [], untilMs: -1 };
 const roundTrip = sql`select 1 as one`;
 // A statement is known by its template, which is the same object every time it is made.
 const look = readMail("", 0).strings;
@@ -43,7 +44,7 @@ const look = readMail("", 0).strings;
 export function createLetters(world: World, { once, heads }: LettersOptions): Letters {
   const { scheduler, count } = world;
   const started = new Set<string>();
-  const deafTo = new Map<string, number>();
+  const deafTo = new Map<string, { readonly names: readonly string[]; readonly untilMs: number }>();
   const cut = new Map<string, number>();
   /** The term of the log that something was asked of, when it was. */
   const asked = new Map<string, { readonly logId: number; readonly term: number }>();
@@ -77,13 +78,21 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
     if (head?.owner === address && head.term > meant!.term) count("letters: for an earlier term");
   };
 
-  /** Without those that say who is followed and watched. */
-  const withoutFollowing = (letters: ReadonlyMap<string, string>) => {
+  /** What is left of a write where some of its letters are lost. Several rows for one address are spared. */
+  const thinned = (statements: readonly Statement[], options: WriteOptions) => {
+    const { letters } = options;
+    if (deafTo.size === 0 || !letters) return { statements, options };
+    const texts = [...letters.values()];
+    const { names, untilMs } = deafTo.get(decodeMail(texts[0]!)?.sender ?? "") ?? spared;
+    const isLost = ({ topic, body }: Sent): boolean =>
+      aboutFollowing.includes(topic ?? "") &&
+      names.some((name) => JSON.stringify(body).includes(`${name}"`));
+    if (untilMs < scheduler.nowMs || texts.includes("")) return { statements, options };
     const left = new Map<string, string>();
     const rows = [...letters].map(([address, text]) => {
       const mail = decodeMail(text)!;
       const all = JSON.parse(mail.body) as Sent[];
-      const kept = all.filter(({ topic }) => !aboutFollowing.includes(topic ?? ""));
+      const kept = all.filter((each) => !isLost(each));
       if (kept.length < all.length) {
         count("fault: what is followed is lost");
         scheduler.note(`what ${mail.sender} follows at ${address} is lost`);
@@ -92,19 +101,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
       left.set(address, encodeMail({ ...mail, body }));
       return { ...mail, address, body };
     });
-    return { statements: [putMail(rows)], letters: left };
-  };
-  /** What is left of a write where some of its letters are lost. Several rows for one address are spared. */
-  const thinned = (statements: readonly Statement[], options: WriteOptions) => {
-    const { letters } = options;
-    if (deafTo.size === 0 || !letters) return { statements, options };
-    const texts = [...letters.values()];
-    const [first] = texts;
-    const isDeaf = first && (deafTo.get(decodeMail(first)?.sender ?? "") ?? 0) > scheduler.nowMs;
-    const isAbout = texts.some((text) => aboutFollowing.some((topic) => text.includes(topic)));
-    if (!isDeaf || !isAbout || texts.includes("")) return { statements, options };
-    const thin = withoutFollowing(letters);
-    return { statements: thin.statements, options: { ...options, letters: thin.letters } };
+    return { statements: [putMail(rows)], options: { ...options, letters: left } };
   };
 
   /** Counts which way letters come to one reader. */
@@ -142,7 +139,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
 
   const letters: Letters = {
     lost: 0,
-    loseFollowing: (from, untilMs) => void deafTo.set(from, untilMs),
+    loseFollowing: (from, names, untilMs) => void deafTo.set(from, { names, untilMs }),
     cutOff: (address, untilMs) => void cut.set(address, untilMs),
     through(database) {
       const reader = createReader();

@@ -30,7 +30,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   const isCalm = world.chance(0.15);
   const faultsMs = world.between(8_000, 16_000);
   const isQuiet = () => scheduler.nowMs >= faultsMs;
-  /** Clients come before there is anything, and the first reads take long. */
+  /** Clients come before there is anything, and what programs read first takes long. */
   const isFresh = !isCalm && world.chance(0.2);
   const letters = createLetters(world, { once: isCalm, heads: () => witness.heads });
   const changes = createChanges(world);
@@ -184,13 +184,8 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     letters.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
     if (world.chance(0.4)) scale();
     else if (world.chance(0.5)) scheduler.after(faultsMs / 2, replaceAll);
-    if (world.chance(0.4)) scheduler.after(world.between(1_500, 4_000), pauseUntilBack);
-    if (world.chance(0.3)) scheduler.after(world.between(1_000, 4_000), leaveLate);
-  }
-  if (isFresh) {
-    const { troubles } = world;
-    world.troubles = { ...troubles, slow: 0.3 };
-    scheduler.after(3_000, () => (world.troubles = troubles));
+    if (world.chance(0.5)) scheduler.after(world.between(1_500, 4_000), pauseUntilBack);
+    if (world.chance(0.4)) scheduler.after(world.between(1_000, 4_000), leaveLate);
   }
   scheduler.after(faultsMs, () => {
     letters.lost = 0;
@@ -208,7 +203,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   });
   // Where nothing else happens any more, nothing else heals what was lost.
   const endMs = faultsMs + world.pick([-2_000, 0]);
-  if (world.chance(0.4)) scheduler.after(endMs, () => clients.swap());
+  if (world.chance(0.5)) scheduler.after(endMs, () => clients.swap());
   if (world.chance(0.4)) {
     scheduler.after(endMs, () => {
       inboxes.swap();
