@@ -3,8 +3,8 @@ import { manySeeds, podFaults, usualFaults } from "../seeds.ts";
 import { runSessionSeed } from "./run.ts";
 
 // As many as a share of the suite allows; `npm run soak -- --store simulation` runs more.
-const seeds = 36;
-const twiceEvery = 18;
+const seeds = 60;
+const twiceEvery = 20;
 
 /** Every trouble that must have been met, and everything that must have come of it. */
 const mustHappen = [
