@@ -1,7 +1,6 @@
 /**
- * Changes that have no id: who takes part, what is archived, what the metadata is. Whoever asks for one may
- * have it stored more than once while it waits, but never once it was answered: what was undone since would
- * be done again.
+ * Changes that have no id: members, status, metadata. One may be stored more than once while its client
+ * waits, because it is asked for again, but never after its answer: another client may have undone it since.
  */
 import { hasCode } from "../../../src/base/errors.ts";
 import type { Header } from "../../../src/session/header.ts";
@@ -42,7 +41,9 @@ export function createChanges({ violate, count }: World): Changes {
   const judgeMade = (made: string): void => {
     stored.add(made);
     if (open.has(made)) return;
-    const again = undone.has(made) ? "once more, though it was undone" : "and nobody asks for it";
+    const again = undone.has(made)
+      ? "once more, though it was undone"
+      : "though no client waits for it";
     violate("O2", `${made}: stored ${again}`);
   };
 

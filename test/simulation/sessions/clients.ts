@@ -36,7 +36,7 @@ export type ClientsParts = {
   followers: Followers;
   untilMs: number;
   gapMs: number;
-  /** They come before there is anything. */
+  /** Clients come to a fresh database, before there is a log. */
   atOnce: boolean;
 };
 
@@ -44,7 +44,7 @@ export type ClientsParts = {
 const refusals = ["conflict", "not_found", "overloaded", "invalid_input"] as const;
 const passing = ["unavailable", "store_busy", "store_unavailable", "closed", "not_owner"] as const;
 
-/** For so long, those who come at once ask all the time. */
+/** For so long, clients of a fresh database ask all the time. */
 const earlyMs = 3_000;
 
 type Made = { readonly sessionId: string; readonly agents: readonly string[] };

@@ -14,8 +14,8 @@ import type { Witness } from "./witness.ts";
 export type Followers = {
   follow(sessionId: string): void;
   /**
-   * Those who follow it and have something of it leave, and come back soon, to that pod if it is named.
-   * So do so many more, who have left before.
+   * Followers that have some of a session leave and come back soon, to that pod if one is named. With
+   * `more`, as many new followers come with a place that an earlier connection gave them.
    */
   comeBack(sessionId: string, options: { podId?: string; more?: number }): void;
   /**

@@ -44,7 +44,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
   const { store, violate, count } = world;
   const heads = new Map<number, Head>();
   const sessions = new Map<string, SessionSeen>();
-  /** Everybody who has ever had each log. */
+  /** The pods that have ever owned each log. */
   const owners = new Map<number, Set<string>>();
   let who = "";
   await store.database.write(auditStatements());
