@@ -5,10 +5,11 @@ import {
   type EnqueueRow,
   type EnqueueRows,
 } from "./each.ts";
-import { type Enqueued, prepareTask } from "./enqueue.ts";
+import { prepareTask } from "./enqueue.ts";
 import type { ProducingParts } from "./produce.ts";
 import type { NewTask } from "./statements/enqueue.ts";
 import { type createStoring, storeWithin } from "./storing.ts";
+import type { Settled } from "./storing-keyed.ts";
 import { activeTracer, passedOn, tracedEnqueue } from "./trace.ts";
 
 /** Brings in any number of tasks, each on its own account, with a span for every transaction. */
@@ -19,13 +20,13 @@ export function createBulk(parts: ProducingParts, storing: ReturnType<typeof cre
 
   return async (rows: EnqueueRows, options: EnqueueEachOptions = {}): Promise<EachResult> => {
     const within = options.tx === undefined ? undefined : database.within(options.tx);
-    const plain = async (news: readonly NewTask[]): Promise<Enqueued[]> => {
+    const plain = async (news: readonly NewTask[]): Promise<Settled[]> => {
       if (within) return storeWithin(within, news, { whole: false });
-      const enqueued = await storing.each(news);
+      const settled = await storing.each(news);
       onEnqueued?.();
-      return enqueued;
+      return settled;
     };
-    const store = (news: readonly NewTask[]): Promise<Enqueued[]> => {
+    const store = (news: readonly NewTask[]): Promise<Settled[]> => {
       const tracer = activeTracer();
       if (!tracer) return plain(news);
       const names = [...new Set(news.map((each) => each.name))];

@@ -177,6 +177,32 @@ export function eachContract(kind: StoreKind): void {
       client.close();
     });
 
+    test("says of each what was stored, where the store fails between the parts of a transaction", async () => {
+      const client = queue.client({
+        database: {
+          ...queue.database,
+          async write(statements, options) {
+            const inputs = JSON.stringify(statements);
+            if (inputs.includes("rotten")) throw new FlotillaError("internal", "refused");
+            if (inputs.includes("late")) throw new FlotillaError("store_busy", "not now");
+            return queue.database.write(statements, options);
+          },
+        },
+      });
+      const inputs = ["early", "rotten", "late", "later"];
+      const { outcomes } = await client.enqueueEach(
+        inputs.map((input) => ({ task: "mail", input })),
+      );
+      expect(outcomes).toMatchObject([
+        { outcome: "created" },
+        { outcome: "rejected", code: "internal" },
+        { outcome: "rejected", code: "store_busy" },
+        { outcome: "rejected", code: "store_busy" },
+      ]);
+      expect(await queue.count()).toBe(1);
+      client.close();
+    });
+
     test("all go into the caller's transaction, and are gone with it", async () => {
       const caller = await queue.store.caller?.();
       if (!caller) return;

@@ -1,8 +1,9 @@
 import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
 import { checkOptions } from "../base/options.ts";
-import type { Enqueued, EnqueueOptions } from "./enqueue.ts";
+import type { EnqueueOptions } from "./enqueue.ts";
 import { duplicateKey } from "./keys.ts";
 import type { NewTask } from "./statements/enqueue.ts";
+import { isUnsettled, type Settled } from "./storing-keyed.ts";
 import type { InputOf, TaskContract } from "./task.ts";
 
 /** One of many tasks, with options of its own: of a contract, or by its name. */
@@ -72,8 +73,8 @@ type Misfit<Row> = Row extends {
 
 export type EachParts = {
   prepare: (row: EnqueueRow) => NewTask | Promise<NewTask>;
-  /** Stores tasks in one transaction, each that can be. */
-  store: (news: readonly NewTask[]) => Promise<Enqueued[]>;
+  /** Stores tasks in one transaction, each that can be. Who holds keys that are taken may take another. */
+  store: (news: readonly NewTask[]) => Promise<Settled[]>;
   /** Whether a transaction that was refused can be made again in parts. */
   splits: boolean;
 };
@@ -170,7 +171,10 @@ async function prepareRow(
   }
 }
 
-/** Where the store refuses a row, only that one is rejected. Where the store itself is the trouble, all are. */
+/**
+ * Where the store refuses a row, only that one is rejected. Where the store itself is the trouble, all are,
+ * but for those that it has stored by then: then the others are rejected with that trouble.
+ */
 async function storeRows(
   rows: readonly Prepared[],
   parts: EachParts,
@@ -184,7 +188,13 @@ async function storeRows(
     if (rows.length === 1) return new Map([[rows[0]!.index, rejected(rows[0]!.index, error)]]);
     const middle = Math.ceil(rows.length / 2);
     const first = await storeRows(rows.slice(0, middle), parts);
-    return new Map([...first, ...(await storeRows(rows.slice(middle), parts))]);
+    const rest = rows.slice(middle);
+    const second = await storeRows(rest, parts).catch((trouble: unknown) => {
+      const hasStored = [...first.values()].some(({ outcome }) => outcome !== "rejected");
+      if (!parts.splits || !hasStored) throw trouble;
+      return new Map(rest.map(({ index }) => [index, unstored(index, trouble)]));
+    });
+    return new Map([...first, ...second]);
   }
 }
 
@@ -199,16 +209,26 @@ function isOfARow(error: unknown, { splits }: EachParts): boolean {
 
 const ofTheStore: readonly ErrorCode[] = ["closed", "overloaded", "unknown_outcome"];
 
-function outcomeOf({ index, news }: Prepared, enqueued: Enqueued): RowOutcome {
-  const { taskId, created, replaced } = enqueued;
+function outcomeOf({ index, news }: Prepared, settled: Settled): RowOutcome {
+  if (isUnsettled(settled)) return unstored(index, settled.error);
+  const { taskId, created, replaced } = settled;
   if (created) return { index, outcome: "created", taskId };
   if (replaced) return { index, outcome: "replaced", taskId };
   if (news.policy?.onDuplicate === "reject") return rejected(index, duplicateKey(news, taskId));
   return { index, outcome: "existing", taskId };
 }
 
-function rejected(index: number, error: unknown): RowOutcome {
-  const { code, details } = error instanceof FlotillaError ? error : invalid;
+/** A row that the store has refused, or didn't answer about, while it has stored others. */
+function unstored(index: number, error: unknown): RowOutcome {
+  return rejected(index, error, { code: "internal", details: undefined });
+}
+
+function rejected(
+  index: number,
+  error: unknown,
+  unless: Pick<FlotillaError, "code" | "details"> = invalid,
+): RowOutcome {
+  const { code, details } = error instanceof FlotillaError ? error : unless;
   return {
     index,
     outcome: "rejected",

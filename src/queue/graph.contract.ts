@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
+import { sql } from "../store/sql.ts";
 import type { GraphRow } from "./graph.ts";
-import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
+import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
 import { task } from "./task.ts";
 
 /** What those are promised who enqueue tasks that wait for each other. */
@@ -69,6 +70,45 @@ export function graphContract(kind: StoreKind): void {
         code: "duplicate_key",
       });
       expect(await queue.count()).toBe(1);
+    });
+
+    test("of which one key must be free, and another may be taken, is there as it is told", async () => {
+      const holder = await queue.enqueue(path, "k", { key: "taken" });
+      const graph = await queue.enqueueGraph([
+        { ref: "a", task: path, input: "a" },
+        { ref: "b", task: path, input: "b", options: { key: "free", onDuplicate: "reject" } },
+        { ref: "c", task: path, input: "c", after: ["b"], options: { key: "taken" } },
+      ]);
+      expect(graph).toMatchObject({
+        a: { created: true },
+        b: { created: true },
+        c: { ...holder, created: false },
+      });
+      expect(await queue.count()).toBe(3);
+      const again = queue.enqueueGraph([
+        { ref: "a", task: path, input: "a" },
+        { ref: "b", task: path, input: "b", options: { key: "free", onDuplicate: "reject" } },
+        { ref: "c", task: path, input: "c", after: ["b"], options: { key: "other" } },
+      ]);
+      await expect(again).rejects.toMatchObject({ code: "duplicate_key" });
+      expect(await queue.count()).toBe(3);
+    });
+
+    test("of which one key must be free, and isn't, replaces nothing either", async () => {
+      const waiting = await queue.enqueue(path, "old", { key: "k", delayMs: 60_000 });
+      const rows: GraphRow[] = [
+        { ...row("a"), options: { key: "k", onDuplicate: "replace" } },
+        { ...row("b"), options: { key: "l", onDuplicate: "reject" } },
+      ];
+      const holder = await queue.enqueue(path, "l", { key: "l" });
+      await expect(queue.enqueueGraph(rows)).rejects.toMatchObject({ code: "duplicate_key" });
+      expect(await queue.get(waiting.taskId)).toMatchObject({ payload: "old" });
+      await queue.database.write([sql`delete from ${rowsOf} where task_id = ${holder.taskId}`]);
+      expect(await queue.enqueueGraph(rows)).toMatchObject({
+        a: { taskId: waiting.taskId, replaced: true },
+        b: { created: true },
+      });
+      expect(await queue.get(waiting.taskId)).toMatchObject({ payload: "a" });
     });
 
     test("waits for the task that holds a key, where a row has one that is taken", async () => {

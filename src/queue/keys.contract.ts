@@ -1,8 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { FlotillaError } from "../base/errors.ts";
+import { type ErrorCode, FlotillaError } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
+import { sql, type Statement } from "../store/sql.ts";
+import type { Enqueued } from "./enqueue.ts";
+import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
+import { insertTasks } from "./statements/enqueue.ts";
+import { findKeys } from "./statements/keys.ts";
 import { task } from "./task.ts";
 
 /** What keys, lost answers and the caller's own transaction promise on every store. */
@@ -96,6 +100,136 @@ export function keysContract(kind: StoreKind): void {
       const again = await queue.outcome(client.enqueue("mail", 3, { key: "k" }));
       expect(again).toEqual({ taskId: keyed.taskId, created: false });
       expect(await queue.count()).toBe(2);
+      client.close();
+    });
+
+    /** A client whose store refuses so many writes, once it has made so many that ask who holds a key. */
+    const refused = (code: ErrorCode, { after = 0, times = Infinity } = {}) => {
+      let [asked, refusals] = [0, times];
+      const isRefused = (statements: readonly Statement[]) => {
+        const asks = statements.some(({ strings }) => strings === findKeys([]).strings);
+        if (asks) asked++;
+        return asked > after && refusals-- > 0;
+      };
+      return queue.client({
+        database: {
+          ...queue.database,
+          write: (statements, options) =>
+            isRefused(statements)
+              ? Promise.reject(new FlotillaError(code, "not now"))
+              : queue.database.write(statements, options),
+        },
+      });
+    };
+
+    /** What calls that were made in one tick, and therefore in one batch, have come to. */
+    const settled = (...calls: Promise<Enqueued>[]) =>
+      queue.outcome(Promise.allSettled(calls), { stepMs: 100 });
+
+    test.each(["store_busy", "store_unavailable", "unknown_outcome"] as const)(
+      "what is stored is told so, though the store doesn't say who holds the key of another: %s",
+      async (code) => {
+        const first = await queue.enqueue("mail", 0, { key: "k" });
+        const client = refused(code);
+        const all = await settled(
+          client.enqueue("mail", 1, { key: "k" }),
+          client.enqueue("mail", 2),
+          client.enqueue("mail", 3, { key: "mine" }),
+        );
+        expect(all).toMatchObject([
+          { status: "rejected", reason: { code } },
+          { status: "fulfilled", value: { created: true } },
+          { status: "fulfilled", value: { created: true } },
+        ]);
+        expect(await queue.count()).toBe(3);
+        // What was refused for certain is sent again by its caller, with its key.
+        expect(await queue.enqueue("mail", 1, { key: "k" })).toEqual({ ...first, created: false });
+        client.close();
+      },
+    );
+
+    test("of rows that are stored each on its own account, too", async () => {
+      await queue.enqueue("mail", 0, { key: "k" });
+      const client = refused("store_busy");
+      const { outcomes, ...counts } = await client.enqueueEach([
+        { task: "mail", input: 1 },
+        { task: "mail", input: 2, options: { key: "k" } },
+        { task: "mail", input: 3 },
+      ]);
+      expect(outcomes.map((each) => ("code" in each ? each.code : each.outcome))).toEqual([
+        "created",
+        "store_busy",
+        "created",
+      ]);
+      expect(counts).toMatchObject({ rows: 3, created: 2, rejected: 1 });
+      expect(await queue.count()).toBe(3);
+      client.close();
+    });
+
+    test("many that are stored together are asked about until it is known, and never called refused", async () => {
+      const first = await queue.enqueue("mail", 0, { key: "k1" });
+      const key = (input: number) => `k${input}`;
+      const patient = refused("store_busy", { times: 3 });
+      const all = await queue.outcome(patient.enqueueMany("mail", [1, 2], { key }));
+      expect(all).toMatchObject([{ ...first, created: false }, { created: true }]);
+      patient.close();
+      const client = refused("store_unavailable");
+      const many = client.enqueueMany("mail", [1, 3], { key });
+      await expect(queue.outcome(many, { stepMs: 1_000 })).rejects.toMatchObject({
+        code: "unknown_outcome",
+        cause: { code: "store_unavailable" },
+      });
+      expect(await queue.count()).toBe(3);
+      // Nothing of these is stored, so that they are refused for certain.
+      const none = client.enqueueMany("mail", [1, 2], { key });
+      await expect(queue.outcome(none)).rejects.toMatchObject({ code: "store_unavailable" });
+      client.close();
+    });
+
+    /** A client before whose questions the holder of a key is deleted, and is there again at the next insert. */
+    const losing = (key: string, { refuses }: { refuses?: ErrorCode } = {}) => {
+      let inserts = 0;
+      const isOf = (statements: readonly Statement[], { strings }: Statement) =>
+        statements.some((each) => each.strings === strings);
+      return queue.client({
+        database: {
+          ...queue.database,
+          async write(statements, options) {
+            if (isOf(statements, insertTasks([]))) {
+              if (inserts++ > 0 && refuses) throw new FlotillaError(refuses, "not now");
+              await queue.enqueue("mail", "holder", { key });
+            } else if (isOf(statements, findKeys([]))) {
+              await queue.database.write([
+                sql`delete from ${rowsOf} where unique_key = ${key} and name = 'mail'`,
+              ]);
+            }
+            return queue.database.write(statements, options);
+          },
+        },
+      });
+    };
+
+    test("a key whose holders keep being deleted keeps no other from being told that it is stored", async () => {
+      const client = losing("k");
+      const all = await settled(client.enqueue("mail", 1, { key: "k" }), client.enqueue("mail", 2));
+      expect(all).toMatchObject([
+        { status: "rejected", reason: { code: "store_busy" } },
+        { status: "fulfilled", value: { created: true } },
+      ]);
+      const many = client.enqueueMany("mail", [3, 4], { key: (at) => (at === 3 ? "k" : "other") });
+      await expect(queue.outcome(many)).rejects.toMatchObject({ code: "unknown_outcome" });
+      expect(await queue.count(sql`payload in ('1', '2', '3', '4')`)).toBe(2);
+      client.close();
+    });
+
+    test("nor does one that is to be stored when its holder is gone, and is refused then", async () => {
+      const client = losing("k", { refuses: "store_busy" });
+      const all = await settled(client.enqueue("mail", 1, { key: "k" }), client.enqueue("mail", 2));
+      expect(all).toMatchObject([
+        { status: "rejected", reason: { code: "store_busy" } },
+        { status: "fulfilled", value: { created: true } },
+      ]);
+      expect(await queue.count()).toBe(1);
       client.close();
     });
 

@@ -4,6 +4,7 @@ import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
+import { findKeys } from "./statements/keys.ts";
 import { task } from "./task.ts";
 
 /** What may be asked of a key beyond naming one task for good, on every store. */
@@ -304,6 +305,35 @@ export function policiesContract(kind: StoreKind): void {
       const made = await client.enqueue("mail", "new", { key: "k" });
       expect(made.created).toBe(true);
       expect(await queue.get(made.taskId)).toMatchObject({ payload: "new" });
+      client.close();
+    });
+
+    test("what a first write has stored isn't denied by the second, that a key of another has needed", async () => {
+      await queue.enqueue("mail", "old", { key: "k" });
+      let writes = 0;
+      const racing: Database = {
+        ...queue.database,
+        async write(statements, options) {
+          if (writes++ > 0) throw new FlotillaError("store_busy", "not now");
+          // The holder of the key is deleted between the insert and the look at who holds it.
+          const at = statements.findIndex(({ strings }) => strings === findKeys([]).strings);
+          const first = await queue.database.write(statements.slice(0, at), options);
+          await queue.database.write([sql`delete from ${rowsOf} where payload = '"old"'`]);
+          return [...first, ...(await queue.database.write(statements.slice(at), options))];
+        },
+      };
+      const client = queue.client({ database: racing });
+      const all = Promise.allSettled([
+        client.enqueue("mail", 1, { key: "k" }),
+        client.enqueue("mail", 2, { key: "own", uniqueWhile: "unfinished" }),
+        client.enqueue("mail", 3),
+      ]);
+      expect(await queue.outcome(all)).toMatchObject([
+        { status: "rejected", reason: { code: "store_busy" } },
+        { status: "fulfilled", value: { created: true } },
+        { status: "fulfilled", value: { created: true } },
+      ]);
+      expect(await queue.count()).toBe(2);
       client.close();
     });
 

@@ -47,7 +47,7 @@ export function createProducing(parts: ProducingParts) {
       return unlessRejected(news, enqueued!);
     }
     // One that waits isn't stored where what it waits for is missing, which mustn't concern others.
-    const [stored] = news.after ? await storing.each([news]) : [await storing.one(news)];
+    const [stored] = news.after ? await storing.all([news]) : [await storing.one(news)];
     const enqueued = unlessRejected(news, stored!);
     onEnqueued?.();
     return enqueued;

@@ -45,7 +45,8 @@ export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as con
 
 /**
  * Sends the same statements until their outcome is known. Only for writes that may be repeated
- * because they carry their own condition: an id that is taken, a token that has passed.
+ * because they carry their own condition: an id that is taken, a token that has passed. Says whether
+ * an earlier send may have been stored, and the answer is therefore that of `again`.
  */
 export async function resend(
   database: Database,
@@ -59,7 +60,7 @@ export async function resend(
   for (let tries = 0; ; tries++) {
     try {
       const sent = unknown === undefined ? statements : again();
-      return { tables: await database.write(sent, { hint }), repeated: tries > 0 };
+      return { tables: await database.write(sent, { hint }), repeated: unknown !== undefined };
     } catch (error) {
       if (hasCode(error, "unknown_outcome")) unknown = error;
       const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;

@@ -1,12 +1,12 @@
-import { batcher } from "../base/batcher.ts";
+import { callingBatcher } from "../base/batcher.ts";
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError } from "../base/errors.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { CallerTransaction, Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 import type { Enqueued } from "./enqueue.ts";
 import { duplicateKey, inRounds, keyId, lastOfEachKey } from "./keys.ts";
-import { resend, untilKnown } from "./resend.ts";
+import { passing, resend, untilKnown } from "./resend.ts";
 import { insertTasks, type NewTask } from "./statements/enqueue.ts";
 import {
   findKeys,
@@ -17,40 +17,83 @@ import {
   releaseKeys,
   replaceHolders,
   trimReplaced,
-  undoUnlessWhole,
+  undoUnlessStored,
 } from "./statements/keys.ts";
-import { checkTries, holdersOf, type Send, storeKeyed } from "./storing-keyed.ts";
+import {
+  holdersOf,
+  isStored,
+  isUnsettled,
+  type Send,
+  type Settled,
+  settleEach,
+  storeKeyed,
+} from "./storing-keyed.ts";
 import { unknownAwaited, type Waiting, waitingOf } from "./waits.ts";
 
 /** The way in for new tasks: what arrives while a write is under way goes into the next one. */
 export function createStoring(parts: { database: Database; clock: Clock; random: Random }) {
   const { database, clock, random } = parts;
 
-  const send = (news: readonly NewTask[], { whole }: { whole: boolean }): Promise<Enqueued[]> =>
-    store(news, { whole }, (statements, again) =>
+  const send = (news: readonly NewTask[], { whole }: { whole: boolean }): Promise<Settled[]> =>
+    store(news, { whole }, (statements, { again, begun }) =>
       // The ids are made before the first send, so sending again can't make a second task.
-      resend(database, statements, { clock, random, ...untilKnown, hint: anyDue(news), again }),
+      resend(database, statements, {
+        clock,
+        random,
+        ...untilKnown,
+        // The caller gets one answer for all of them, and a refusal of the rest would be none.
+        ...(whole && begun && { codes: passing }),
+        hint: anyDue(news),
+        ...(again && { again }),
+      }),
     );
+  const put = callingBatcher((news: NewTask[]) => send(news, { whole: false }));
   return {
     /** Stores a task, together with those of other callers. */
-    one: batcher((news: NewTask[]) => send(news, { whole: false })),
+    one: (news: NewTask): Promise<Enqueued> =>
+      new Promise((resolve, reject) =>
+        put(
+          news,
+          (settled) => (isUnsettled(settled) ? reject(settled.error) : resolve(settled)),
+          reject,
+        ),
+      ),
     /** Stores all of them or none, where one that must not be a duplicate is one. */
-    all: (news: readonly NewTask[]) => send(news, { whole: true }),
+    all: async (news: readonly NewTask[]) => allOf(await send(news, { whole: true })),
     /** Stores each that can be stored. */
     each: (news: readonly NewTask[]) => send(news, { whole: false }),
   };
 }
 
 /** Puts tasks into the caller's own transaction. */
-export function storeWithin(
+export async function storeWithin(
   transaction: CallerTransaction,
   news: readonly NewTask[],
   options: { whole: boolean },
 ): Promise<Enqueued[]> {
-  return store(news, options, async (statements) => ({
+  const settled = await store(news, options, async (statements) => ({
     tables: await transaction.write(statements, { hint: anyDue(news) }),
     repeated: false,
   }));
+  // The transaction isn't committed yet, so that nothing of it is stored.
+  return settled.map((each) => {
+    if (isUnsettled(each)) throw each.error;
+    return each;
+  });
+}
+
+/** The answer of a call that stores all or none. Once some are stored, a refusal of the rest isn't `none`. */
+function allOf(settled: readonly Settled[]): Enqueued[] {
+  const stored = settled.filter(isStored).length;
+  return settled.map((each) => {
+    if (!isUnsettled(each)) return each;
+    if (stored === 0) throw each.error;
+    throw new FlotillaError(
+      "unknown_outcome",
+      `${stored} of ${settled.length} tasks are stored, and the store didn't say who holds the keys of the others: ${messageOf(each.error)}`,
+      { cause: each.error },
+    );
+  });
 }
 
 function anyDue(news: readonly NewTask[]): boolean {
@@ -61,24 +104,21 @@ async function store(
   news: readonly NewTask[],
   { whole }: { whole: boolean },
   send: Send,
-): Promise<Enqueued[]> {
+): Promise<Settled[]> {
   if (news.every(({ key }) => key === null)) return storePlain(news, send);
   const isSpecial = news.some(({ policy, after }) => policy !== undefined || after !== undefined);
   if (!isSpecial) return storeKeyed(news, send);
-  const known = new Map<string, Enqueued>();
-  let left = news;
-  for (let tries = 0; left.length > 0; tries++) {
-    checkTries(tries);
+  return settleEach(news, async (left, known, begun) => {
     const rounds = inRounds(left);
     const waiting = waitingOf(left, news);
     const asks = (again: boolean) =>
       rounds.map((round) => asksOf(round, { again, whole, when: waiting?.when }));
     const ends = waiting?.statements ?? [];
     const first = asks(false);
-    const { tables, repeated } = await send([...statementsOf(first), ...ends], () => [
-      ...statementsOf(asks(true)),
-      ...ends,
-    ]);
+    const { tables, repeated } = await send([...statementsOf(first), ...ends], {
+      again: () => [...statementsOf(asks(true)), ...ends],
+      begun: begun(),
+    });
     let at = 0;
     const answers = (repeated ? asks(true) : first).map((asked) =>
       answersOf(asked, tables.slice(at, (at += asked.length))),
@@ -87,12 +127,10 @@ async function store(
     if (unknown.length > 0 && rounds.some((round, index) => isOpen(round, answers[index]!))) {
       throw unknownAwaited(unknown);
     }
-    const vanished = rounds.flatMap((round, index) =>
+    return rounds.flatMap((round, index) =>
       readRound(round, answers[index]!, { repeated, whole }, known),
     );
-    left = vanished;
-  }
-  return news.map(({ taskId }) => known.get(taskId)!);
+  });
 }
 
 /** The usual case, worth a short way: nothing can be in the way of tasks without keys. */
@@ -100,7 +138,7 @@ async function storePlain(news: readonly NewTask[], send: Send): Promise<Enqueue
   const waiting = waitingOf(news);
   if (waiting) return storeWaiting(news, waiting, send);
   const statements = [insertTasks(news)];
-  const { tables, repeated } = await send(statements, () => statements);
+  const { tables, repeated } = await send(statements, { begun: false });
   if (tables[0]!.length < news.length && !repeated) {
     throw new FlotillaError("internal", "new tasks have ids that are taken");
   }
@@ -114,7 +152,7 @@ async function storeWaiting(
   send: Send,
 ): Promise<Enqueued[]> {
   const all = [insertTasks(news, when), findOwn(news), ...statements];
-  const { tables } = await send(all, () => all);
+  const { tables } = await send(all, { begun: false });
   if (tables[1]!.length < news.length) throw unknownAwaited(tables.at(-1)!);
   return news.map(({ taskId }) => ({ taskId, created: true }));
 }
@@ -137,6 +175,7 @@ function asksOf(
     ({ policy }) => policy !== undefined && (policy.whileUnfinished || policy.forMs !== null),
   );
   const replacing = lastOfEachKey(keyed.filter(({ policy }) => policy?.onDuplicate === "replace"));
+  const needed = whole ? keyed.filter(mayNotBeDuplicate) : [];
   const asks: Ask[] = [];
   if (releasing.length > 0) {
     asks.push({ statement: holdHolders(releasing) }, { statement: releaseKeys(releasing) });
@@ -146,7 +185,7 @@ function asksOf(
   if (replacing.length > 0) {
     asks.push(
       { statement: holdHolders(replacing) },
-      { statement: noteReplaced(replacing, { again }) },
+      { statement: noteReplaced(replacing, { again, needed }) },
       { statement: replaceHolders(replacing) },
       { statement: trimReplaced(replacing) },
       { statement: findReplaced(replacing), tells: "replaced" },
@@ -154,7 +193,7 @@ function asksOf(
   }
   asks.push({ statement: findKeys(keyed), tells: "holders" });
   if (again) asks.push({ statement: findOwn(news), tells: "own" });
-  if (whole && keyed.some(mayNotBeDuplicate)) asks.push({ statement: undoUnlessWhole(news) });
+  if (needed.length > 0) asks.push({ statement: undoUnlessStored(news, needed) });
   return asks;
 }
 

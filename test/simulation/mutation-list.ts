@@ -266,9 +266,10 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/queue/storing.ts",
-        find: "await send(statements, () => statements);",
-        put: `await send(statements, () => [insertTasks(news.map((each) => ({ ...each,
-          taskId: each.taskId.slice(0, -8) + [...each.taskId.slice(-8)].toReversed().join("") })))]);`,
+        find: "await send(statements, { begun: false });",
+        put: `await send(statements, { begun: false, again: () => [insertTasks(news.map((each) => ({
+          ...each,
+          taskId: each.taskId.slice(0, -8) + [...each.taskId.slice(-8)].toReversed().join("") })))] });`,
       },
     ],
   },

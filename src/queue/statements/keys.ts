@@ -81,13 +81,25 @@ export type ReplaceOptions = {
    * replaced may have been replaced, and have ended.
    */
   readonly again: boolean;
+  /** Tasks that must be stored with the replacements, or nothing is replaced. */
+  readonly needed: readonly NewTask[];
 };
+
+/** The condition that all of these are stored. */
+function areStored(news: readonly NewTask[]): Statement {
+  if (news.length === 0) return sql`true`;
+  return sql`(select count(*) from ${tasks} stored
+    where stored.task_id in (select task_id from ${keysOf(news)} wanted)) = ${news.length}`;
+}
 
 /**
  * Notes what is about to be replaced: what nobody runs, and what this hasn't replaced before. A run that
  * has done something would go on with what it has come to so far, so none is.
  */
-export function noteReplaced(news: readonly NewTask[], { again }: ReplaceOptions): Statement {
+export function noteReplaced(
+  news: readonly NewTask[],
+  { again, needed }: ReplaceOptions,
+): Statement {
   const wanted = rows(
     { ...keyColumns, mark: "text" },
     news.map((each) => [...keyValues(each), markOf(each)]),
@@ -99,6 +111,7 @@ export function noteReplaced(news: readonly NewTask[], { again }: ReplaceOptions
     from ${wanted} wanted join ${tasks} task on ${holds(sql`task`)}
     where task.status = 'pending' and task.flow_version is null and not ${isMarked(sql`task`)}
       and ${again ? sql`task.task_id < wanted.task_id` : sql`task.task_id <> wanted.task_id`}
+      and ${areStored(needed)}
     ${holdTask}`;
 }
 
@@ -175,11 +188,9 @@ export function findReplaced(news: readonly NewTask[]): Statement {
     where ${isMarked(sql`task`)}`;
 }
 
-/** Takes back tasks that were to be stored together or not at all, where one of them wasn't. */
-export function undoUnlessWhole(news: readonly NewTask[]): Statement {
-  const ours = sql`select task_id from ${keysOf(news)} wanted`;
+/** Takes back tasks that were to be stored together or not at all, where one that must be stored wasn't. */
+export function undoUnlessStored(news: readonly NewTask[], needed: readonly NewTask[]): Statement {
   return sql`
     delete from ${tasks}
-    where task_id in (${ours})
-      and (select count(*) from ${tasks} stored where stored.task_id in (${ours})) < ${news.length}`;
+    where task_id in (select task_id from ${keysOf(news)} wanted) and not ${areStored(needed)}`;
 }

@@ -1,4 +1,13 @@
 import { describe, expect, test } from "vitest";
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import { uuidv7 } from "../../base/ids.ts";
+import { seededRandom } from "../../base/random.ts";
+import { createTasks } from "../../queue/client.ts";
+import { findKeys } from "../../queue/statements/keys.ts";
+import type { Database } from "../../store/database.ts";
+import { migrate } from "../../store/migrate.ts";
+import { memoryDatabase } from "../../store/sqlite/inline.ts";
 import { asking, mailOnly, openPlace } from "../asking.contract.ts";
 
 const place = openPlace();
@@ -86,5 +95,40 @@ describe("many tasks in one request", () => {
     expect(await post("[{", "application/json")).toMatchObject({ status: 400 });
     expect((await post("")).body).toMatchObject({ rows: 0, outcomes: [] });
     expect((await place.flotilla.list()).tasks).toEqual([]);
+  });
+});
+
+describe("tasks whose store answers no more when some of them are stored", () => {
+  const tasksOf = async () => {
+    const database = memoryDatabase(systemClock);
+    await migrate(database);
+    const asks = findKeys([]).strings;
+    const refusing: Database = {
+      ...database,
+      write: (statements, options) =>
+        statements.some(({ strings }) => strings === asks)
+          ? Promise.reject(new FlotillaError("store_busy", "not now"))
+          : database.write(statements, options),
+    };
+    const random = seededRandom(1);
+    const parts = { clock: systemClock, random, ids: uuidv7(systemClock, random) };
+    const tasks = createTasks({ ...parts, database: refusing });
+    await tasks.enqueue("mail", { to: "ada" }, { key: "k" });
+    return { tasks, post: asking({ ...place.flotilla, enqueueEach: tasks.enqueueEach }).post };
+  };
+  const rows = [
+    { name: "mail", input: { to: "ada" }, options: { key: "k" } },
+    { name: "mail", input: { to: "bob" } },
+  ];
+  const json = { "Content-Type": "application/json" };
+
+  test("are told so one by one", async () => {
+    const { tasks, post } = await tasksOf();
+    expect(await post("/v1/tasks/bulk", JSON.stringify(rows), json)).toMatchObject({
+      status: 200,
+      body: { outcomes: [{ outcome: "rejected", code: "store_busy" }, { outcome: "created" }] },
+    });
+    expect((await tasks.stats()).byStatus.pending).toBe(2);
+    tasks.close();
   });
 });
