@@ -1,6 +1,6 @@
 import { nextSeq } from "../queue/statements/events.ts";
 import { startedOver } from "../queue/statements/ask.ts";
-import { wakeIfNothingIsOpen } from "../queue/statements/waits.ts";
+import { tellingParents, wakeIfNothingIsOpen } from "../queue/statements/waits.ts";
 import { holdTask, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { RedriveReason, StepCounts, Stored } from "./redrive.ts";
 import { hasFailed } from "./statements.ts";
@@ -73,6 +73,7 @@ export function takeStep(
 ): Statement[] {
   const { redriveId } = redrive;
   const number = redrive.step + 1;
+  const taskIds = letters.map((each) => each.taskId);
   const wanted = rows(
     { task_id: "text", token: "integer", detail: "text" },
     letters
@@ -99,17 +100,19 @@ export function takeStep(
       set ${stepOver(step)}, last_write = ${writeId}, step_size = ${next.size}, step_taken = null,
         remaining = ${next.remaining}
       where redrive_id = ${redriveId} and revision = ${redrive.revision} and state = 'running'`,
-    sql`
-      insert into ${events} (task_id, seq, type, detail)
-      select wanted.task_id, ${nextSeq(sql`wanted.task_id`)}, 'redriven', wanted.detail
-      from ${wanted} wanted join ${tasks} task on task.task_id = wanted.task_id
-      where ${free(sql`task`)} ${holdTask}`,
-    sql`
-      update ${tasks}
-      set ${startedOver}, redrive_id = ${redriveId}, redrive_step = ${number}
-      from ${wanted} wanted
-      where ${tasks}.task_id = wanted.task_id and ${free(sql`${tasks}`)}`,
-    wakeIfNothingIsOpen(letters.map((each) => each.taskId)),
+    ...tellingParents(taskIds, [
+      sql`
+        insert into ${events} (task_id, seq, type, detail)
+        select wanted.task_id, ${nextSeq(sql`wanted.task_id`)}, 'redriven', wanted.detail
+        from ${wanted} wanted join ${tasks} task on task.task_id = wanted.task_id
+        where ${free(sql`task`)} ${holdTask}`,
+      sql`
+        update ${tasks}
+        set ${startedOver}, redrive_id = ${redriveId}, redrive_step = ${number}
+        from ${wanted} wanted
+        where ${tasks}.task_id = wanted.task_id and ${free(sql`${tasks}`)}`,
+    ]),
+    wakeIfNothingIsOpen(taskIds),
     sql`update ${redrives} set step_taken = ${taken}, taken = taken + ${taken} where ${ours}`,
     getRedrive(redriveId),
   ];

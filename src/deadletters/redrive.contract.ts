@@ -66,6 +66,32 @@ export function redriveContract(kind: StoreKind): void {
       expect((await letters.redrives()).map((each) => each.redriveId)).toEqual([redriveId]);
     });
 
+    test("tells the runs that have started what it starts over, and are open", async () => {
+      const { queue, letters, failed } = scene;
+      const [open, over] = await queue.enqueueMany("parent", [1, 2], { delayMs: 60_000 });
+      const children = await failed("a", 2, "no such user");
+      const parents = [open!.taskId, over!.taskId];
+      await queue.database.write([
+        ...children.map(
+          (child, at) =>
+            sql`update ${rowsOf} set parent_id = ${parents[at]!} where task_id = ${child}`,
+        ),
+        sql`update ${rowsOf} set status = 'completed' where task_id = ${over!.taskId}`,
+      ]);
+      const wakes = async () =>
+        Promise.all(parents.map(async (id) => Number((await queue.row(id))["wake"])));
+      expect(await wakes()).toEqual([0, 0]);
+      await letters.redrive({ group: await groupOf("a") });
+      const lead = scene.lead();
+      for (const child of children) {
+        await lead.pass();
+        await scene.complete([child]);
+      }
+      lead.rest();
+      expect(await scene.redrivenTimes()).toEqual([1, 1]);
+      expect(await wakes()).toEqual([1, 0]);
+    });
+
     test("stops when the error comes back, and says which", async () => {
       const { letters, failed, fail, complete, pending } = scene;
       await failed("a", 9, (at) => `no such user ${at}`);

@@ -60,5 +60,10 @@ export type Decision =
 
 /** The key of a child, by which it is one run however often it is sent. */
 export function childKey(runId: string, transition: string, place: number): string {
-  return `${runId}/${transition}/${place}`;
+  return `${childKeys(runId, transition)}${place}`;
+}
+
+/** What the keys of all children of a transition begin with. */
+export function childKeys(runId: string, transition: string): string {
+  return `${runId}/${transition}/`;
 }

@@ -27,6 +27,12 @@ import { classify } from "./thrown.ts";
 import { namesOf } from "./versions.ts";
 import { asideOf, gatedOf, type Held, releaseOf, writeOf } from "./write.ts";
 
+/** Whether it is a look that has found nothing, or children that may be started over. */
+function hasLooked(happened: Happened | undefined): boolean {
+  if (happened?.type === "signal_seen") return happened.signal === null;
+  return happened?.type === "children_seen";
+}
+
 // A run that only a later version may touch, or that the store refuses every word about.
 const refusedMs = 60_000;
 
@@ -119,8 +125,9 @@ async function drive(
     const now = nowAt(startedAtMs);
     try {
       const step = nextStep(now);
+      const seenWake = running.wake;
       const happened = await happening(step, run);
-      const driven = await store(step, happened, { startedAtMs, startedMs });
+      const driven = await store(step, happened, { startedAtMs, startedMs }, seenWake);
       if (driven) return driven;
     } catch (error) {
       if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
@@ -198,18 +205,24 @@ async function drive(
     return makeAttempt(machine, part, { ...made, env: env ?? {} });
   }
 
-  /** Decides what a step has come to and stores it. Gives how the claim ended, where it did. */
+  /**
+   * Decides what a step has come to and stores it. Gives how the claim ended, where it did. What a look has
+   * found counts only if nobody has woken the run since: a signal may have come, or a child have been started
+   * over.
+   */
   async function store(
     step: Step,
     happened: Happened | undefined,
     begun: Begun,
+    seenWake: number,
   ): Promise<Driven | undefined> {
     let refusals = 0;
     let happens = happened;
     for (;;) {
       const now = nowAt(begun.startedAtMs);
       // What is learned of the row from here on is nothing that the decision knows of.
-      const knownWake = running.wake;
+      const looked = hasLooked(happens);
+      const knownWake = looked ? seenWake : running.wake;
       const decision = decide(step, happens, now);
       if (decision.type === "set_aside") {
         tell.setAside(decision);
@@ -237,7 +250,8 @@ async function drive(
               trace: tell.carried(),
             })
           : [];
-        finish = writeOf({ ...held(), wake: knownWake }, decision, children);
+        const startedBy = happens?.type === "children_seen" ? happens.startedBy : undefined;
+        finish = writeOf({ ...held(), wake: knownWake, looked }, decision, { children, startedBy });
         finished = await put(finish);
       } catch (error) {
         if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;

@@ -21,7 +21,12 @@ export type Happened =
   | { readonly type: "handed_off"; readonly output: Json }
   | { readonly type: "sleep_asked"; readonly ms: number }
   | { readonly type: "children_asked"; readonly children: readonly NewChild[] }
-  | { readonly type: "children_seen"; readonly children: readonly ChildSeen[] }
+  /** `startedBy` is the name that the transition had when it started them. */
+  | {
+      readonly type: "children_seen";
+      readonly children: readonly ChildSeen[];
+      readonly startedBy: string;
+    }
   | {
       readonly type: "signal_seen";
       readonly signal: { readonly signalId: string; readonly payload: Json } | null;

@@ -34,11 +34,13 @@ export async function lookAtChildren(
   names: readonly string[],
 ): Promise<Happened> {
   let found: Row[] = [];
+  let startedBy = names[0]!;
   for (const name of names) {
     found = await database.read(childrenOf(runId, name));
+    startedBy = name;
     if (found.some((row) => row["status"] !== null)) break;
   }
-  return { type: "children_seen", children: found.map(toChild) };
+  return { type: "children_seen", children: found.map(toChild), startedBy };
 }
 
 function toChild(row: Row): ChildSeen {

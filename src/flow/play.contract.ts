@@ -106,12 +106,21 @@ export function play(
       case "see_children": {
         const child = { taskId: "c", name: "child" };
         if (chance % 5 === 1)
-          return { type: "children_seen", children: [{ ...child, status: "open" }] };
+          return {
+            type: "children_seen",
+            startedBy: "kids",
+            children: [{ ...child, status: "open" }],
+          };
         if (chance % 19 === 2) {
-          return { type: "children_seen", children: [{ ...child, status: "cancelled" }] };
+          return {
+            type: "children_seen",
+            startedBy: "kids",
+            children: [{ ...child, status: "cancelled" }],
+          };
         }
         return {
           type: "children_seen",
+          startedBy: "kids",
           children: [{ ...child, status: "completed", result: chance }],
         };
       }

@@ -1,5 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { rowsOf } from "../queue/queue.contract.ts";
 import type { StoreKind } from "../store/database.contract.ts";
+import { sql } from "../store/sql.ts";
+import { flow } from "./flow.ts";
 import {
   givesBack,
   holding,
@@ -39,6 +42,24 @@ export function signalsRacesContract(kind: StoreKind): void {
       await scene.signal(runId, "approval", { by: "racer" });
       held.letGo();
       expect(await scene.ended(runId)).toMatchObject({ output: { done: "for racer" } });
+    });
+
+    test("one that comes in time isn't missed because its pod was late with what it saw before", async () => {
+      const impatient = flow("impatient", { version: 1 })
+        .signal("word", { timeoutMs: 1_000, onTimeout: "fail" })
+        .end();
+      const first = await scene.work("pod-1", [impatient]);
+      const { runId } = await scene.start(impatient, null);
+      await scene.doing(runId, "waiting_for_signal");
+      await scene.queue.outcome(first.stop({ waitMs: 0 }));
+      const held = holding(scene.database, looksForSignal, "answer");
+      await scene.database.write([sql`update ${rowsOf} set parked = 0 where task_id = ${runId}`]);
+      await scene.work("pod-2", [impatient], { database: held.database });
+      await scene.queue.until("the look", () => held.reached);
+      await scene.signal(runId, "word", "in time");
+      await scene.queue.pass(2_000);
+      held.letGo();
+      expect(await scene.ended(runId)).toMatchObject({ output: { word: "in time" } });
     });
 
     test("one that comes before the pod knows that the run is parked isn't missed", async () => {

@@ -1,7 +1,7 @@
 import { nextSeq } from "../queue/statements/events.ts";
 import { ungated } from "../queue/statements/parked.ts";
 import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
-import { childKey } from "./decision.ts";
+import { childKeys } from "./decision.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -21,7 +21,7 @@ export function firstSignal(runId: string, names: readonly string[]): Statement 
 
 /** The children that a transition has started, in their order. One whose row is gone is still named. */
 export function childrenOf(runId: string, transition: string): Statement {
-  const prefix = childKey(runId, transition, 0).slice(0, -1);
+  const prefix = childKeys(runId, transition);
   return sql`
     select wait.awaited_id, child.name, child.status, child.result, child.error
     from ${waits} wait left join ${tasks} child on child.task_id = wait.awaited_id

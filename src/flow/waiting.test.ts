@@ -138,7 +138,8 @@ describe("children", () => {
   const cancelled: ChildSeen = { taskId: "c3", name: "parcel", status: "cancelled" };
   const open: ChildSeen = { taskId: "c4", name: "parcel", status: "open" };
   const gone: ChildSeen = { taskId: "c5", name: "parcel", status: "gone" };
-  const see = (...children: ChildSeen[]) => decide(parent, { type: "children_seen", children });
+  const see = (...children: ChildSeen[]) =>
+    decide(parent, { type: "children_seen", startedBy: "kids", children });
 
   test("are started in the write that parks their parent", () => {
     const asked: Happened = { type: "children_asked", children: [child, child] };
@@ -200,7 +201,9 @@ describe("children", () => {
       .children("parcels", { failures: "keep" }, () => [])
       .end();
     const children = [good, bad, cancelled, gone];
-    expect(decide(parent, { type: "children_seen", children }, now, kept)).toMatchObject({
+    expect(
+      decide(parent, { type: "children_seen", startedBy: "kids", children }, now, kept),
+    ).toMatchObject({
       type: "finish",
       result: {
         parcels: [

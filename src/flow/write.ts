@@ -1,6 +1,6 @@
 import type { RunFinish, RunPark, RunWrite } from "../queue/statements/runs.ts";
 import type { NewTask } from "../queue/statements/enqueue.ts";
-import type { Decision } from "./decision.ts";
+import { childKeys, type Decision } from "./decision.ts";
 import { toEventRow } from "./event-row.ts";
 import type { HistoryEvent } from "./history.ts";
 import type { Run, RunError } from "./run.ts";
@@ -13,6 +13,8 @@ export type Held = {
   readonly seq: number;
   /** The `wake` that was seen before it was decided what it waits for. */
   readonly wake: number;
+  /** Whether it was decided by what wasn't there, or had ended: a later wake may say otherwise. */
+  readonly looked?: boolean;
   readonly columns: RunColumns;
   readonly awaited: boolean;
   readonly gate: { readonly group: string | null } | undefined;
@@ -26,7 +28,8 @@ type Storable = Extract<Decision, { run: Run }>;
 export function writeOf(
   held: Held,
   decision: Storable,
-  children: readonly NewTask[] = [],
+  /** The runs that it starts, and the name under which it has started those that it waits for. */
+  { children, startedBy }: { children: readonly NewTask[]; startedBy?: string | undefined },
 ): RunFinish {
   const { run, events, effects } = decision;
   const columns = toColumns(run);
@@ -44,11 +47,12 @@ export function writeOf(
     children,
     cancelsChildren: effects.some(({ type }) => type === "cancel_children"),
     takes: effects.flatMap((effect) => (effect.type === "take_signal" ? [effect.signalId] : [])),
-    park: parkOf(decision),
+    park: parkOf(decision, childKeys(held.taskId, startedBy ?? run.cursor ?? "")),
   };
   const base = { taskId: held.taskId, token: held.token, event: null, run: write } as const;
   const gate = held.gate && { gate: held.gate };
-  const nothing = { result: null, error: null, counted: 0, delayMs: null, wake: null } as const;
+  const wake = held.looked ? held.wake : null;
+  const nothing = { result: null, error: null, counted: 0, delayMs: null, wake } as const;
   switch (decision.type) {
     case "commit":
       return { ...base, ...nothing, status: "claimed" };
@@ -144,14 +148,14 @@ function moves(event: HistoryEvent): boolean {
   }
 }
 
-function parkOf(decision: Storable): RunPark {
+function parkOf(decision: Storable, keys: string): RunPark {
   if (decision.type !== "park") {
     return { for: "time", untilMs: decision.type === "retry" ? decision.untilMs : null };
   }
   const { run, untilMs } = decision;
   switch (run.waiting?.for) {
     case "children":
-      return { for: "children" };
+      return { for: "children", keys };
     case "signal":
       return { for: "signal", name: run.cursor!, untilMs };
     case "sleep":

@@ -11,7 +11,7 @@ import {
 } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 import { ungated } from "./parked.ts";
-import { wakeIfNothingIsOpen, wakeWaiters } from "./waits.ts";
+import { tellingParents, wakeIfNothingIsOpen, wakeWaiters } from "./waits.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -90,18 +90,23 @@ export function retryTask(taskId: string, requestId: string): Statement[] {
     select 1 from ${events} past
     where past.task_id = ${taskId} and past.type = 'retried' and past.detail like ${`${mark}%`})`;
   return [
-    sql`
-      insert into ${events} (task_id, seq, type, detail)
-      select task_id, ${nextSeq(sql`task.task_id`)}, 'retried',
-        ${mark} || cast(task.claim_token + 1 as text) || '}'
-      from ${tasks} task where ${ended} and not ${noted} ${holdTask}`,
-    sql`
-      update ${tasks}
-      set ${startedOver}
-      where ${ended} and exists (
-        select 1 from ${events} past
-        where past.task_id = ${tasks}.task_id and past.type = 'retried'
-          and past.detail = ${mark} || cast(${tasks}.claim_token + 1 as text) || '}')`,
+    ...tellingParents(
+      [taskId],
+      [
+        sql`
+          insert into ${events} (task_id, seq, type, detail)
+          select task_id, ${nextSeq(sql`task.task_id`)}, 'retried',
+            ${mark} || cast(task.claim_token + 1 as text) || '}'
+          from ${tasks} task where ${ended} and not ${noted} ${holdTask}`,
+        sql`
+          update ${tasks}
+          set ${startedOver}
+          where ${ended} and exists (
+            select 1 from ${events} past
+            where past.task_id = ${tasks}.task_id and past.type = 'retried'
+              and past.detail = ${mark} || cast(${tasks}.claim_token + 1 as text) || '}')`,
+      ],
+    ),
     wakeIfNothingIsOpen([taskId]),
     sql`select status, case when ${noted} then 1 else 0 end as retried
       from ${tasks} where task_id = ${taskId}`,

@@ -5,6 +5,7 @@ import { type Candidate, candidatesOf, freeRoom, pairsAtGate, passGates } from "
 import { blockedScopes, unneededLimits } from "./limits.ts";
 import { seePods } from "../../pods/statements.ts";
 import type { Statement } from "../../store/sql.ts";
+import { retryTask } from "./ask.ts";
 import {
   claimOldest,
   claimReserved,
@@ -195,6 +196,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   failedSince: failedSince(1, 1, 10),
   failedTasks: failedTasks(["x"]),
   stepTasks: stepTasks({ redriveId: "r", step: 1 }),
+  retryTask: retryTask("x", "r"),
   takeStep: takeStep({ redrive, step: countStep(0, []), writeId: "w" }, [letter], {
     size: 1,
     remaining: 0,
@@ -211,7 +213,10 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
     { status: "completed", result: "1" },
   ]),
   "storeRuns, with children": runStatements([
-    { status: "pending", run: { children: [{ ...key, isRun: true }], park: { for: "children" } } },
+    {
+      status: "pending",
+      run: { children: [{ ...key, isRun: true }], park: { for: "children", keys: "x/each/" } },
+    },
   ]),
   "storeRuns, cancelling and told": runStatements([
     { status: "claimed", run: { cancelsChildren: true, takes: ["s"] } },

@@ -10,9 +10,10 @@ const tasks = table("step_tracker");
  * would cost. Where the pod was taken for dead meanwhile, what it did counts, but the claim is gone.
  */
 export function keepRuns(kept: readonly RunFinish[]): Statement {
-  const { next, changes } = kept.every(isPlain) ? plainWrites(kept) : anyWrites(kept);
+  const { next, changes, unwoken } = kept.every(isPlain) ? plainWrites(kept) : anyWrites(kept);
   const fenced = (task: Statement) => sql`${task}.claim_token = next.token
-    and ${task}.run_seq = next.run_seq and ${task}.status in ('claimed', 'pending')`;
+    and ${task}.run_seq = next.run_seq and ${task}.status in ('claimed', 'pending')
+    ${unwoken(task)}`;
   return sql`
     update ${tasks} set ${changes}
     from ${next} next
@@ -25,10 +26,11 @@ export function keepRuns(kept: readonly RunFinish[]): Statement {
 }
 
 /** Whether a transition has simply completed, as nearly all do: then much less has to be sent and set. */
-function isPlain({ run, error }: RunFinish): boolean {
+function isPlain({ run, error, wake }: RunFinish): boolean {
   const { intent, waiting, stoppedAt, trace, failures, moved, version } = run;
   const hasNothing = intent === null && waiting === null && stoppedAt === null && trace === null;
-  return hasNothing && moved && failures === 0 && error === null && version !== null;
+  const isFree = error === null && wake === null;
+  return hasNothing && moved && failures === 0 && isFree && version !== null;
 }
 
 function plainWrites(kept: readonly RunFinish[]) {
@@ -54,7 +56,7 @@ function plainWrites(kept: readonly RunFinish[]) {
     flow_version = next.version, cursor = next.cursor, state = coalesce(next.state, ${tasks}.state),
     intent = null, waiting = null, stopped_at = null, retry_count = 0, deaths = 0, progress = null,
     error = null, run_seq = ${tasks}.run_seq + 1, advanced_at = ${now}`;
-  return { next, changes };
+  return { next, changes, unwoken: () => sql`` };
 }
 
 function anyWrites(kept: readonly RunFinish[]) {
@@ -62,7 +64,8 @@ function anyWrites(kept: readonly RunFinish[]) {
     { ...fenceColumns, ...writeColumns },
     kept.map((finish) => [...fenceValues(finish), ...writeValues(finish)]),
   );
-  return { next, changes: written };
+  const unwoken = (task: Statement) => sql`and (next.wake is null or ${task}.wake = next.wake)`;
+  return { next, changes: written, unwoken };
 }
 
 /** Runs that are given back, or have ended. */
@@ -159,7 +162,7 @@ function parkValues(park: RunPark) {
     case "signal":
       return [park.untilMs === null ? 5 : 0, park.untilMs, park.name, null, null, null];
     case "children":
-      return [2, null, null, null, null, null];
+      return [2, null, park.keys, null, null, null];
     case "room":
       return [4, null, null, null, null, park.scope];
     case "people":

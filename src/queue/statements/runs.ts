@@ -19,7 +19,8 @@ export type RunPark =
   | { readonly for: "time"; readonly untilMs: number | null }
   /** A signal of this name, however long that takes. */
   | { readonly for: "signal"; readonly name: string; readonly untilMs: number | null }
-  | { readonly for: "children" }
+  /** Those children whose keys begin so, until all of them have ended. */
+  | { readonly for: "children"; readonly keys: string }
   /** Room of a limit that whoever started it didn't know of. */
   | { readonly for: "room"; readonly scope: string }
   /** People: it can't be read. */

@@ -74,11 +74,44 @@ export function wakeChildren(parentIds: readonly string[]): Statement {
     where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`waiter_id`)}`);
 }
 
+/**
+ * Goes around what starts tasks over, which makes them open again for the runs that have started them: one
+ * that has seen them ended, and is about to go on with that, looks once more. The parents are held first,
+ * because a parent's own write holds it before its children.
+ */
+export function tellingParents(startedIds: readonly string[], starting: readonly Statement[]) {
+  const parents = (isStarted: Statement) => sql`
+    select distinct child.parent_id as id from ${tasks} child
+    where ${isAmong(sql`select task_id from ${idRows(startedIds)} started`, sql`child.task_id`)}
+      and child.parent_id is not null ${isStarted}`;
+  const isOpen = sql`status in ('pending', 'claimed')`;
+  return [
+    sql`select task_id from ${tasks} task where ${named(parents(sql``))} and ${isOpen}
+      order by task_id ${holdTask}`,
+    ...starting,
+    sql`update ${tasks} set wake = wake + 1
+      where ${named(parents(sql`and child.status in ('pending', 'claimed')`))} and ${isOpen}`,
+  ];
+}
+
 function wake(waiters: Statement, status?: Statement): Statement[] {
   return [
     sql`select task_id from ${tasks} task where ${named(waiters)} order by task_id ${holdTask}`,
     judgeWaiters(waiters, status),
   ];
+}
+
+/**
+ * How an awaited task counts for its waiter. A run that waits for children waits for those of one
+ * transition, whose keys begin with what `awaits` says: one of an earlier transition, or a task that the run
+ * was to run after, may have been started over since. A run that is started over itself waits for the
+ * latter, and for the children of the transition at which it stands.
+ */
+function counted(status: Statement): Statement {
+  const begin = sql`coalesce(${tasks}.awaits, ${tasks}.task_id || '/' || ${tasks}.cursor || '/')`;
+  return sql`case when awaited.parent_id = ${tasks}.task_id
+      then case when substr(awaited.unique_key, 1, length(${begin})) = ${begin} then ${status} end
+    when ${tasks}.awaits is null then ${status} end`;
 }
 
 /**
@@ -96,7 +129,8 @@ function judgeWaiters(waiters: Statement, status = sql`awaited.status`): Stateme
         case when verdict = 1 then 2 when ${waiter}.run_at > ${now} then 1 else ${ungated} end
       from (
         select coalesce(max(
-          case (select ${status} from ${tasks} awaited where awaited.task_id = wait.awaited_id)
+          case (select ${counted(status)} from ${tasks} awaited
+              where awaited.task_id = wait.awaited_id)
             when 'pending' then 1 when 'claimed' then 1
             when 'failed' then case when ${waiter}.waits = 1 then 2 else 0 end
             when 'cancelled' then case when ${waiter}.waits = 1 then 2 else 0 end

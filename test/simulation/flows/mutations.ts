@@ -19,6 +19,7 @@ const runs = of(
   ),
 );
 const ask = of("queue/statements/ask");
+const waits = of("queue/statements/waits");
 const claim = of("queue/statements/claim", "queue/statements/release");
 const recover = of("queue/statements/recover");
 const finishing = of("queue/finishing");
@@ -45,6 +46,19 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "run: parked without the wake",
     edits: [runs("and (${given}.wake is null or ${task}.wake = ${given}.wake)")],
+  },
+  {
+    name: "run: goes on with what it saw, whatever has come since",
+    edits: [drive("const looked = hasLooked(happens);", "const looked = false;")],
+  },
+  {
+    name: "run: told of no child that is started over",
+    edits: [
+      waits(
+        "\n    ...starting,\n    sql`update ${tasks} set wake = wake + 1",
+        "\n    ...starting,\n    sql`update ${tasks} set wake = wake",
+      ),
+    ],
   },
   {
     name: "run: ended without waking those who have begun to wait",

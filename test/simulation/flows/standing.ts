@@ -21,7 +21,9 @@ const look = sql`
   select run.task_id, 'others' from ${tasks} run
   where run.status = 'pending' and run.parked = 2 and not exists (
     select 1 from ${waits} wait join ${tasks} awaited on awaited.task_id = wait.awaited_id
-    where wait.waiter_id = run.task_id and awaited.status in ('pending', 'claimed'))
+    where wait.waiter_id = run.task_id and awaited.status in ('pending', 'claimed')
+      and (run.waiting is null or awaited.parent_id = run.task_id
+        and substr(awaited.unique_key, 1, length(run.awaits)) = run.awaits))
   union all
   select run.task_id, 'anything, cancelled' from ${tasks} run
   where run.status = 'pending' and run.parked in (1, 2, 5) and run.cancel_requested = 1
