@@ -17,6 +17,7 @@ const types: ReadonlySet<string> = new Set<HistoryEvent["type"]>([
   "cancel",
   "finish",
   "set_aside",
+  "given_up",
   "resume",
   "pod_died",
   "retried",

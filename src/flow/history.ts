@@ -61,6 +61,8 @@ export type HistoryEvent =
       readonly message: string;
       readonly byVersion: number;
     }
+  /** It was set aside, and a caller has cancelled it: it ended as it was, without its finalizers. */
+  | { readonly type: "given_up" }
   /** Somebody has given it to this version, or back to it, by hand. */
   | { readonly type: "resume"; readonly version: number }
   /** Noted by whoever recovers, and not by a decision. */
@@ -93,7 +95,7 @@ export function fold(events: readonly HistoryEvent[]): Run {
  */
 export function applied(run: Run, event: HistoryEvent): Run {
   if (event.type === "pod_died") return { ...run, deaths: run.deaths + 1 };
-  if (event.type === "set_aside") return run;
+  if (event.type === "set_aside" || event.type === "given_up") return run;
   if (event.type === "retried" || event.type === "redriven") {
     // One that was cancelled while nobody could read it stands where it stood, wherever it had stopped before.
     const { cursor, stoppedAt, intent } = run;

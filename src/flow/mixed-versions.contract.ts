@@ -1,5 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
+import { FlotillaError } from "../base/errors.ts";
+import { rowsOf } from "../queue/queue.contract.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import type { Flow } from "./builder.ts";
@@ -187,6 +189,89 @@ export function mixedVersionsContract(kind: StoreKind): void {
       await runs.doing(run, "set_aside");
       expect(await runs.cancel(run.runId)).toBe("finished");
       expect(await runs.get(run.runId)).toMatchObject({ status: "cancelled", doing: null });
+      const told = await runs.told(run);
+      expect(told.slice(-3)).toEqual(["set_aside", "cancel_requested", "given_up"]);
+    });
+
+    /** A run that waits for a word, and was asked to cancel, before a version came that can't place it. */
+    const askedBefore = async (cancel: (runId: string) => Promise<unknown>) => {
+      const talking = flow("image", { version: 1 })
+        .signal("word")
+        .finally("tidy", () => {})
+        .end();
+      const pod = await runs.pod("pod-1", [talking]);
+      const run = await runs.start("image", null);
+      await runs.doing(run, "waiting_for_signal");
+      await runs.stop(pod);
+      await cancel(run.runId);
+      const other = flow("image", { version: 2 })
+        .to("other", () => {})
+        .end();
+      await runs.pod("pod-2", [other]);
+      await runs.doing(run, "set_aside");
+      return run;
+    };
+
+    test("one that was asked to cancel before it was set aside can be given up too", async () => {
+      const run = await askedBefore(async (runId) => {
+        expect(await runs.cancel(runId)).toBe("cancelling");
+      });
+      expect(await runs.cancel(run.runId)).toBe("finished");
+      expect(await runs.get(run.runId)).toMatchObject({ status: "cancelled" });
+      expect((await runs.told(run)).slice(-2)).toEqual(["set_aside", "given_up"]);
+    });
+
+    test("a cancel that is sent again doesn't give up what was set aside since", async () => {
+      let answered = () => {};
+      const isAside = new Promise<void>((resolve) => (answered = resolve));
+      let sends = 0;
+      const client = runs.queue.client({
+        database: {
+          ...runs.database,
+          async write(statements, options) {
+            const tables = await runs.database.write(statements, options);
+            if (sends++ > 0) return tables;
+            await isAside;
+            throw new FlotillaError("unknown_outcome", "the answer was lost");
+          },
+        },
+      });
+      let asked: Promise<string> | undefined;
+      const run = await askedBefore(async (runId) => {
+        asked = client.cancel(runId);
+        await runs.until("that it is asked", async () => {
+          return Number((await runs.queue.row(runId))["cancel_requested"]) === 1;
+        });
+      });
+      answered();
+      expect(await runs.outcome(asked!)).toBe("cancelling");
+      expect(sends).toBe(2);
+      expect(await runs.get(run.runId)).toMatchObject({ doing: { type: "set_aside" } });
+      client.close();
+    });
+
+    test("one that is given up takes its children with it", async () => {
+      const child = flow("part", { version: 1 }).signal("word").end();
+      const parent = flow("image", { version: 1 })
+        .children("parts", () => [[child, null]])
+        .end();
+      const first = await runs.pod("pod-1", [parent, child]);
+      const run = await runs.start("image", null);
+      await runs.doing(run, "waiting_for_children");
+      const [part] = (await runs.list({ parent: run.runId })).runs;
+      await runs.doing(part!.runId, "waiting_for_signal");
+      await runs.stop(first);
+      await runs.queue.database.write([
+        sql`update ${rowsOf} set parked = 0 where task_id = ${run.runId}`,
+      ]);
+      const other = flow("image", { version: 2 })
+        .to("other", () => {})
+        .end();
+      await runs.pod("pod-2", [other]);
+      await runs.doing(run, "set_aside");
+      expect(await runs.cancel(run.runId)).toBe("finished");
+      await runs.pod("pod-3", [child]);
+      expect(await runs.ended(part!.runId)).toMatchObject({ status: "cancelled" });
     });
 
     test.each([

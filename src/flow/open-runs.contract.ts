@@ -11,8 +11,9 @@ import type { Flow } from "./builder.ts";
 import { createRuns, type StartedRun } from "./client.ts";
 import { type EventRow, toHistory } from "./event-row.ts";
 import { flowHandler } from "./handler.ts";
-import { fold } from "./history.ts";
+import { fold, type HistoryEvent } from "./history.ts";
 import type { RunView } from "./row.ts";
+import { endOf } from "./scene-of-runs.contract.ts";
 import { toColumns } from "./stored.ts";
 import { takeUpAside } from "./take-up.ts";
 
@@ -118,7 +119,10 @@ export async function openRuns(kind: StoreKind) {
       const rows = await database.read(sql`select * from ${rowsOf} where flow_version is not null`);
       for (const row of rows) {
         const runId = row["task_id"] as string;
-        if (!tampered.has(runId)) expect(columnsOf(row)).toEqual(await toldColumns(runId));
+        if (tampered.has(runId)) continue;
+        const history = await historyOf(runId);
+        expect(columnsOf(row)).toEqual(toldColumns(history));
+        expect(terminal.includes(row["status"]) ? row["status"] : null).toBe(endOf(history));
       }
     },
 
@@ -133,19 +137,23 @@ export async function openRuns(kind: StoreKind) {
     },
   };
 
-  const toldColumns = async (runId: string) => {
+  const historyOf = async (runId: string) => {
     const events = await database.read(
       sql`select type, attempt, detail from ${table("step_event")} where task_id = ${runId} order by seq`,
     );
-    const columns = toColumns(fold(toHistory(events as unknown as EventRow[])));
-    return {
-      ...columns,
-      state: readJson(columns.state) ?? {},
-      intent: readJson(columns.intent),
-      waiting: readJson(columns.waiting),
-    };
+    return toHistory(events as unknown as EventRow[]);
   };
   return scene;
+}
+
+function toldColumns(history: readonly HistoryEvent[]) {
+  const columns = toColumns(fold(history));
+  return {
+    ...columns,
+    state: readJson(columns.state) ?? {},
+    intent: readJson(columns.intent),
+    waiting: readJson(columns.waiting),
+  };
 }
 
 function idOf(run: StartedRun | string): string {

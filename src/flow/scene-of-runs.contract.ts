@@ -14,7 +14,7 @@ import type { Flow } from "./builder.ts";
 import { createRuns } from "./client.ts";
 import { type EventRow, toHistory } from "./event-row.ts";
 import { flowHandler, isFlow } from "./handler.ts";
-import { fold } from "./history.ts";
+import { fold, type HistoryEvent } from "./history.ts";
 import type { Doing, RunView } from "./row.ts";
 import { firstSignal } from "./statements.ts";
 import { toColumns } from "./stored.ts";
@@ -187,9 +187,15 @@ function isFolded(row: Row, noted: readonly Row[]): void {
     intent: json(told.intent),
     waiting: json(told.waiting),
   });
-  const isOver = run.cursor === null && run.intent !== null;
   const isOpen = row["status"] === "pending" || row["status"] === "claimed";
-  expect(isOpen ? null : row["status"]).toBe(isOver ? run.intent.type : null);
+  expect(isOpen ? null : row["status"]).toBe(endOf(history));
+}
+
+/** How a run has ended, by its history; null while it is open. */
+export function endOf(history: readonly HistoryEvent[]): string | null {
+  const last = history.findLast(({ type }) => !["pod_died", "set_aside", "resume"].includes(type));
+  if (last?.type === "given_up") return "cancelled";
+  return last?.type === "finish" ? last.status : null;
 }
 
 /** What the writes and reads of a pod are known by. */

@@ -106,6 +106,7 @@ export function telling(machine: Machine, running: Running, parts: DriveParts) {
       }
       // Others have noted these, and nobody decides on them here.
       case "set_aside":
+      case "given_up":
       case "resume":
       case "pod_died":
       case "retried":

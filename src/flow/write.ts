@@ -140,6 +140,7 @@ function moves(event: HistoryEvent): boolean {
     case "start":
     case "park":
     case "set_aside":
+    case "given_up":
     case "resume":
     case "pod_died":
     case "retried":

@@ -184,6 +184,7 @@ export function createTasks(parts: TasksParts): OwnTasks {
         random,
         ...untilKnown,
         hint: true,
+        again: () => cancelTask(taskId, { again: true }),
       });
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);

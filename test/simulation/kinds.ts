@@ -69,7 +69,7 @@ const noSignal = { runId: "", signalId: "", name: "", payload: "" };
 
 const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
-  [cancelTask("")[1]!.strings, "cancel"],
+  [cancelTask("")[6]!.strings, "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
   [deleteFinished([], retentionOf(60_000))[0]!.strings, "delete"],
   [insertTasks([]).strings, "enqueue"],
@@ -92,7 +92,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [releaseCall("", 0).at(-1)!.strings, "release"],
   [reserveAlone("", []).strings, "reserve"],
   [resumeAside({ runId: "", version: null })[1]!.strings, "resume_run"],
-  [retryTask("", "")[1]!.strings, "retry"],
+  [retryTask("", "")[2]!.strings, "retry"],
   [runWrites[0]!, "run"],
   [runWrites[1]!, "run"],
   [sendSignal(noSignal)[2]!.strings, "signal"],
@@ -126,7 +126,7 @@ export function intentOf(statements: readonly Statement[]): Intent {
     if (kind === "claim") return { ...found, ...knownPauses(statement) };
     // Which tasks a step takes is said by the statements behind the one that moves the redrive.
     if (kind === "redrive_step") {
-      return { ...found, rows: boundRows(statements[1]!), ...last(statement) };
+      return { ...found, rows: boundRows(statements[2]!), ...last(statement) };
     }
     return kind === "pause" || kind === "resume" ? { ...found, ...last(statement) } : found;
   }

@@ -27,7 +27,8 @@ function toCells(entry: HistoryEntry): string[] {
 function paintType(type: string): string {
   const shown = oneLine(type, 40);
   if (type === "error" || type === "set_aside" || type === "pod_died") return paint("red", shown);
-  return type === "cancel" || type === "cancel_requested" ? paint("yellow", shown) : shown;
+  const isCancel = type === "cancel" || type === "cancel_requested" || type === "given_up";
+  return isCancel ? paint("yellow", shown) : shown;
 }
 
 function whatItSays(type: string, detail: Fields): string[] {
@@ -54,6 +55,8 @@ function whatItSays(type: string, detail: Fields): string[] {
       return [text(detail["status"])];
     case "set_aside":
       return [`by version ${json(detail["byVersion"])}`, text(detail["message"])];
+    case "given_up":
+      return ["cancelled as it was, without its finalizers"];
     case "resume":
       return [`as version ${json(version)}`];
     case "retried":

@@ -11,21 +11,27 @@ import {
 } from "../../store/sql.ts";
 import { nextSeq } from "./events.ts";
 import { ungated } from "./parked.ts";
-import { tellingParents, wakeIfNothingIsOpen, wakeWaiters } from "./waits.ts";
+import {
+  tellingParents,
+  wakeIfNothingIsOpen,
+  wakeWaiters,
+  wakeWaitersOfChildren,
+} from "./waits.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
+const waits = table("step_wait");
 
 const isPendingTask = sql`status = 'pending' and flow_version is null`;
 // What can't be read has no finalizers that anybody could run, as far as the person knows who gives it up.
-const isGivenUp = sql`status = 'pending' and (flow_version is null or parked = 6)`;
+const isAside = sql`status = 'pending' and flow_version is not null and parked = 6`;
 
 /**
  * What a task that hasn't ended is set to when it is to be cancelled: it ends at once, or is asked. A run
  * mustn't wait any longer for whatever it is parked for; one that was set aside is cancelled when somebody
  * takes it up.
  */
-export const askedToCancel = asking(isPendingTask);
+const askedToCancel = asking(isPendingTask);
 
 function asking(endsAtOnce: Statement): Statement {
   return sql`
@@ -38,22 +44,66 @@ function asking(endsAtOnce: Statement): Statement {
     then ${ungated} else parked end`;
 }
 
-/**
- * Cancels: at once where nobody runs it, otherwise by asking the pod that does. A run has finalizers, so
- * it is only asked: one that waits for a time, for others or for a word goes on to them. One that nobody
- * can read is cancelled without, since somebody has asked for just that.
- */
-export function cancelTask(taskId: string): Statement[] {
+/** What `cancel` does, for all children that haven't ended. */
+export function cancelChildren(
+  parentIds: readonly string[],
+  fence: (task: Statement) => Statement,
+): Statement[] {
+  const parents = rows(
+    { task_id: "text" },
+    parentIds.map((taskId) => [taskId]),
+  );
+  const open = sql`
+    select child.task_id from ${parents} parent
+    join ${waits} wait on wait.waiter_id = parent.task_id
+    join ${tasks} child on child.task_id = wait.awaited_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from ${fence(sql`task`)})`;
+  const among = isAmong(open, sql`task_id`);
   return [
+    sql`select task_id from ${tasks} task where ${among} order by task_id ${holdTask}`,
     sql`
       insert into ${events} (task_id, seq, type)
       select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
-      where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0
-      ${holdTask}`,
+      where ${among}`,
     sql`
       update ${tasks}
-      set ${asking(isGivenUp)}
-      where task_id = ${taskId} and status in ('pending', 'claimed') and cancel_requested = 0`,
+      set ${askedToCancel}
+      where ${among}`,
+  ];
+}
+
+/**
+ * Cancels: at once where nobody runs it, otherwise by asking the pod that does. A run has finalizers, so
+ * it is only asked: one that waits for a time, for others or for a word goes on to them. One that nobody
+ * can read is given up without, together with its children, also where it was asked before: but not by a
+ * cancel that is sent again, which may have asked for it before it was set aside.
+ */
+export function cancelTask(taskId: string, { again = false } = {}): Statement[] {
+  const isOpen = sql`task_id = ${taskId} and status in ('pending', 'claimed')`;
+  const unasked = sql`${isOpen} and cancel_requested = 0`;
+  const givenUp = sql`${again ? unasked : isOpen} and ${isAside}`;
+  return [
+    sql`select task_id from ${tasks} task where ${isOpen} ${holdTask}`,
+    ...cancelChildren(
+      [taskId],
+      (task) => sql`${tasks} ${task}
+      where ${task}.task_id in (select task_id from ${tasks} where ${givenUp})`,
+    ),
+    sql`
+      insert into ${events} (task_id, seq, type)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
+      where ${unasked}`,
+    sql`
+      insert into ${events} (task_id, seq, type)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'given_up' from ${tasks} task
+      where ${givenUp}`,
+    sql`
+      update ${tasks}
+      set ${asking(sql`(${isPendingTask} or ${isAside})`)}
+      where ${unasked} or ${givenUp}`,
+    ...wakeWaitersOfChildren([taskId]),
     ...wakeWaiters([taskId]),
     sql`select status, cancel_requested, group_key from ${tasks} where task_id = ${taskId}`,
   ];

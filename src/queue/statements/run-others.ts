@@ -1,5 +1,5 @@
 import { holdTask, isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
-import { askedToCancel, startedOver } from "./ask.ts";
+import { startedOver } from "./ask.ts";
 import type { NewTask } from "./enqueue.ts";
 import { nextSeq } from "./events.ts";
 import { wakeChildren } from "./waits.ts";
@@ -23,36 +23,6 @@ export function takeSignals(
     from ${taken} used
     where ${signals}.task_id = used.task_id and ${signals}.signal_id = used.signal_id
       and used.task_id in (select task.task_id from ${fence(sql`task`)})`;
-}
-
-/** What `cancel` does, for all children that haven't ended. */
-export function cancelChildren(
-  parentIds: readonly string[],
-  fence: (task: Statement) => Statement,
-): Statement[] {
-  const parents = rows(
-    { task_id: "text" },
-    parentIds.map((taskId) => [taskId]),
-  );
-  const open = sql`
-    select child.task_id from ${parents} parent
-    join ${waits} wait on wait.waiter_id = parent.task_id
-    join ${tasks} child on child.task_id = wait.awaited_id
-    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
-      and child.cancel_requested = 0
-      and parent.task_id in (select task.task_id from ${fence(sql`task`)})`;
-  const among = isAmong(open, sql`task_id`);
-  return [
-    sql`select task_id from ${tasks} task where ${among} order by task_id ${holdTask}`,
-    sql`
-      insert into ${events} (task_id, seq, type)
-      select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
-      where ${among}`,
-    sql`
-      update ${tasks}
-      set ${askedToCancel}
-      where ${among}`,
-  ];
 }
 
 /**

@@ -1,15 +1,10 @@
 import { holdTask, isAmong, sql, type Statement } from "../../store/sql.ts";
+import { cancelChildren } from "./ask.ts";
 import { insertTasks, type NewTask } from "./enqueue.ts";
 import { type Finish, inOrder, wakesOthers } from "./finish.ts";
 import { noteKept, noteLeft } from "./run-events.ts";
 import { fenceOf } from "./run-fence.ts";
-import {
-  cancelChildren,
-  forgetOthers,
-  startOver,
-  takeSignals,
-  waitForChildren,
-} from "./run-others.ts";
+import { forgetOthers, startOver, takeSignals, waitForChildren } from "./run-others.ts";
 import { keepRuns, leaveRuns } from "./run-rows.ts";
 import { wakeIfNothingIsOpen, wakeWaitersOfChildren } from "./waits.ts";
 

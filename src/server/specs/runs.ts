@@ -88,7 +88,7 @@ const entry = named(
     atMs: time(),
     type: said(
       z.string(),
-      "Such as `start`, `complete`, `error`, `park`, `cancel`, `finish`, `set_aside`, `resume`, `pod_died`.",
+      "Such as `start`, `complete`, `error`, `park`, `cancel`, `finish`, `set_aside`, `given_up`, `resume`, `pod_died`.",
     ),
     attempt: z.int().nullable(),
     podId: z.string().nullable(),

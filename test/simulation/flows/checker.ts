@@ -81,7 +81,8 @@ export function createFlowChecker(
     }
     if (terminal.includes(before["status"])) return judgeStartedOver(intent, row, before, what);
     // Nobody could run the finalizers of what can't be read, so that a person's cancel ends it at once.
-    const isGivenUp = intent.kind === "cancel" && Number(before["parked"]) === 6;
+    const isAside = before["status"] === "pending" && Number(before["parked"]) === 6;
+    const isGivenUp = intent.kind === "cancel" && isAside;
     if (terminal.includes(row["status"]) && intent.kind !== "run" && !isGivenUp) {
       violate("F7", `${what}: became ${row["status"]} without its finalizers`);
     }

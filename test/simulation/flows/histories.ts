@@ -19,6 +19,8 @@ type Known = {
   /** The finalizers that were left behind since the run was started, in order. */
   finalized: string[];
   finished: string | undefined;
+  /** Whether it was cancelled while no pod could read it, and nobody has started it over since. */
+  givenUp: boolean;
   /** How many completions are noted of what is called. */
   calls: number;
 };
@@ -52,7 +54,9 @@ export function createHistories(world: World) {
     if (event.type === "retried" || event.type === "redriven") {
       each.finalized = [];
       each.finished = undefined;
+      each.givenUp = false;
     }
+    if (event.type === "given_up") each.givenUp = true;
     if (event.type === "finish") each.finished = event.status;
     if (event.type !== "complete" && event.type !== "error") return;
     if (event.type === "error" && event.retryAtMs !== null) return;
@@ -67,6 +71,13 @@ export function createHistories(world: World) {
   };
 
   const judgeEnded = (row: Row, each: Known, what: string): void => {
+    // It is left as it stood: no pod could run its finalizers.
+    if (each.givenUp) {
+      const isLeft = row["status"] === "cancelled" && each.finished === undefined;
+      if (!isLeft || row["cursor"] === null) violate("F7", `${what} was given up, and went on`);
+      world.count("flow: given up");
+      return;
+    }
     if (each.finished !== row["status"]) {
       violate("F7", `${what} is ${row["status"]}, its history says ${each.finished}`);
     }
@@ -89,6 +100,7 @@ export function createHistories(world: World) {
         place: -1,
         finalized: [],
         finished: undefined,
+        givenUp: false,
         calls: 0,
       };
       known.set(row["task_id"], each);
@@ -101,7 +113,9 @@ export function createHistories(world: World) {
       judgeFold(world, columnsOf(row), each.run, what);
       const isOpen = row["status"] === "pending" || row["status"] === "claimed";
       if (!isOpen) judgeEnded(row, each, what);
-      else if (each.finished !== undefined) violate("F3", `${what} is open, and has finished`);
+      else if (each.finished !== undefined || each.givenUp) {
+        violate("F3", `${what} is open, and has finished`);
+      }
       return events;
     },
     known: known as ReadonlyMap<string, Readonly<Known>>,

@@ -166,10 +166,7 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "cancel: a run is ended at once",
     edits: [
-      ask(
-        "isGivenUp = sql`status = 'pending' and (flow_version is null or parked = 6)`",
-        "isGivenUp = sql`status = 'pending'`",
-      ),
+      ask("asking(sql`(${isPendingTask} or ${isAside})`)", "asking(sql`status = 'pending'`)"),
     ],
   },
   {
