@@ -1,10 +1,10 @@
 /**
- * The one store of a simulation, in memory, with triggers that note every change of a task's row.
- * What checkers see is therefore what was committed, whoever wrote it and however.
+ * The one store of a simulation, in memory, with triggers that tell of every row as it is written. What
+ * checkers see is therefore what was committed, whoever wrote it and however, without asking the store.
  */
 import type { Database, Row } from "../../src/store/database.ts";
 import { migrate } from "../../src/store/migrate.ts";
-import { sql, type Statement, table } from "../../src/store/sql.ts";
+import { sql, type Statement, table, type Value } from "../../src/store/sql.ts";
 import { spareDatabase } from "./spare-stores.ts";
 
 /** How a task's row stood before or after a write. */
@@ -37,116 +37,151 @@ export type Change = {
   readonly after: TaskState | undefined;
 };
 
-export type AuditedStore = {
-  readonly database: Database;
-  /** Commits, and tells what that did to tasks. */
-  commit(statements: readonly Statement[]): Promise<{ tables: Row[][]; changes: Change[] }>;
+/** A row that was written, as it stood before and after; undefined where it wasn't there. */
+export type Noted = {
+  readonly table: AuditedTable;
+  readonly before: Row | undefined;
+  readonly after: Row | undefined;
 };
 
-const stateColumns = [
-  "status",
-  "claim_token",
-  "claimed_by",
-  "retry_count",
-  "deaths",
-  "run_at",
-  "cancel_requested",
-  "parked",
-  "waits",
-  "redrive_id",
-  "redrive_step",
-];
-const rowColumns = [
-  "name",
-  "payload",
-  "max_attempts",
-  "tenant",
-  "group_key",
-  "gated",
-  "result",
-  "error",
-  "progress",
-];
+export type AuditedStore = {
+  readonly database: Database;
+  /** Commits, and tells what that did to rows, and to tasks among them. */
+  commit(statements: readonly Statement[]): Promise<Committed>;
+  /** All rows of a table, as they are stored now. */
+  rows(of: AuditedTable): Iterable<Row>;
+};
+
+export type Committed = {
+  readonly tables: Row[][];
+  readonly changes: Change[];
+  readonly noted: readonly Noted[];
+};
+
+const auditedTables = [
+  "log_head",
+  "message",
+  "session",
+  "step_event",
+  "step_signal",
+  "step_tracker",
+  "step_wait",
+] as const;
+
+export type AuditedTable = (typeof auditedTables)[number];
+
+/** The columns of each table, in order. They are those of the newest schema. */
+const columnsOf = new Map<AuditedTable, readonly string[]>();
 
 export async function openAuditedStore(clock: { now(): number }): Promise<AuditedStore> {
-  const database = spareDatabase(clock);
+  let written: (readonly Value[])[] = [];
+  const database = spareDatabase({
+    now: clock.now,
+    note: (values) => written.push(values),
+  });
   await migrate(database);
-  await database.write(auditStatements());
-  const readChanges = sql`select * from sim_change order by n`;
-  const forgetChanges = [sql`delete from sim_change`];
+  if (columnsOf.size === 0) await readColumns(database);
+  await database.write(auditedTables.flatMap(triggersOf));
+  const stored = new Map(auditedTables.map((each) => [each, new Map<Value, Row>()]));
+
+  /** Takes in what triggers have told since the last time, now that it is committed. */
+  const take = (): Noted[] => {
+    const noted = written.map(([name, address, ...values]): Noted => {
+      const of = name as AuditedTable;
+      const rows = stored.get(of)!;
+      const before = rows.get(address!);
+      if (values.length === 0) {
+        rows.delete(address!);
+        return { table: of, before, after: undefined };
+      }
+      const after: Record<string, Value> = {};
+      const names = columnsOf.get(of)!;
+      for (let at = 0; at < names.length; at++) after[names[at]!] = values[at]!;
+      rows.set(address!, after);
+      return { table: of, before, after };
+    });
+    written = [];
+    return noted;
+  };
+
   return {
     database,
     async commit(statements) {
-      const tables = await database.write(statements);
-      const rows = await database.read(readChanges);
-      if (rows.length > 0) await database.write(forgetChanges);
-      return { tables, changes: rows.map(toChange) };
+      try {
+        const tables = await database.write(statements);
+        if (written.length === 0) return { tables, changes: [], noted: [] };
+        const noted = take();
+        return { tables, changes: noted.flatMap(changesOf), noted };
+      } catch (error) {
+        written = [];
+        throw error;
+      }
+    },
+    rows(of) {
+      take();
+      return stored.get(of)!.values();
     },
   };
 }
 
-function auditStatements(): Statement[] {
-  const named = (prefix: string) => stateColumns.map((column) => `${prefix}_${column}`);
-  const from = (prefix: string, columns: string[]) =>
-    columns.map((column) => `${prefix}.${column}`);
-  const trigger = (when: "delete" | "insert" | "update") => {
+async function readColumns(database: Database): Promise<void> {
+  for (const each of auditedTables) {
+    const found = await database.read(
+      sql`${text("select * from pragma_table_info('")}${table(each)}${text("')")}`,
+    );
+    columnsOf.set(
+      each,
+      found.map((row) => row["name"] as string),
+    );
+  }
+}
+
+function triggersOf(of: AuditedTable): Statement[] {
+  return (["insert", "update", "delete"] as const).map((when) => {
     const row = when === "delete" ? "old" : "new";
-    const columns = [
-      "task_id",
-      ...rowColumns,
-      ...(when === "insert" ? [] : named("old")),
-      ...(when === "delete" ? [] : named("new")),
-    ];
-    const values = [
-      ...from(row, ["task_id", ...rowColumns]),
-      ...(when === "insert" ? [] : from("old", stateColumns)),
-      ...(when === "delete" ? [] : from("new", stateColumns)),
-    ];
-    return sql`${text(`create trigger if not exists sim_${when} after ${when} on `)}${table("step_tracker")}${text(
-      ` begin insert into sim_change (${columns.join()}) values (${values.join()}); end`,
+    const names = ["rowid", ...(when === "delete" ? [] : columnsOf.get(of)!)];
+    const values = names.map((name) => `${row}.${name}`).join();
+    return sql`${text(`create trigger if not exists sim_${of}_${when} after ${when} on `)}${table(of)}${text(
+      ` begin select sim_note('${of}', ${values}); end`,
     )}`;
-  };
-  const all = ["task_id", ...rowColumns, ...named("old"), ...named("new")];
-  return [
-    text(`create table if not exists sim_change (n integer primary key, ${all.join()})`),
-    trigger("insert"),
-    trigger("update"),
-    trigger("delete"),
-  ];
+  });
 }
 
 const text = (words: string): Statement => sql([words] as unknown as TemplateStringsArray);
 
-function toChange(row: Row): Change {
-  return {
-    taskId: row["task_id"],
-    name: row["name"],
-    payload: row["payload"],
-    maxAttempts: row["max_attempts"],
-    tenant: row["tenant"],
-    group: row["group_key"],
-    gated: row["gated"],
-    result: row["result"],
-    error: row["error"],
-    progress: row["progress"],
-    before: toState(row, "old"),
-    after: toState(row, "new"),
-  };
+function changesOf({ table: of, before, after }: Noted): Change[] {
+  if (of !== "step_tracker") return [];
+  const row = (after ?? before)!;
+  return [
+    {
+      taskId: row["task_id"],
+      name: row["name"],
+      payload: row["payload"],
+      maxAttempts: row["max_attempts"],
+      tenant: row["tenant"],
+      group: row["group_key"],
+      gated: row["gated"],
+      result: row["result"],
+      error: row["error"],
+      progress: row["progress"],
+      before: before && toState(before),
+      after: after && toState(after),
+    },
+  ];
 }
 
-function toState(row: Row, prefix: "old" | "new"): TaskState | undefined {
-  if (row[`${prefix}_status`] === null) return undefined;
+function toState(row: Row): TaskState {
   return {
-    status: row[`${prefix}_status`],
-    token: row[`${prefix}_claim_token`],
-    claimedBy: row[`${prefix}_claimed_by`],
-    failures: row[`${prefix}_retry_count`],
-    deaths: row[`${prefix}_deaths`],
-    runAtMs: row[`${prefix}_run_at`],
-    cancelRequested: row[`${prefix}_cancel_requested`],
-    parked: row[`${prefix}_parked`],
-    waits: row[`${prefix}_waits`],
-    redriveId: row[`${prefix}_redrive_id`],
-    redriveStep: row[`${prefix}_redrive_step`],
+    status: row["status"],
+    token: row["claim_token"],
+    claimedBy: row["claimed_by"],
+    failures: row["retry_count"],
+    deaths: row["deaths"],
+    runAtMs: row["run_at"],
+    cancelRequested: row["cancel_requested"],
+    parked: row["parked"],
+    waits: row["waits"],
+    redriveId: row["redrive_id"],
+    redriveStep: row["redrive_step"],
   };
 }

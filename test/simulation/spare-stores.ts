@@ -3,41 +3,54 @@
  * statements anew for each seed took as long as a third of what was then done with it.
  */
 import type { Database } from "../../src/store/database.ts";
+import type { Value } from "../../src/store/sql.ts";
 import { type Connection, openConnection } from "../../src/store/sqlite/connection.ts";
 import { inlineDatabase } from "../../src/store/sqlite/inline.ts";
 
-type Clock = { now(): number };
+export type StoreHooks = {
+  now(): number;
+  /** Called by triggers, with what they pass to `sim_note`. */
+  note(values: readonly Value[]): void;
+};
 
-type Spare = { readonly connection: Connection; clock: Clock };
+type Spare = { readonly connection: Connection; hooks: StoreHooks };
 
 const spares: Spare[] = [];
 
 /** An empty store, whose tables may be there already. Closed, it is emptied for the next. */
-export function spareDatabase(clock: Clock): Database {
-  const spare = spares.pop() ?? openSpare(clock);
-  spare.clock = clock;
+export function spareDatabase(hooks: StoreHooks): Database {
+  const spare = spares.pop() ?? openSpare(hooks);
+  spare.hooks = hooks;
   return inlineDatabase({
     ...spare.connection,
     close() {
+      spare.hooks = { now: hooks.now, note: () => {} };
       empty(spare.connection);
       spares.push(spare);
     },
   });
 }
 
-function openSpare(first: Clock): Spare {
+function openSpare(first: StoreHooks): Spare {
   const spare: Spare = {
-    clock: first,
-    connection: openConnection({ path: ":memory:", nowMs: () => spare.clock.now() }),
+    hooks: first,
+    connection: openConnection({
+      path: ":memory:",
+      nowMs: () => spare.hooks.now(),
+      functions: {
+        sim_note: (...values) => {
+          spare.hooks.note(values);
+          return null;
+        },
+      },
+    }),
   };
   return spare;
 }
 
-/** What triggers note of the deletions goes last. */
 function empty(connection: Connection): void {
   const { rows } = connection.read({
-    text: `select name from sqlite_schema where type = 'table' and name not like '%migration'
-      order by name like 'sim_%'`,
+    text: `select name from sqlite_schema where type = 'table' and name not like '%migration'`,
     values: [],
   });
   const deletes = rows.map(([name]) => ({ text: `delete from "${String(name)}"`, values: [] }));

@@ -37,6 +37,8 @@ export type ConnectionOptions = {
   create?: boolean;
   /** Replaces the database's clock, for tests. */
   nowMs?: () => number;
+  /** Functions that statements and triggers of tests call. */
+  functions?: Readonly<Record<string, (...values: Value[]) => Value>>;
 };
 
 // How long a write waits for other processes' writes before it is refused.
@@ -48,6 +50,7 @@ const cacheKib = 32_768;
 
 export function openConnection(options: ConnectionOptions): Connection {
   const { path, durability = "full", readOnly = false, create = false, nowMs } = options;
+  const { functions = {} } = options;
   const inMemory = path === ":memory:";
   if (!inMemory) checkFile(path, { readOnly, create });
   let db: DatabaseSync;
@@ -146,6 +149,9 @@ export function openConnection(options: ConnectionOptions): Connection {
     throw storeError(error, path);
   }
   if (nowMs) db.function("flotilla_now", nowMs);
+  for (const [name, call] of Object.entries(functions)) {
+    db.function(name, { varargs: true }, call as (...values: unknown[]) => Value);
+  }
 
   const jsonbEach = hasJsonbEach(db);
 

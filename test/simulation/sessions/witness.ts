@@ -10,7 +10,7 @@ import type { Head } from "../../../src/session/journal/journal.ts";
 import { nothingSeen } from "../fences.ts";
 import type { Watcher } from "../link.ts";
 import type { World } from "../world.ts";
-import { auditStatements, type Noted, takeNoted } from "./audit.ts";
+import { type Noted, saidOf } from "./audit.ts";
 import { countFences } from "./fences.ts";
 import { exactly, spokenBy } from "./words.ts";
 
@@ -47,7 +47,6 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
   /** The pods that have ever owned each log. */
   const owners = new Map<number, Set<string>>();
   let who = "";
-  await store.database.write(auditStatements());
 
   const judgeHead = (before: Head | undefined, after: Head | undefined): void => {
     if (!after) return violate("O1", `${who} has deleted a head`);
@@ -216,7 +215,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       if (error instanceof FlotillaError) countFences(world, statements, { before, error });
       throw error;
     }
-    const all = await takeNoted(store.database);
+    const all = saidOf(done.noted);
     countFences(world, statements, { before, done, moved: all.length > 0 });
     judge(all);
     return done;
