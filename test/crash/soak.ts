@@ -4,8 +4,7 @@
  *
  *   npm run soak -- --minutes 120 --store postgres --seed 7
  *
- * With `--of sessions` it is the storm of servers with sessions, and with `--store simulation` the
- * simulation of runs instead, seed after seed.
+ * With `--of sessions` it is the storm of servers with sessions.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,8 +12,6 @@ import process from "node:process";
 import { parseArgs } from "node:util";
 import { makeBuild } from "../make-build.ts";
 import { startPostgres } from "../postgres/server.ts";
-import { crashPoints, runCrashPoint } from "../simulation/flows/awaits.ts";
-import { runFlowSeed } from "../simulation/flows/run.ts";
 import { openFleet, type Fleet } from "./fleet.ts";
 import { monotonicMs } from "./ledger.ts";
 import { openRoughPlace } from "./postgres/rough.ts";
@@ -38,7 +35,7 @@ const { values } = parseArgs({
 });
 const minutes = Number(values.minutes);
 if (!(minutes > 0)) throw new Error("--minutes takes a number above zero");
-const taskKinds = { postgres: postgresRound, sqlite: sqliteRound, simulation: simulatedRound };
+const taskKinds = { postgres: postgresRound, sqlite: sqliteRound };
 const sessionKinds = { postgres: manyServersRound, sqlite: oneServerRound };
 const kinds = { tasks: taskKinds, sessions: sessionKinds }[values.of];
 if (!kinds) throw new Error("--of takes tasks, sessions");
@@ -49,7 +46,6 @@ const firstSeed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 32));
 const startedMs = monotonicMs();
 const round: (seed: number) => Promise<void> = kinds[values.store as keyof typeof kinds];
 
-const simulatedSeeds = 200;
 let rounds = 0;
 do {
   const seed = (firstSeed + rounds++) % 2 ** 32;
@@ -57,23 +53,6 @@ do {
   await round(seed);
 } while (monotonicMs() - startedMs < minutes * 60_000);
 say(`${rounds} rounds, and every promise was kept`);
-
-/** So many seeds, and then a crash at every await. */
-async function simulatedRound(first: number): Promise<void> {
-  const stop = (what: string, violations: readonly { invariant: string; what: string }[]) => {
-    if (violations.length === 0) return;
-    for (const each of violations) say(`${each.invariant}: ${each.what}`);
-    say(`${what} broke promises`);
-    process.exit(1);
-  };
-  const from = (first * simulatedSeeds) % 2 ** 32;
-  for (let seed = from; seed < from + simulatedSeeds; seed++) {
-    stop(`seed ${seed} of test/simulation/flows/replay.ts`, (await runFlowSeed(seed)).violations);
-  }
-  for (const point of crashPoints((await runCrashPoint()).requests)) {
-    stop(`a crash at ${JSON.stringify(point)}`, (await runCrashPoint(point)).violations);
-  }
-}
 
 async function sqliteRound(seed: number): Promise<void> {
   const fleet = await openFleet(sqliteStore);

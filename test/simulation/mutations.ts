@@ -1,108 +1,103 @@
 /**
  * `npm run test:mutations`: takes out one fence at a time, in a copy of the source, and lets the
- * simulation look for what that breaks. A fence whose loss nobody notices is either not needed or
- * not tested; either way the script fails. First every seed of the suite is run twice on the source
- * as it is, and must do the same both times.
+ * simulation look for what that breaks. Only what the source as it is doesn't show at the same seed counts.
+ * A fence whose loss isn't noticed is either not needed or not tested; either way the script fails. First
+ * seeds are run twice on the source as it is, and must do the same both times.
  *
  * Names of mutations as arguments run only those.
  */
-import { spawn } from "node:child_process";
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
-import type { Hunted } from "./hunt.ts";
-import { flowMutations } from "./flows/mutations.ts";
-import { type Edit, mutations } from "./mutation-list.ts";
-import { sessionMutations } from "./sessions/mutations.ts";
-import { throttleMutations } from "./throttles/mutations.ts";
+import { allMutations, copyWith, misfits, root } from "./mutants.ts";
+import type { Mutation } from "./mutation-list.ts";
+import { shownViolations } from "./report.ts";
+import { type Scenario, scenarioNames } from "./scenarios.ts";
+import { seedsFrom, type SeedRunner, startSeedRunner } from "./seed-runner.ts";
 
 const seedLimit = 2_000;
 /** How many seeds are run twice. Those of throttles have up to 32 pods, and take longer. */
-const sameTwice = { tasks: 500, throttles: 100, flows: 200, sessions: 100 };
-const root = fileURLToPath(new URL("../..", import.meta.url));
+const sameTwice = { tasks: 100, throttles: 20, flows: 60, sessions: 60 };
 
 const wanted = process.argv.slice(2);
-const all = [...mutations, ...throttleMutations, ...flowMutations, ...sessionMutations];
-const chosen = all.filter(
+const chosen = allMutations.filter(
   ({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)),
+);
+const unchanged = Array.from({ length: availableParallelism() }, () =>
+  startSeedRunner(join(root, "test/simulation/seeds-process.ts")),
 );
 let missed = 0;
 
-const scenarios = wanted.length === 0 ? Object.keys(sameTwice) : [];
-for (const scenario of scenarios as (keyof typeof sameTwice)[]) {
+const scenarios = wanted.length === 0 ? [...scenarioNames] : [];
+await eachOf(scenarios, async (scenario, runner) => {
   const to = sameTwice[scenario];
-  const { found, differing } = await hunt([], { to, twice: true, scenario });
-  const shown = found ? `${found.invariant} at seed ${found.seed}` : "nothing violated";
-  row(
-    `${scenario} as they are, ${to} seeds twice`,
-    differing === undefined ? "same" : `${differing}`,
-    shown,
-  );
-  if (found || differing !== undefined) missed++;
-}
-for (const { name, edits, by, scenario } of chosen) {
-  const { found } = await hunt(edits, { to: seedLimit, twice: false, by, scenario });
+  const broken: string[] = [];
+  for (const seed of seedsFrom(1, to)) {
+    const first = await runner.run(scenario, seed);
+    const second = await runner.run(scenario, seed);
+    if (first.hash !== second.hash) broken.push(`seed ${seed} does not do the same twice`);
+    if (first.violations.length > 0) broken.push(`seed ${seed}: ${shownViolations(first)}`);
+  }
+  missed += broken.length;
+  row(`${scenario} as they are, ${to} seeds twice`, broken.length > 0 ? "NOT" : "same", broken[0]);
+});
+await eachOf(chosen, async (mutation, runner) => {
+  const [misfit] = misfits(mutation);
+  if (misfit !== undefined) {
+    missed++;
+    return row(mutation.name, "NO FIT", misfit);
+  }
+  const found = await hunt(mutation, runner);
   if (!found) missed++;
-  row(
-    name,
-    found ? `seed ${found.seed}` : "NOT FOUND",
-    found ? `${found.invariant}: ${found.what}` : "",
-  );
-}
+  row(mutation.name, found ? `seed ${found.seed}` : "NOT FOUND", found?.what);
+});
+for (const runner of unchanged) runner.close();
+console.log(`${chosen.length} mutations, ${missed} not found`);
 process.exitCode = missed > 0 ? 1 : 0;
 
-function row(...cells: [string, string, string]): void {
-  const [first, second, third] = cells;
-  console.log(`${first.padEnd(56)} ${second.padEnd(10)} ${third}`);
+/** Does this for all, as many at once as there are cores, each beside a runner of the unchanged source. */
+async function eachOf<Item>(
+  items: readonly Item[],
+  act: (item: Item, runner: SeedRunner) => Promise<void>,
+): Promise<void> {
+  const left = items.values();
+  await Promise.all(
+    unchanged.map(async (runner) => {
+      for (const item of left) await act(item, runner);
+    }),
+  );
 }
 
-type HuntOptions = {
-  to: number;
-  twice: boolean;
-  by?: string | undefined;
-  scenario?: string | undefined;
-};
-
-/** Runs seeds on a changed copy of the source, in a process of its own. */
+/** The first seed that shows that a fence is missing, and what it shows. */
 async function hunt(
-  edits: readonly Edit[],
-  { to, twice, by = "", scenario = "tasks" }: HuntOptions,
-): Promise<Hunted> {
-  const copy = mkdtempSync(join(tmpdir(), "flotilla-mutation-"));
+  mutation: Mutation,
+  asItIs: SeedRunner,
+): Promise<{ seed: number; what: string } | undefined> {
+  const { edits, by } = mutation;
+  const scenario: Scenario = mutation.scenario ?? "tasks";
+  using copy = copyWith(edits);
+  const runner = startSeedRunner(copy.program);
   try {
-    for (const part of ["src", "test/simulation", "package.json"]) {
-      cpSync(join(root, part), join(copy, part), { recursive: true });
+    for (const seed of seedsFrom(1, seedLimit)) {
+      const { violations } = await runner.run(scenario, seed);
+      // A copy that can't even run shows nothing.
+      const first = violations.find(({ invariant }) =>
+        by === undefined ? invariant !== "crashed" && invariant !== "thrown" : invariant === by,
+      );
+      if (!first || (await isOwn(asItIs, scenario, seed))) continue;
+      return { seed, what: `${first.invariant}: ${first.what}` };
     }
-    symlinkSync(join(root, "node_modules"), join(copy, "node_modules"));
-    for (const edit of edits) change(copy, edit);
-    const script = join(copy, "test/simulation/hunt.ts");
-    const args = [
-      "--conditions=flotilla:source",
-      script,
-      "1",
-      `${to}`,
-      twice ? "twice" : "once",
-      by,
-      scenario,
-    ];
-    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
-    let output = "";
-    for await (const chunk of child.stdout) output += String(chunk);
-    return JSON.parse(output) as Hunted;
+    return undefined;
   } finally {
-    rmSync(copy, { recursive: true, force: true });
+    runner.close();
   }
 }
 
-function change(copy: string, { file, find, put }: Edit): void {
-  const path = join(copy, file);
-  const before = readFileSync(path, "utf8");
-  const times = before.split(find).length - 1;
-  if (times !== 1) throw new Error(`${file} holds this ${times} times, not once: ${find}`);
-  writeFileSync(
-    path,
-    before.replace(find, () => put),
-  );
+/** Whether the source as it is breaks a promise at this seed too. */
+async function isOwn(asItIs: SeedRunner, scenario: Scenario, seed: number): Promise<boolean> {
+  return (await asItIs.run(scenario, seed)).violations.length > 0;
+}
+
+function row(first: string, second: string, third = ""): void {
+  console.log(`${first.padEnd(56)} ${second.padEnd(10)} ${third}`);
 }

@@ -1,11 +1,19 @@
-/** `node --conditions=flotilla:source test/simulation/replay.ts 12345` prints all that a seed does. */
-import { runSeed } from "./run.ts";
+/**
+ * `npx node --conditions=flotilla:source test/simulation/replay.ts flows 12345` prints all that a seed does,
+ * and with a second number what came of each seed up to that one.
+ */
+import process from "node:process";
+import { shownViolations } from "./report.ts";
+import { type Scenario, scenarioNames, scenarios } from "./scenarios.ts";
 
-const [first = "1", last = first] = process.argv.slice(2);
+const [scenario = "", first = "1", last = first] = process.argv.slice(2);
+if (!Object.hasOwn(scenarios, scenario)) {
+  throw new Error(`name what is simulated: ${scenarioNames.join(", ")}`);
+}
 
 for (let seed = Number(first); seed <= Number(last); seed++) {
-  const report = await runSeed(seed, { keepTrace: first === last });
+  const report = await scenarios[scenario as Scenario](seed, { keepTrace: first === last });
   for (const line of report.trace) console.log(line);
-  const found = report.violations.map(({ invariant, what }) => `${invariant}: ${what}`);
-  console.log(`seed ${seed}: trace ${report.hash}, ${found.join("; ") || "nothing violated"}`);
+  const found = shownViolations(report) || "nothing violated";
+  console.log(`seed ${seed}: trace ${report.hash}, ${found}`);
 }

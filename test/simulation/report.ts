@@ -1,3 +1,4 @@
+import type { Scenario } from "./scenarios.ts";
 import type { Violation, World } from "./world.ts";
 
 /** What has come of one seed. */
@@ -10,6 +11,9 @@ export type Report = {
   readonly counts: ReadonlyMap<string, number>;
   readonly virtualMs: number;
 };
+
+/** What came of a seed, without what it did on the way. */
+export type Outcome = Omit<Report, "trace">;
 
 /** Closes the store of a world that has ended, and reports. */
 export async function reportOn(seed: number, world: World): Promise<Report> {
@@ -24,3 +28,9 @@ export async function reportOn(seed: number, world: World): Promise<Report> {
     virtualMs: scheduler.nowMs,
   };
 }
+
+export const shownViolations = ({ violations }: Pick<Outcome, "violations">): string =>
+  violations.map(({ invariant, what }) => `${invariant}: ${what}`).join("; ");
+
+export const replayOf = (scenario: Scenario, seed: number): string =>
+  `npx node --conditions=flotilla:source test/simulation/replay.ts ${scenario} ${seed}`;

@@ -1,12 +1,12 @@
-import type { Report } from "./report.ts";
+import { replayOf, shownViolations } from "./report.ts";
+import type { Scenario } from "./scenarios.ts";
+import { builtProgram, runSeeds, seedsFrom, startSeedRunner } from "./seed-runner.ts";
 
 type SeedsOptions = {
   /** Seeds 1 to so many are run. */
   seeds: number;
   /** One in so many is run again, to see whether it does the same. */
   twiceEvery: number;
-  /** The script that shows one seed. */
-  replay: string;
 };
 
 /** Troubles that every simulation makes. */
@@ -41,25 +41,22 @@ export const podFaults = [
 ];
 
 /** A simulation that is run with many seeds, and what has come of all of them. */
-export function manySeeds(
-  run: (seed: number) => Promise<Report>,
-  { seeds, twiceEvery, replay }: SeedsOptions,
-) {
+export function manySeeds(scenario: Scenario, { seeds, twiceEvery }: SeedsOptions) {
   const met = new Set<string>();
   const hashes = new Map<number, string>();
+  const runner = startSeedRunner(builtProgram);
   return {
     /** Runs all, and gives those that broke a promise. */
     async broken(): Promise<string[]> {
       const broken: string[] = [];
-      for (let seed = 1; seed <= seeds; seed++) {
-        const { violations, counts, hash } = await run(seed);
+      await runSeeds([runner], scenario, seedsFrom(1, seeds), (outcome) => {
+        const { seed, counts, hash, violations } = outcome;
         hashes.set(seed, hash);
         for (const what of counts.keys()) met.add(what);
-        if (violations.length === 0) continue;
-        const found = violations.map(({ invariant, what }) => `${invariant}: ${what}`).join("; ");
-        const command = `npx node --conditions=flotilla:source ${replay} ${seed}`;
-        broken.push(`seed ${seed}: ${found}; replay it with \`${command}\``);
-      }
+        if (violations.length === 0) return;
+        const replay = `replay it with \`${replayOf(scenario, seed)}\``;
+        broken.push(`seed ${seed}: ${shownViolations(outcome)}; ${replay}`);
+      });
       return broken;
     },
 
@@ -70,11 +67,12 @@ export function manySeeds(
     async differing(): Promise<number[]> {
       const differing: number[] = [];
       for (let seed = twiceEvery; seed <= seeds; seed += twiceEvery) {
-        const first = hashes.get(seed) ?? (await run(seed)).hash;
-        const { hash } = await run(seed);
-        if (hash !== first) differing.push(seed);
+        const { hash } = await runner.run(scenario, seed);
+        if (hash !== hashes.get(seed)) differing.push(seed);
       }
       return differing;
     },
+
+    close: () => runner.close(),
   };
 }

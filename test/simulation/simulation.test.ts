@@ -1,11 +1,9 @@
-import { describe, expect, test } from "vitest";
-import { runSeed } from "./run.ts";
+import { afterAll, describe, expect, test } from "vitest";
 import { manySeeds, podFaults, usualFaults } from "./seeds.ts";
 
-const seeds = 150;
-// Running a seed takes about a fifth of a second, so only some are run twice here; the script of the
-// mutations runs more of them, all twice.
-const twiceEvery = 10;
+// `npm run soak -- simulation` runs as many more as it is told.
+const seeds = 500;
+const twiceEvery = 25;
 
 /** Every trouble that the simulation can make, and every fence that must have refused something. */
 const mustHappen = [
@@ -45,7 +43,8 @@ const mustHappen = [
 ];
 
 describe("pods on virtual time, over a store that fails in every way", () => {
-  const runs = manySeeds(runSeed, { seeds, twiceEvery, replay: "test/simulation/replay.ts" });
+  const runs = manySeeds("tasks", { seeds, twiceEvery });
+  afterAll(runs.close);
 
   test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
     expect(await runs.broken()).toEqual([]);

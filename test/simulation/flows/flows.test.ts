@@ -1,11 +1,10 @@
-import { describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { crashPoints, runCrashPoint } from "./awaits.ts";
 import { manySeeds, podFaults, usualFaults } from "../seeds.ts";
-import { runFlowSeed } from "./run.ts";
 
-// As many as a share of the suite allows; `npm run soak -- --store simulation` runs more.
-const seeds = 36;
-const twiceEvery = 18;
+// `npm run soak -- simulation` runs as many more as it is told.
+const seeds = 300;
+const twiceEvery = 30;
 
 /** Every trouble that must have been met, and everything that must have come of it. */
 const mustHappen = [
@@ -43,11 +42,8 @@ const mustHappen = [
 ];
 
 describe("runs of flows on virtual time, over a store that fails in every way", () => {
-  const runs = manySeeds(runFlowSeed, {
-    seeds,
-    twiceEvery,
-    replay: "test/simulation/flows/replay.ts",
-  });
+  const runs = manySeeds("flows", { seeds, twiceEvery });
+  afterAll(runs.close);
 
   test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
     expect(await runs.broken()).toEqual([]);

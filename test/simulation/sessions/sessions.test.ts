@@ -1,10 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { manySeeds, podFaults, usualFaults } from "../seeds.ts";
-import { runSessionSeed } from "./run.ts";
 
-// As many as a share of the suite allows; `npm run soak -- --store simulation` runs more.
-const seeds = 60;
-const twiceEvery = 20;
+// `npm run soak -- simulation` runs as many more as it is told.
+const seeds = 300;
+const twiceEvery = 30;
 
 /** Every trouble that must have been met, and everything that must have come of it. */
 const mustHappen = [
@@ -79,11 +78,8 @@ const mustHappen = [
 ];
 
 describe("sessions on virtual time, over a store that fails in every way", () => {
-  const runs = manySeeds(runSessionSeed, {
-    seeds,
-    twiceEvery,
-    replay: "test/simulation/sessions/replay.ts",
-  });
+  const runs = manySeeds("sessions", { seeds, twiceEvery });
+  afterAll(runs.close);
 
   test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
     expect(await runs.broken()).toEqual([]);

@@ -1,8 +1,8 @@
-import { describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { manySeeds, usualFaults } from "../seeds.ts";
-import { runThrottleSeed } from "./run.ts";
 
-const seeds = 40;
+// `npm run soak -- simulation` runs as many more as it is told.
+const seeds = 60;
 const twiceEvery = 20;
 
 /** Every trouble that must have been met, and everything that must have come of it. */
@@ -18,11 +18,8 @@ const mustHappen = [
 ];
 
 describe("pods that share a throttle on virtual time, over a store that fails in every way", () => {
-  const runs = manySeeds(runThrottleSeed, {
-    seeds,
-    twiceEvery,
-    replay: "test/simulation/throttles/replay.ts",
-  });
+  const runs = manySeeds("throttles", { seeds, twiceEvery });
+  afterAll(runs.close);
 
   test(
     `never have more in flight than the bound, in ${seeds} runs`,
