@@ -260,7 +260,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "worker: a run that comes while the pod stops ends as a task",
-    edits: [of("queue/worker")("if (stopping && !run.handler.flow) end", "if (stopping) end")],
+    edits: [of("queue/worker")("if (stopping && !flow) return end", "if (stopping) return end")],
   },
   {
     name: "worker: what ignores its signal is waited for",
