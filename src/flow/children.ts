@@ -10,18 +10,20 @@ export type ChildrenParts = {
   runId: string;
   tenant: string;
   trace: string | null;
+  /** The name by which the transition has started them before, where that was another. */
+  startedBy?: string | undefined;
 };
 
 /** The rows of the runs that a decision starts. Rejects where one of them can't be stored. */
 export async function rowsOfChildren(
   effects: readonly Effect[],
-  { runId, tenant, trace, ...parts }: ChildrenParts,
+  { runId, tenant, trace, startedBy, ...parts }: ChildrenParts,
 ): Promise<NewTask[]> {
   const rows: NewTask[] = [];
   for (const effect of effects) {
     if (effect.type !== "start_children") continue;
     for (const [place, { flow, input, options }] of effect.children.entries()) {
-      const key = childKey(runId, effect.transition, place);
+      const key = childKey(runId, startedBy ?? effect.transition, place);
       const given = { tenant, ...options, key };
       const row = await prepareTask(flow as TaskContract, input, given, parts, trace);
       rows.push({ ...row, parentId: runId });

@@ -14,7 +14,7 @@ import { readInput, refusal, scopeOf } from "./claimed.ts";
 import type { Decision } from "./decision.ts";
 import { draftOf } from "./draft.ts";
 import type { Happened, Now } from "./happened.ts";
-import { lookAtChildren, lookForSignal } from "./look.ts";
+import { findChildren, lookAtChildren, lookForSignal } from "./look.ts";
 import type { Callable, Machine } from "./machine.ts";
 import { readState } from "./returned.ts";
 import type { Run } from "./run.ts";
@@ -180,7 +180,11 @@ async function drive(
             outcome,
             traceId: tell.traceId,
           });
-          return await tell.attempting(made, () => call(part, made));
+          const startedBy = await startedBefore(part, at);
+          const happened = await tell.attempting(made, () => call(part, made));
+          return startedBy !== undefined && happened.type === "children_asked"
+            ? { ...happened, startedBy }
+            : happened;
         }
       }
     } catch (error) {
@@ -188,6 +192,18 @@ async function drive(
       tell.unseen(error);
       return { type: "interrupted" };
     }
+  }
+
+  /**
+   * The name that a transition had when it started the children of a run that is started over: by their keys
+   * they are the same runs, however it is called now.
+   */
+  async function startedBefore(part: Callable, at: Run): Promise<string | undefined> {
+    if (part.kind !== "children" || at.stoppedAt === null) return undefined;
+    const names = namesOf(machine, part.name);
+    if (names.length === 1) return undefined;
+    const { found, startedBy } = await findChildren(parts.database, claim.taskId, names);
+    return found.length > 0 ? startedBy : undefined;
   }
 
   /** Initializers belong to the first attempt that this pod makes: they fail with it, and are timed with it. */
@@ -241,6 +257,7 @@ async function drive(
         }
         const { tenant } = row;
         const { ids, maxResultBytes: maxPayloadBytes } = parts;
+        const startedBy = happens && "startedBy" in happens ? happens.startedBy : undefined;
         const children = decision.effects.some(({ type }) => type === "start_children")
           ? await rowsOfChildren(decision.effects, {
               ids,
@@ -248,9 +265,9 @@ async function drive(
               runId: claim.taskId,
               tenant,
               trace: tell.carried(),
+              startedBy,
             })
           : [];
-        const startedBy = happens?.type === "children_seen" ? happens.startedBy : undefined;
         finish = writeOf({ ...held(), wake: knownWake, looked }, decision, { children, startedBy });
         finished = await put(finish);
       } catch (error) {

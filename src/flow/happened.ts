@@ -20,7 +20,12 @@ export type Happened =
   | { readonly type: "returned"; readonly set: State | null; readonly output?: Json }
   | { readonly type: "handed_off"; readonly output: Json }
   | { readonly type: "sleep_asked"; readonly ms: number }
-  | { readonly type: "children_asked"; readonly children: readonly NewChild[] }
+  /** `startedBy` is the name by which a run that is started over has started them before. */
+  | {
+      readonly type: "children_asked";
+      readonly children: readonly NewChild[];
+      readonly startedBy?: string;
+    }
   /** `startedBy` is the name that the transition had when it started them. */
   | {
       readonly type: "children_seen";

@@ -24,15 +24,25 @@ export async function lookForSignal(
   }
 }
 
-/**
- * How the children stand that a transition of a run has started, in the order that was given. They have the
- * name that it had then: the newest under which there are any.
- */
+/** How the children stand that a transition of a run has started, in the order that was given. */
 export async function lookAtChildren(
   database: Database,
   runId: string,
   names: readonly string[],
 ): Promise<Happened> {
+  const { found, startedBy } = await findChildren(database, runId, names);
+  return { type: "children_seen", children: found.map(toChild), startedBy };
+}
+
+/**
+ * The children that a transition of a run has started. They have the name that it had then: the newest under
+ * which there are any, and the oldest that it has had where there are none.
+ */
+export async function findChildren(
+  database: Database,
+  runId: string,
+  names: readonly string[],
+): Promise<{ found: Row[]; startedBy: string }> {
   let found: Row[] = [];
   let startedBy = names[0]!;
   for (const name of names) {
@@ -40,7 +50,7 @@ export async function lookAtChildren(
     startedBy = name;
     if (found.some((row) => row["status"] !== null)) break;
   }
-  return { type: "children_seen", children: found.map(toChild), startedBy };
+  return { found, startedBy };
 }
 
 function toChild(row: Row): ChildSeen {

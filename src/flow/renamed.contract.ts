@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { abort } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { talker } from "./children.contract.ts";
 import { flow } from "./flow.ts";
@@ -28,6 +29,43 @@ export function renamedContract(kind: StoreKind): void {
       await scene.signal(child!.runId, "word", "hey");
       expect(await scene.ended(runId)).toMatchObject({ output: { all: [{ said: "hey" }] } });
       expect(await scene.childrenOf(runId)).toHaveLength(1);
+    });
+
+    test("a run that is started over keeps the children that have completed under another name", async () => {
+      let bad = true;
+      const calls: string[] = [];
+      const part = flow<string>("part", { version: 1, attempts: 1 })
+        .to("do", ({ input }) => {
+          calls.push(input);
+          if (input === "b" && bad) throw abort("in a bad mood");
+          return { did: input };
+        })
+        .end();
+      const first = flow("parent", { version: 1 })
+        .children("each", () => [
+          [part, "a"],
+          [part, "b"],
+        ])
+        .end();
+      const later = flow("parent", { version: 2, renamed: { each: "all" } })
+        .children("all", () => [
+          [part, "a"],
+          [part, "b"],
+        ])
+        .end();
+      const old = await scene.work("pod-1", [first, part]);
+      const { runId } = await scene.start(first, null);
+      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
+      await scene.queue.outcome(old.stop({ waitMs: 0 }));
+      bad = false;
+      await scene.resume(runId);
+      await scene.work("pod-2", [later, part]);
+      expect(await scene.ended(runId)).toMatchObject({
+        status: "completed",
+        output: { all: [{ did: "a" }, { did: "b" }] },
+      });
+      expect(calls).toEqual(["a", "b", "b"]);
+      expect(await scene.childrenOf(runId)).toHaveLength(2);
     });
 
     test.each(["old", "new"] as const)("a signal by its %s name is heard", async (name) => {
