@@ -30,6 +30,9 @@ export type PodFacts = {
   readonly podId: string;
   readonly names: readonly string[];
   readonly alive: boolean;
+  /** It claims from then on, until it is told to stop. */
+  readonly started: boolean;
+  readonly stoppingMs: number | undefined;
   /** When it died, if it has. */
   readonly goneMs: number | undefined;
   /** Its last committed beat, in true time. */
@@ -38,11 +41,18 @@ export type PodFacts = {
   troubledUntilMs: number;
 };
 
+/** How a task stands, and since when. */
+export type Standing = {
+  readonly name: string;
+  readonly state: TaskState;
+  readonly sinceMs: number;
+};
+
 export type Checker = {
   readonly pods: Map<string, PodFacts>;
   readonly runs: Run[];
   /** How each task stands, by the last change. */
-  readonly tasks: Map<string, { readonly state: TaskState; readonly sinceMs: number }>;
+  readonly tasks: Map<string, Standing>;
   /** Looks at what a write is about to meet. */
   before(who: string, intent: Intent): Promise<Seen>;
   after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): Promise<void>;
@@ -64,7 +74,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const pods = new Map<string, PodFacts>();
   const runs: Run[] = [];
   const activeRuns = new Set<Run>();
-  const tasks = new Map<string, { state: TaskState; sinceMs: number }>();
+  const tasks = new Map<string, Standing>();
   /** Claims that recovery took from their pod, as `task@token`. */
   const recovered = new Set<string>();
   const deathsAtClaim = new Map<string, number>();
@@ -80,7 +90,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     const { taskId, after } = change;
     const what = `${change.name} ${taskId.slice(-6)} by ${intent.kind}`;
     if (!after) return violate("T10", `${what}: the row was deleted`);
-    tasks.set(taskId, { state: after, sinceMs: scheduler.nowMs });
+    tasks.set(taskId, { name: change.name, state: after, sinceMs: scheduler.nowMs });
     judgeChange(intent, change, after, what);
     if (after.runAtMs <= world.storeClock.now()) reachedMs.set(taskId, after.runAtMs);
   };
@@ -176,15 +186,16 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       const found = await redrives.before(intent);
       return found ? { ...seen, redrives: found } : seen;
     },
-    async after(who, intent, seen, changes) {
+    async after(who, intent, seen, all) {
       if (intent.kind === "beat") {
         const pod = pods.get(who);
         if (pod) pod.lastBeatMs = scheduler.nowMs;
       }
+      const changes = withoutUndone(world, all);
       countFences(world, who, intent, seen, changes);
       // A wake is judged by how all of the write left things.
-      for (const { taskId, after } of changes) {
-        if (after) tasks.set(taskId, { state: after, sinceMs: scheduler.nowMs });
+      for (const { taskId, name, after } of changes) {
+        if (after) tasks.set(taskId, { name, state: after, sinceMs: scheduler.nowMs });
       }
       for (const change of changes) judge(intent, change);
       waits.judgeParked(changes);
@@ -228,4 +239,15 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       return run;
     },
   };
+}
+
+/** A call that stores all or none takes back in the same write what it can't store as a whole. */
+function withoutUndone(world: World, changes: readonly Change[]): readonly Change[] {
+  const born = new Set(changes.filter(({ before }) => !before).map(({ taskId }) => taskId));
+  const undone = new Set(
+    changes.filter(({ taskId, after }) => !after && born.has(taskId)).map(({ taskId }) => taskId),
+  );
+  if (undone.size === 0) return changes;
+  world.count("request: many, taken back");
+  return changes.filter(({ taskId }) => !undone.has(taskId));
 }

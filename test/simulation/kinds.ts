@@ -69,7 +69,7 @@ const noSignal = { runId: "", signalId: "", name: "", payload: "" };
 
 const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
-  [cancelTask("")[6]!.strings, "cancel"],
+  [cancelTask("").at(-1)!.strings, "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
   [deleteFinished([], retentionOf(60_000))[0]!.strings, "delete"],
   [insertTasks([]).strings, "enqueue"],
@@ -92,7 +92,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [releaseCall("", 0).at(-1)!.strings, "release"],
   [reserveAlone("", []).strings, "reserve"],
   [resumeAside({ runId: "", version: null })[1]!.strings, "resume_run"],
-  [retryTask("", "")[2]!.strings, "retry"],
+  [retryTask("", "").at(-1)!.strings, "retry"],
   [runWrites[0]!, "run"],
   [runWrites[1]!, "run"],
   [sendSignal(noSignal)[2]!.strings, "signal"],
@@ -106,7 +106,7 @@ export type Intent = {
   readonly rows: readonly Readonly<Record<string, Value>>[];
   /** The number of a claim call. */
   readonly call: number | undefined;
-  /** What is paused or resumed, or the redrive that takes a step; and the number that goes with it. */
+  /** What is cancelled, paused or resumed, or the redrive that takes a step; and the number that goes with it. */
   readonly subject?: string;
   readonly number?: number;
 };
@@ -126,8 +126,10 @@ export function intentOf(statements: readonly Statement[]): Intent {
     if (kind === "claim") return { ...found, ...knownPauses(statement) };
     // Which tasks a step takes is said by the statements behind the one that moves the redrive.
     if (kind === "redrive_step") {
-      return { ...found, rows: boundRows(statements[2]!), ...last(statement) };
+      const taking = statements.map(boundRows).find(([first]) => first && "token" in first);
+      return { ...found, rows: taking ?? [], ...last(statement) };
     }
+    if (kind === "cancel") return { ...found, subject: last(statement).subject };
     return kind === "pause" || kind === "resume" ? { ...found, ...last(statement) } : found;
   }
   return { kind: "other", rows: [], call: undefined };

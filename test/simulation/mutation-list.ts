@@ -2,6 +2,7 @@
  * The fences, and how each is taken out: a piece of text that the source holds exactly once, and
  * what is put in its place. Where two fences cover each other, one mutation takes out both.
  */
+import { gateMutations } from "./mutations-of-gates.ts";
 import { pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
 
 export type Edit = { readonly file: string; readonly find: string; readonly put: string };
@@ -274,6 +275,16 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: "enqueue: a refusal denies what an earlier write of the call has stored",
+    edits: [
+      {
+        file: "src/queue/storing-keyed.ts",
+        find: "    if (known.size === 0) throw thrown;\n    error = thrown;\n",
+        put: "    throw thrown;\n",
+      },
+    ],
+  },
+  {
     name: "resend: a refusal after an unknown outcome is believed",
     edits: [
       {
@@ -300,6 +311,7 @@ export const mutations: readonly Mutation[] = [
     name: "gates: nobody lets others go on",
     edits: [gates("where ranked.nth <= room.room", "where ranked.nth < 0")],
   },
+  ...gateMutations,
   ...pauseMutations,
   ...redriveMutations,
 ];

@@ -22,12 +22,8 @@ import { startOfTimeMs, type World } from "./world.ts";
 
 export type SimPod = PodFacts & {
   readonly clock: Clock;
-  /** It may be told to stop only once it has started. */
-  readonly started: boolean;
   /** What it offers to code in its process, once it has started. */
   readonly running: Pod | undefined;
-  /** When it was told to stop, if it was. */
-  readonly stoppingMs: number | undefined;
   /** Runs this on its main thread: now, or when that goes on. */
   enter(happen: () => void): void;
   crash(why: string): void;

@@ -1,4 +1,5 @@
 /** One seed: a small fleet, its clients, its troubles, a time of quiet, and the verdict. */
+import type { Database } from "../../src/store/database.ts";
 import { watchBounds } from "./bounds.ts";
 import { createChecker } from "./checker.ts";
 import { startFaults } from "./faults.ts";
@@ -10,7 +11,8 @@ import { judgeEnd } from "./verdict.ts";
 import { attemptsOf, handlersFor, startClients, taskNames } from "./workload.ts";
 import { setLimits } from "./gates.ts";
 import { type Report, reportOn } from "./report.ts";
-import { createWorld } from "./world.ts";
+import { staleLooks, throttledNames } from "./throttled.ts";
+import { createWorld, type World } from "./world.ts";
 
 const heartbeatMs = 1_000;
 const deadAfterMs = 4_000;
@@ -30,16 +32,32 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   const disks: SimDisk[] = [];
   let podsMade = 0;
 
-  /** Keeps one place of the fleet filled. The first place always knows every task. */
+  const throttled = world.chance(0.25);
+  // As behind a pooler through which no hint comes: pods find by polling alone what there is to do.
+  const deaf = world.chance(0.15);
+  const unthrottled = taskNames.filter((name) => !throttledNames.includes(name));
+  // Where all that a pod knows is throttled, it claims nothing at all until its gate opens.
+  const isApart = throttled && world.chance(0.7);
+  const namesAt = (place: number): readonly string[] => {
+    if (isApart && place === 0) return unthrottled;
+    if (isApart && place === 1) return throttledNames;
+    return place === 0 || world.chance(0.5) ? taskNames : taskNames.filter(() => world.chance(0.6));
+  };
+
+  /** Keeps one place of the fleet filled. The first place, or the first two, always know every task. */
   const fill = (place: number): void => {
-    const names =
-      place === 0 || world.chance(0.5) ? taskNames : taskNames.filter(() => world.chance(0.6));
+    const names = namesAt(place);
     const pod = startSimPod(world, network, checker, {
       podId: `p${++podsMade}`,
       names,
       settings: { slots, pollMs, heartbeatMs, deadAfterMs },
       disk: (disks[place] ??= createSimDisk(world)),
-      handlersFor: (made) => handlersFor(world, checker, made),
+      handlersFor: (made) => handlersFor(world, checker, made, { throttled }),
+      through(database) {
+        const heard = deaf ? withoutHints(world, database) : database;
+        const enter = (happen: () => void) => pods[place]!.enter(happen);
+        return throttled ? staleLooks(world, heard, { untilMs: faultsMs, enter }) : heard;
+      },
       onGone() {
         if (world.chance(0.1)) disks[place]!.lose();
         scheduler.after(world.between(100, 4_000), () => fill(place));
@@ -59,7 +77,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   const operators = startOperators(world, network, { pauses: checker.pauses, untilMs: faultsMs });
   startFaults(world, { network, pods: () => pods.filter(Boolean), untilMs: faultsMs, deadAfterMs });
 
-  watchBounds(world, checker, { fromMs: faultsMs });
+  watchBounds(world, checker, { fromMs: faultsMs, throttled, isPaused: () => operators.open > 0 });
 
   const allEnded = () => {
     for (const { state } of checker.tasks.values()) {
@@ -82,4 +100,9 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   if (world.violations.length === 0) await judgeEnd(world, checker, clients);
   operators.close();
   return reportOn(seed, world);
+}
+
+function withoutHints(world: World, database: Database): Database {
+  world.count("fault: no hints at all");
+  return { ...database, subscribe: () => () => {} };
 }

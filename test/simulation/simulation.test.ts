@@ -10,6 +10,10 @@ const mustHappen = [
   ...usualFaults,
   ...podFaults,
   "fault: hint in vain",
+  "fault: look lost",
+  "fault: look stale",
+  "fault: no hints at all",
+  "fault: refused behind a commit",
   "fence: claim, floor",
   "fence: claim, pauses",
   "fence: enqueue, id",
@@ -40,6 +44,14 @@ const mustHappen = [
   "redrive: done",
   "redrive: step 4",
   "redrive: stopped",
+  "request: burst",
+  "request: duplicate refused",
+  "request: each",
+  "request: many",
+  "request: many, taken back",
+  "request: many, with keys",
+  "throttle: found tasks behind the gate",
+  "throttle: passed the gate",
 ];
 
 describe("pods on virtual time, over a store that fails in every way", () => {

@@ -4,51 +4,18 @@
  */
 import { sql, table } from "../../src/store/sql.ts";
 import type { Checker } from "./checker.ts";
+import { judgeRequests } from "./requests.ts";
 import { judgeSchedules, scheduledOp } from "./schedules.ts";
-import type { Clients, Payload, Request } from "./workload.ts";
+import type { Clients, Payload } from "./workload.ts";
 import type { World } from "./world.ts";
 
 export async function judgeEnd(world: World, checker: Checker, clients: Clients): Promise<void> {
   const { violate } = world;
   const rows = await world.store.database.read(sql`select * from ${table("step_tracker")}`);
-  const byId = new Map(rows.map((row) => [row["task_id"] as string, row]));
-  const byOp = new Map<number, string[]>();
-  for (const row of rows) {
-    const { op } = JSON.parse(row["payload"]) as Payload;
-    if (op !== scheduledOp) byOp.set(op, [...(byOp.get(op) ?? []), row["task_id"]]);
-  }
-
-  const holders = new Map<string, string>();
-  for (const request of clients.history) {
-    const { op, name, key, outcome } = request;
-    const made = byOp.get(op) ?? [];
-    const what = `request ${op} (${name}${key === undefined ? "" : `, ${key}`})`;
-    if (made.length > 1) violate("T1", `${what} made ${made.length} tasks`);
-    switch (outcome.type) {
-      case "ok": {
-        const row = byId.get(outcome.taskId);
-        if (row?.["name"] !== name) violate("T1", `${what} was stored for certain and isn't there`);
-        if (outcome.created !== (made[0] === outcome.taskId)) {
-          violate("T1", `${what} was told created: ${outcome.created}`);
-        }
-        if (key === undefined) break;
-        const holder = holders.get(`${name} ${key}`) ?? outcome.taskId;
-        holders.set(`${name} ${key}`, holder);
-        if (holder !== outcome.taskId) violate("T1", `${what} has two tasks`);
-        break;
-      }
-      case "failed":
-        if (made.length > 0) violate("T1", `${what} failed for certain and is there`);
-        break;
-      case "open":
-        violate("T7", `${what} was never answered`);
-        break;
-      case "unknown":
-        break;
-    }
-  }
-  const known = new Set(clients.history.map((request: Request) => request.op));
-  for (const op of byOp.keys()) if (!known.has(op)) violate("T1", `nobody asked for ${op}`);
+  const asked = rows
+    .map((row) => ({ op: (JSON.parse(row["payload"]) as Payload).op, row }))
+    .filter(({ op }) => op !== scheduledOp);
+  judgeRequests(world, clients.history, asked);
 
   await judgeSchedules(world, rows);
   await checker.redrives.judgeEnd();

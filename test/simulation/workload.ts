@@ -6,12 +6,16 @@ import { abort, hasCode } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { createTasks, type Tasks } from "../../src/queue/client.ts";
 import type { EnqueueOptions } from "../../src/queue/enqueue.ts";
+import { passing } from "../../src/queue/resend.ts";
 import { task, type TaskContext, type TaskHandler } from "../../src/queue/task.ts";
 import type { Checker } from "./checker.ts";
 import { concurrencyKeys, tenants } from "./gates.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";
 import type { SimPod } from "./pod.ts";
+import { refusedBehindCommits } from "./refusals.ts";
+import { type Asked, createRequests, type Request, waysIn } from "./requests.ts";
+import { throttleOf } from "./throttled.ts";
 import { startOfTimeMs, type World } from "./world.ts";
 
 export type Payload = {
@@ -103,17 +107,24 @@ export const taskNames = Object.keys(kinds);
 
 export const attemptsOf = (name: string) => kinds[name]!.attempts;
 
-export function handlersFor(world: World, checker: Checker, pod: SimPod): TaskHandler[] {
+export function handlersFor(
+  world: World,
+  checker: Checker,
+  pod: SimPod,
+  { throttled }: { throttled: boolean },
+): TaskHandler[] {
   return pod.names.map((name) => {
     const { attempts, timeoutMs, run } = kinds[name]!;
     const backoff = { baseMs: 300, factor: 2, maxMs: 2_000 };
+    const throttle = throttled ? throttleOf(name) : undefined;
     return task<Payload, Payload, unknown>(
       name,
-      { attempts, timeoutMs, backoff },
+      { attempts, timeoutMs, backoff, ...(throttle && { throttle }) },
       async (context) => {
         const { taskId, token, signal } = context;
         const priorRuns = checker.runs.filter((each) => each.taskId === taskId).length;
         const begun = checker.started({ taskId, name, token, podId: pod.podId });
+        if (throttle) world.count("throttle: passed the gate");
         world.scheduler.note(`${pod.podId} runs ${name} ${taskId.slice(-6)}@${token}`);
         signal.addEventListener("abort", () => {
           begun.active = false;
@@ -131,18 +142,6 @@ export function handlersFor(world: World, checker: Checker, pod: SimPod): TaskHa
   });
 }
 
-/** A request of a client, and what the client was told. */
-export type Request = {
-  readonly op: number;
-  readonly name: string;
-  readonly key: string | undefined;
-  outcome:
-    | { readonly type: "open" }
-    | { readonly type: "ok"; readonly taskId: string; readonly created: boolean }
-    | { readonly type: "failed"; readonly code: string }
-    | { readonly type: "unknown" };
-};
-
 export type Clients = { readonly history: readonly Request[]; readonly open: number };
 
 export type ClientsOptions = { clients: number; untilMs: number; gapMs: number };
@@ -154,25 +153,31 @@ export function startClients(
   { clients, untilMs, gapMs }: ClientsOptions,
 ): Clients {
   const { scheduler } = world;
-  const history: Request[] = [];
+  const requests = createRequests(world);
   const acked: string[] = [];
   let open = 0;
-  let op = 0;
+  let calls = 0;
 
   const asked = (work: Promise<unknown>): void => {
     open++;
     void work
       .catch((error: unknown) => {
-        if (!hasCode(error, "conflict", "not_found", "unknown_outcome", "store_busy")) throw error;
+        if (!hasCode(error, "conflict", "not_found", ...passing)) throw error;
       })
       .finally(() => open--);
   };
+  const settled = async (
+    all: readonly Asked[],
+    answer: Parameters<typeof requests.settle>[1],
+  ): Promise<void> => {
+    const made = all.map(({ request }) => request);
+    await requests.settle(made, answer);
+    for (const { outcome } of made) if (outcome.type === "ok") acked.push(outcome.taskId);
+  };
 
-  const enqueue = async (tasks: Tasks): Promise<void> => {
-    const name = world.pick(likely);
-    const key = world.chance(0.3) ? `k${world.between(1, 3)}` : undefined;
-    const request: Request = { op: ++op, name, key, outcome: { type: "open" } };
-    history.push(request);
+  const draw = (name: string, given: { key?: string | undefined; whole?: number }): Asked => {
+    const request = requests.add(name, given);
+    const { key } = request;
     const times = name === "poison" && world.chance(0.3) ? 100 : world.between(0, 3);
     // The newest are likely to be open yet, and to end at about the same time.
     const newest = acked.slice(-5);
@@ -181,6 +186,7 @@ export function startClients(
     const payload: Payload = { op: request.op, workMs: world.between(0, 3_000), times, after };
     const options: EnqueueOptions = {
       ...(key !== undefined && { key }),
+      ...(key !== undefined && world.chance(0.15) && { onDuplicate: "reject" }),
       ...(world.chance(0.3) && { delayMs: world.between(1, 6_000) }),
       ...(world.chance(0.3) && { priority: world.between(-2, 2) }),
       ...(world.chance(0.15) && { attempts: world.between(1, 4) }),
@@ -189,21 +195,59 @@ export function startClients(
       ...(key === undefined && world.chance(0.2) && { tenant: world.pick(tenants) }),
       ...(waits && { after, afterFailed: world.pick(["fail", "run"] as const) }),
     };
-    try {
-      const { taskId, created } = await tasks.enqueue(name, payload, options);
-      request.outcome = { type: "ok", taskId, created };
-      acked.push(taskId);
-    } catch (error) {
-      request.outcome = hasCode(error, "unknown_outcome")
-        ? { type: "unknown" }
-        : { type: "failed", code: hasCode(error, "store_busy") ? error.code : String(error) };
-    }
-    scheduler.note(`client #${request.op} ${name} ${request.outcome.type}`);
+    return { request, payload, options };
   };
+  const someKey = (share: number) => (world.chance(share) ? `k${world.between(1, 3)}` : undefined);
+
+  const enqueue = (tasks: Tasks, name = world.pick(likely), key = someKey(0.3)): Promise<void> => {
+    const one = draw(name, { key });
+    return settled([one], waysIn.one(tasks, one));
+  };
+
+  const enqueueMany = (tasks: Tasks): Promise<void> => {
+    const name = world.pick(likely);
+    const whole = ++calls;
+    const keyed = world.chance(0.5);
+    const all = Array.from({ length: world.between(2, 3) }, () =>
+      draw(name, {
+        whole,
+        ...(keyed && { key: someKey(0.4) ?? `m${whole}/${world.between(1, 9)}` }),
+      }),
+    );
+    world.count(`request: many${keyed ? ", with keys" : ""}`);
+    // All of a call wait for the same.
+    const { after } = all[0]!.payload as Payload;
+    const alike = all.map((each) => ({ ...each, payload: { ...each.payload, after } }));
+    return settled(alike, waysIn.many(tasks, alike));
+  };
+
+  const enqueueEach = (tasks: Tasks): Promise<void> => {
+    const all = Array.from({ length: world.between(2, 4) }, () =>
+      draw(world.pick(likely), { key: someKey(0.5) }),
+    );
+    world.count("request: each");
+    return settled(all, waysIn.each(tasks, all));
+  };
+
+  /** Several at once, which go to the store together. Some have keys, and likely ones that are taken. */
+  const burst = (tasks: Tasks): void => {
+    world.count("request: burst");
+    const taken = keysInUse();
+    if (taken.length > 0) {
+      const { name, key } = world.pick(taken);
+      asked(enqueue(tasks, name, key));
+    }
+    for (let left = world.between(1, 3); left > 0; left--) asked(enqueue(tasks));
+    if (world.chance(0.3)) asked(enqueueMany(tasks));
+    if (world.chance(0.3)) asked(enqueueEach(tasks));
+  };
+  const keysInUse = () =>
+    requests.history.filter(({ key, outcome }) => key !== undefined && outcome.type === "ok");
 
   const act = (tasks: Tasks): void => {
     if (acked.length > 3 && world.chance(0.2)) return asked(tasks.cancel(world.pick(acked)));
     if (acked.length > 3 && world.chance(0.1)) return asked(tasks.retry(world.pick(acked)));
+    if (world.chance(0.15)) return burst(tasks);
     asked(enqueue(tasks));
   };
 
@@ -212,7 +256,8 @@ export function startClients(
     const wallMs = () => startOfTimeMs + scheduler.nowMs;
     const clock = laneClock(scheduler, lane, { wallMs, startMs: 0 });
     const random = world.fork();
-    const database = network.connect({ who: `c${made + 1}`, lane });
+    const connected = network.connect({ who: `c${made + 1}`, lane });
+    const database = refusedBehindCommits(world, connected, { untilMs });
     const tasks = createTasks({ database, clock, random, ids: uuidv7(clock, random) });
     const loop = () => {
       if (scheduler.nowMs >= untilMs) return;
@@ -222,7 +267,7 @@ export function startClients(
     scheduler.after(world.between(0, gapMs), loop);
   }
   return {
-    history,
+    history: requests.history,
     get open() {
       return open;
     },

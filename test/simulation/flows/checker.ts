@@ -15,7 +15,7 @@ import type { Watcher } from "../link.ts";
 import type { SimPod } from "../pod.ts";
 import type { World } from "../world.ts";
 import type { Call, Calls } from "./calls.ts";
-import { createFamilies } from "./families.ts";
+import { createFamilies, type Families } from "./families.ts";
 import { countRunFences } from "./fences.ts";
 import { columnsOf, createHistories } from "./histories.ts";
 import { attempts, errand, flowNames, machines, type Version } from "./machines.ts";
@@ -34,6 +34,7 @@ export type FlowChecker = Watcher & {
   readonly errands: ReadonlySet<string>;
   readonly signals: ReturnType<typeof createSignals>;
   readonly histories: ReturnType<typeof createHistories>;
+  readonly families: Families;
   /** Whether this call may begin. */
   judgeCall(call: Call): void;
 };
@@ -58,7 +59,7 @@ export function createFlowChecker(
   const toldOfCancel = new Map<string, boolean>();
   const histories = createHistories(world);
   const signals = createSignals(world);
-  const families = createFamilies(world);
+  const families = createFamilies(world, rows);
 
   const judgeChange = (who: string, intent: Intent, row: Row, before: Row | undefined): void => {
     const what = `${row["name"]} ${short(row)} by ${intent.kind} of ${who}`;
@@ -80,11 +81,11 @@ export function createFlowChecker(
       violate("T6", `${what}: ${row["retry_count"]} failures of ${attempts} and it goes on`);
     }
     if (terminal.includes(before["status"])) return judgeStartedOver(intent, row, before, what);
-    // Nobody could run the finalizers of what can't be read, so that a person's cancel ends it at once.
-    const isAside = before["status"] === "pending" && Number(before["parked"]) === 6;
-    const isGivenUp = intent.kind === "cancel" && isAside;
-    if (terminal.includes(row["status"]) && intent.kind !== "run" && !isGivenUp) {
-      violate("F7", `${what}: became ${row["status"]} without its finalizers`);
+    if (terminal.includes(row["status"]) && intent.kind !== "run") {
+      const asked = Number(before["cancel_requested"]) === 1;
+      if (isGivenUp(intent, before))
+        world.count(`flow: given up${asked ? ", asked for before" : ""}`);
+      else violate("F7", `${what}: became ${row["status"]} without its finalizers`);
     }
     if (row["status"] === "claimed" && before["status"] !== "claimed") {
       judgeClaim(row, before, what);
@@ -154,6 +155,7 @@ export function createFlowChecker(
     errands,
     signals,
     histories,
+    families,
     async before() {
       return nothingSeen;
     },
@@ -178,11 +180,11 @@ export function createFlowChecker(
       }
       for (const { row, before } of moved) {
         judgeChange(who, intent, row, before);
-        const events = await histories.judge(row);
-        await families.judge(row, before, events, rows);
+        const events = await histories.judge(row, { givenUp: isGivenUp(intent, before) });
+        families.judge(intent, row, before, events);
         await signals.judge(row, events);
       }
-      await judgeStanding(world, rows);
+      await judgeStanding(world, rows, families);
       for (const each of moved) options.onMoved(each);
     },
     judgeCall(call) {
@@ -250,5 +252,8 @@ function idsOf(changes: readonly Change[]): string[] {
   return [...new Set(ids)];
 }
 
+/** Nobody could run the finalizers of what can't be read, so that a person's cancel ends it at once. */
+const isGivenUp = (intent: Intent, before: Row | undefined) =>
+  intent.kind === "cancel" && before?.["status"] === "pending" && Number(before["parked"]) === 6;
 const short = (row: Row) => (row["task_id"] as string).slice(-6);
 const claimOf = (row: Row) => `${row["task_id"]}@${row["claim_token"]}`;

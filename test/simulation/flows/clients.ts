@@ -9,26 +9,21 @@ import { createRuns, type Runs, type StartOptions } from "../../../src/flow/clie
 import { createDeadLetters, type DeadLetters } from "../../../src/deadletters/client.ts";
 import { createTasks, type Tasks } from "../../../src/queue/client.ts";
 import { passing } from "../../../src/queue/resend.ts";
-import type { Row } from "../../../src/store/database.ts";
+import type { Database, Row } from "../../../src/store/database.ts";
 import { sql, table } from "../../../src/store/sql.ts";
+import { intentOf } from "../kinds.ts";
 import { createLane, laneClock } from "../lane.ts";
 import type { Network } from "../link.ts";
+import { refusedBehindCommits } from "../refusals.ts";
+import { type Asked, createRequests, type Request, waysIn } from "../requests.ts";
 import { startOfTimeMs, type World } from "../world.ts";
 import type { FlowChecker, Moved } from "./checker.ts";
+import { waitsForChildren } from "./families.ts";
 import { drawInput } from "./inputs.ts";
-import { errand, orders, signalNames } from "./machines.ts";
-
-/** A request for a run, and what the client was told. */
-export type Started = {
-  readonly op: number;
-  readonly flow: string;
-  readonly key: string | undefined;
-  runId: string | undefined;
-  failed: boolean;
-};
+import { errand, type Input, orders, signalNames } from "./machines.ts";
 
 export type FlowClients = {
-  readonly started: readonly Started[];
+  readonly history: readonly Request[];
   readonly open: number;
   /** Something may want to be said just now. */
   onMoved(moved: Moved): void;
@@ -47,8 +42,11 @@ export type FlowClientsOptions = {
   readonly gapMs: number;
 };
 
-const likely = ["order", "order", "parent", "parent", "ask", "ask", "plain", "plain", "parcel"];
+const shares = { order: 2, parent: 3, ask: 1, plain: 2, parcel: 2 };
+const likely = Object.entries(shares).flatMap(([name, share]) => Array<string>(share).fill(name));
 const careEveryMs = 2_000;
+// Many parents come to their second step only when the faults have stopped, and the last deploy is under way.
+const restartsMs = 10_000;
 
 export function startFlowClients(
   world: World,
@@ -56,62 +54,95 @@ export function startFlowClients(
   { checker, untilMs, gapMs }: FlowClientsOptions,
 ): FlowClients {
   const { scheduler } = world;
-  const started: Started[] = [];
+  const requests = createRequests(world);
   const acked: string[] = [];
   let open = 0;
+  let calls = 0;
   let said = 0;
 
   const asked = (work: Promise<unknown>): void => {
     open++;
     void work
       .catch((error: unknown) => {
-        const codes = ["conflict", "not_found", "unknown_outcome", "store_busy"] as const;
-        if (!hasCode(error, ...codes, ...passing)) throw error;
+        if (!hasCode(error, "conflict", "not_found", ...passing)) throw error;
       })
       .finally(() => open--);
   };
+
+  /** How often a cancel of each run was sent. */
+  const cancels = new Map<string, number>();
+  const countingCancels = (database: Database): Database => ({
+    ...database,
+    write(statements, options) {
+      const { kind, subject = "" } = intentOf(statements);
+      if (kind === "cancel") cancels.set(subject, (cancels.get(subject) ?? 0) + 1);
+      return database.write(statements, options);
+    },
+  });
 
   const clients = ["c1", "c2"].map((who): Client => {
     const lane = createLane(scheduler);
     const wallMs = () => startOfTimeMs + scheduler.nowMs;
     const clock = laneClock(scheduler, lane, { wallMs, startMs: 0 });
     const random = world.fork();
-    const database = network.connect({ who, lane });
+    const connected = network.connect({ who, lane });
+    const database = countingCancels(refusedBehindCommits(world, connected, { untilMs }));
     const parts = { database, clock, random, ids: uuidv7(clock, random) };
     const tasks = createTasks(parts);
     return { runs: createRuns(tasks, parts), tasks, letters: createDeadLetters(parts) };
   });
 
-  const start = async (runs: Runs): Promise<void> => {
+  const someKey = (share: number) => (world.chance(share) ? `k${world.between(1, 3)}` : undefined);
+
+  const start = async (runs: Runs, key = someKey(0.2)): Promise<void> => {
     const flow = world.pick(likely);
-    const key = world.chance(0.2) ? `k${world.between(1, 3)}` : undefined;
-    const request: Started = {
-      op: started.length + 1,
-      flow,
-      key,
-      runId: undefined,
-      failed: false,
-    };
-    started.push(request);
+    const request = requests.add(flow, { key });
     const newest = acked.slice(-4);
     const waits = newest.length > 1 && world.chance(0.2);
+    const after = waits ? [...new Set([world.pick(newest), world.pick(newest)])] : [];
     const options: StartOptions = {
       ...(key !== undefined && { key }),
       ...(world.chance(0.2) && { delayMs: world.between(1, 4_000) }),
       ...(world.chance(0.2) && { priority: world.between(-2, 2) }),
-      ...(waits && {
-        after: [...new Set([world.pick(newest), world.pick(newest)])],
-        afterFailed: world.pick(["fail", "run"] as const),
-      }),
+      ...(waits && { after, afterFailed: world.pick(["fail", "run"] as const) }),
     };
-    try {
-      const { runId } = await runs.start(flow, drawInput(world, flow, request.op), options);
-      request.runId = runId;
-      acked.push(runId);
-    } catch (error) {
-      if (!hasCode(error, "unknown_outcome")) request.failed = true;
-      throw error;
-    }
+    const input: Input = { ...drawInput(world, flow, request.op), after };
+    const started = runs.start(flow, input, options);
+    await requests.settle(
+      [request],
+      started.then(({ runId: taskId, created }) => [{ type: "ok", taskId, created }]),
+    );
+    if (request.outcome.type === "ok") acked.push(request.outcome.taskId);
+  };
+
+  const errandOf = (given: { key?: string | undefined; whole?: number }): Asked => {
+    const request = requests.add(errand, given);
+    const { key } = given;
+    return { request, payload: { op: request.op }, options: key === undefined ? {} : { key } };
+  };
+  const sendErrand = (tasks: Tasks, key?: string): Promise<void> => {
+    const one = errandOf({ key });
+    return requests.settle([one.request], waysIn.one(tasks, one));
+  };
+  const sendErrands = (tasks: Tasks): Promise<void> => {
+    const whole = ++calls;
+    const keyed = world.chance(0.4);
+    const all = Array.from({ length: 3 }, (_, nth) =>
+      errandOf({ whole, ...(keyed && { key: someKey(0.4) ?? `m${whole}/${nth}` }) }),
+    );
+    return requests.settle(
+      all.map(({ request }) => request),
+      waysIn.many(tasks, all),
+    );
+  };
+
+  /** Runs and tasks that are asked for at once go to the store together, with keys that may be taken. */
+  const burst = ({ runs, tasks }: Client): void => {
+    world.count("request: burst");
+    asked(start(runs, someKey(0.7)));
+    asked(sendErrand(tasks, someKey(0.7)));
+    asked(sendErrand(tasks));
+    if (world.chance(0.3)) asked(sendErrands(tasks));
   };
 
   const signal = async (runs: Runs, runId: string, name: string, good: boolean): Promise<void> => {
@@ -132,7 +163,8 @@ export function startFlowClients(
 
   const act = ({ runs, tasks, letters }: Client): void => {
     // Tasks end in the same writes as runs.
-    if (world.chance(0.15)) return asked(tasks.enqueueMany(errand, [{}, {}, {}]));
+    if (world.chance(0.1)) return asked(sendErrands(tasks));
+    if (world.chance(0.1)) return burst({ runs, tasks, letters });
     if (world.chance(0.04)) return asked(letters.redrive({ name: world.pick(likely) }));
     const runId = acked.length > 2 ? world.pick(acked.slice(-8)) : undefined;
     if (runId === undefined || world.chance(0.5)) return asked(start(runs));
@@ -165,6 +197,55 @@ export function startFlowClients(
   };
   scheduler.after(untilMs + careEveryMs, () => void care());
 
+  /** Starts a run over that has failed or was cancelled, in each of the ways that there are. */
+  const startOver = ({ runs, tasks, letters }: Client, taskId: string): Promise<unknown> => {
+    const ways = [
+      () => runs.resume(taskId),
+      () => runs.resume(taskId),
+      () => tasks.retry(taskId),
+      () => letters.redrive({ taskId }),
+    ];
+    return world.pick(ways)();
+  };
+
+  /** A parent looks at its children now, or waits for those of a later step: one of them begins anew. */
+  const crossChildren = (row: Row): void => {
+    const failed = checker().families.failedOf(row["task_id"]);
+    if (failed.length === 0 || !world.chance(0.4)) return;
+    const child = world.pick(failed)["task_id"] as string;
+    const soonMs = world.between(0, world.troubles.delayMs * 2);
+    scheduler.after(soonMs, () => asked(startOver(world.pick(clients), child)));
+  };
+
+  /** A pod that can't read a run is about to set it aside, or has: a person gives it up. */
+  const giveUp = (row: Row, before: Row | undefined): void => {
+    const isAside = Number(row["parked"]) === 6 && Number(before?.["parked"]) !== 6;
+    const version = checker().versionOf.get(row["claimed_by"]);
+    const isNext =
+      row["status"] === "claimed" &&
+      before?.["status"] !== "claimed" &&
+      row["cursor"] === "wrap" &&
+      version === 2;
+    if (!(isAside && world.chance(0.6)) && !(isNext && world.chance(0.5))) return;
+    const soonMs = world.between(0, world.troubles.delayMs * (isAside ? 4 : 1) + 2);
+    scheduler.after(soonMs, () => asked(cancelAside(row["task_id"])));
+  };
+
+  /** What is set aside when it is cancelled ends, whether or not a cancel had been asked for before. */
+  const cancelAside = async (runId: string): Promise<void> => {
+    const before = checker().rows.get(runId)!;
+    const sent = cancels.get(runId) ?? 0;
+    await world.pick(clients).runs.cancel(runId);
+    const after = checker().rows.get(runId)!;
+    const isAside = (row: Row) => row["status"] === "pending" && Number(row["parked"]) === 6;
+    const isSame = before["claim_token"] === after["claim_token"];
+    // One that is sent again may be older than what has set the run aside.
+    if (cancels.get(runId) !== sent + 1 || !isSame) return;
+    if (isAside(before) && isAside(after)) {
+      world.violate("cancel", `${after["name"]} ${runId.slice(-6)} was cancelled, and stays aside`);
+    }
+  };
+
   /** What runs are about to do is what is most likely to be crossed. */
   const meddle = (row: Row): void => {
     const { runs } = world.pick(clients);
@@ -181,18 +262,23 @@ export function startFlowClients(
   };
 
   return {
-    started,
+    history: requests.history,
     get open() {
       return open;
     },
     close: () => clients.forEach(({ letters }) => letters.close()),
     onMoved({ row, before }) {
-      if (scheduler.nowMs >= untilMs || row["status"] === "completed") return;
-      if (row["status"] === "failed" || row["status"] === "cancelled") {
-        if (world.chance(row["name"] === "parent" ? 0.5 : 0.2))
-          asked(world.pick(clients).runs.resume(row["task_id"]));
-        return;
+      const { status, name } = row;
+      if (status === "completed") return;
+      const isParent = name === "parent";
+      const isOver = scheduler.nowMs >= untilMs + (isParent ? restartsMs : 0);
+      if (status === "failed" || status === "cancelled") {
+        if (isOver || !world.chance(isParent ? 0.5 : 0.2)) return;
+        return asked(startOver(world.pick(clients), row["task_id"]));
       }
+      if (waitsForChildren(row) && scheduler.nowMs < untilMs + restartsMs) crossChildren(row);
+      if (scheduler.nowMs >= untilMs) return;
+      giveUp(row, before);
       const changed =
         before && (before["cursor"] !== row["cursor"] || before["status"] !== row["status"]);
       if (changed) meddle(row);

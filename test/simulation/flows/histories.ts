@@ -19,10 +19,12 @@ type Known = {
   /** The finalizers that were left behind since the run was started, in order. */
   finalized: string[];
   finished: string | undefined;
-  /** Whether it was cancelled while no pod could read it, and nobody has started it over since. */
-  givenUp: boolean;
   /** How many completions are noted of what is called. */
   calls: number;
+  /** It was cancelled while nobody could read it: it stands where it stood, and its finalizers didn't run. */
+  givenUp: boolean;
+  /** What was noted last. */
+  last: HistoryEvent["type"] | undefined;
 };
 
 export function columnsOf(row: Row): RunColumns {
@@ -50,13 +52,13 @@ export function createHistories(world: World) {
 
   const note = (event: HistoryEvent, each: Known, flow: string, what: string): void => {
     each.run = applied(each.run, event);
+    each.last = event.type;
     world.count(`event: ${event.type}`);
     if (event.type === "retried" || event.type === "redriven") {
       each.finalized = [];
       each.finished = undefined;
       each.givenUp = false;
     }
-    if (event.type === "given_up") each.givenUp = true;
     if (event.type === "finish") each.finished = event.status;
     if (event.type !== "complete" && event.type !== "error") return;
     if (event.type === "error" && event.retryAtMs !== null) return;
@@ -71,11 +73,10 @@ export function createHistories(world: World) {
   };
 
   const judgeEnded = (row: Row, each: Known, what: string): void => {
-    // It is left as it stood: no pod could run its finalizers.
     if (each.givenUp) {
       const isLeft = row["status"] === "cancelled" && each.finished === undefined;
       if (!isLeft || row["cursor"] === null) violate("F7", `${what} was given up, and went on`);
-      world.count("flow: given up");
+      if (each.last !== "given_up") violate("F7", `${what} was given up, and noted ${each.last}`);
       return;
     }
     if (each.finished !== row["status"]) {
@@ -91,7 +92,7 @@ export function createHistories(world: World) {
 
   return {
     /** Takes what is new of a run's history, and holds the row to all of it. */
-    async judge(row: Row): Promise<HistoryEvent[]> {
+    async judge(row: Row, { givenUp }: { givenUp: boolean }): Promise<HistoryEvent[]> {
       const flow = row["name"] as string;
       const what = `${flow} ${(row["task_id"] as string).slice(-6)}`;
       const each: Known = known.get(row["task_id"]) ?? {
@@ -100,8 +101,9 @@ export function createHistories(world: World) {
         place: -1,
         finalized: [],
         finished: undefined,
-        givenUp: false,
         calls: 0,
+        givenUp: false,
+        last: undefined,
       };
       known.set(row["task_id"], each);
       const found = await readNew(row, each.seq);
@@ -110,12 +112,12 @@ export function createHistories(world: World) {
         found.map(({ type, attempt, detail }) => ({ type, attempt, detail })),
       );
       for (const event of events) note(event, each, flow, what);
+      if (givenUp) each.givenUp = true;
       judgeFold(world, columnsOf(row), each.run, what);
       const isOpen = row["status"] === "pending" || row["status"] === "claimed";
       if (!isOpen) judgeEnded(row, each, what);
-      else if (each.finished !== undefined || each.givenUp) {
+      else if (each.finished !== undefined || each.last === "given_up")
         violate("F3", `${what} is open, and has finished`);
-      }
       return events;
     },
     known: known as ReadonlyMap<string, Readonly<Known>>,

@@ -32,8 +32,15 @@ export type Input = {
   /** By the first name that a transition had. */
   readonly fates: Readonly<Record<string, Fate>>;
   readonly sleepMs: number;
-  readonly kids: readonly { readonly flow: string; readonly input: Input }[];
+  readonly kids: readonly Kid[];
+  /** The children of a step before that one, where there is such a step. */
+  readonly scouts?: readonly Kid[];
+  /** The runs that it waits for before it begins. */
+  readonly after?: readonly string[];
 };
+
+/** A run that another one starts. */
+export type Kid = { readonly flow: string; readonly input: Input };
 
 export type Context = RunContext<Input, unknown> & {
   readonly state: unknown;
@@ -51,7 +58,11 @@ export const attempts = 3;
 export const timeoutMs = 2_500;
 
 /** What a transition or finalizer was called first. */
-const firstNames: Readonly<Record<string, string>> = { bill: "charge", notify: "report" };
+const firstNames: Readonly<Record<string, string>> = {
+  bill: "charge",
+  brood: "kids",
+  notify: "report",
+};
 export const firstName = (name: string) => firstNames[name] ?? name;
 
 /** The transitions of each flow in all its versions, by their first names, in order. */
@@ -60,8 +71,16 @@ export const orders: Readonly<Record<string, readonly string[]>> = {
   parcel: ["pack", "wrap", "send"],
   plain: ["one", "two", "three"],
   ask: ["go", "more"],
-  parent: ["kids", "sum"],
+  parent: ["scouts", "kids", "sum"],
 };
+/** The children that each step of that kind starts. */
+export const childrenSteps: Readonly<Record<string, (input: Input) => readonly Kid[]>> = {
+  parcels: ({ kids }) => kids,
+  scouts: ({ scouts = [] }) => scouts,
+  kids: ({ kids }) => kids,
+};
+/** Steps that go on with the failures of their children. */
+export const keptFailures: readonly string[] = ["parcels", "scouts"];
 /** A task, among the runs. */
 export const errand = "errand";
 export const signalNames = ["approval", "go", "more"];
@@ -103,9 +122,10 @@ export function flowsOf(version: Version, perform: Perform): Flow[] {
     return context.input.sleepMs;
   };
   const byName = new Map<string, Flow>();
-  const kids = async (context: Context) => {
+  const startedBy = (step: string) => async (context: Context) => {
     await perform(context);
-    return context.input.kids.map(({ flow: name, input }) => [byName.get(name)!, input] as const);
+    const started = childrenSteps[step]!(context.input);
+    return started.map(({ flow: name, input }) => [byName.get(name)!, input] as const);
   };
   const approval = { timeoutMs: 3_000, onTimeout: { value: null } } as const;
   const begun = flow("order", {
@@ -122,7 +142,7 @@ export function flowsOf(version: Version, perform: Perform): Flow[] {
       ? begun
           .sleep("cool", sleepMs)
           .signal("approval", approval)
-          .children("parcels", { failures: "keep" }, kids)
+          .children("parcels", { failures: "keep" }, startedBy("parcels"))
           .to("charge", perform)
           .to("legacy", perform)
           .finally("tidy", perform)
@@ -131,7 +151,7 @@ export function flowsOf(version: Version, perform: Perform): Flow[] {
       : begun
           .to("check", perform)
           .signal("approval", approval)
-          .children("parcels", { failures: "keep" }, kids)
+          .children("parcels", { failures: "keep" }, startedBy("parcels"))
           .to("bill", perform)
           .finally("tidy", perform)
           .finally("notify", perform)
@@ -160,8 +180,13 @@ export function flowsOf(version: Version, perform: Perform): Flow[] {
     .signal("more", { timeoutMs: 2_000, onTimeout: { value: "none" } })
     .finally("close", perform)
     .end();
-  const parent = flow("parent", { ...usual, queue: beltQueue })
-    .children("kids", kids)
+  const parent = flow("parent", {
+    ...usual,
+    queue: beltQueue,
+    ...(version > 2 && { renamed: { kids: "brood" } }),
+  })
+    .children("scouts", { failures: "keep" }, startedBy("scouts"))
+    .children(version > 2 ? "brood" : "kids", startedBy("kids"))
     .to("sum", perform)
     .finally("sweep", perform)
     .finally("lock", perform)

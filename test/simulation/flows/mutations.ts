@@ -61,6 +61,14 @@ export const flowMutations: readonly Mutation[] = [
     ],
   },
   {
+    name: "run: waits for children of every step",
+    edits: [waits("select ${counted(status)} from", "select ${status} from")],
+  },
+  {
+    name: "run: children anew where their step has another name by now",
+    edits: [of("flow/children")("startedBy ?? effect.transition", "effect.transition")],
+  },
+  {
     name: "run: ended without waking those who have begun to wait",
     edits: [runs("wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.awaited = 0)`", "sql``")],
   },
@@ -168,6 +176,10 @@ export const flowMutations: readonly Mutation[] = [
     edits: [
       ask("asking(sql`(${isPendingTask} or ${isAside})`)", "asking(sql`status = 'pending'`)"),
     ],
+  },
+  {
+    name: "cancel: what was asked before it was set aside can't be given up",
+    edits: [ask("again ? unasked : isOpen", "again ? unasked : unasked")],
   },
   {
     name: "cancel: what is parked stays so",

@@ -1,0 +1,46 @@
+/** What opens the gate before the claim again, and how each is taken out. */
+import type { Edit, Mutation } from "./mutation-list.ts";
+
+const gate = (find: string, put = ""): Edit => ({
+  file: "src/queue/throttle-gate.ts",
+  find,
+  put,
+});
+const probe = (find: string, put = ""): Edit => ({
+  file: "src/queue/throttle-probe.ts",
+  find,
+  put,
+});
+
+export const gateMutations: readonly Mutation[] = [
+  {
+    name: "throttle gate: a claim that fails keeps its permits",
+    edits: [{ file: "src/queue/claim-loop.ts", find: '      passes?.over("failed");\n', put: "" }],
+  },
+  {
+    name: "throttle gate: permits that a claim didn't need are kept",
+    edits: [gate("            limiter.giveAsideBack(left);\n")],
+  },
+  {
+    name: "throttle gate: pods aren't told how much waits behind it",
+    edits: [gate("    limiter.behindGate(waiting + returned.of(limiter));\n")],
+  },
+  {
+    name: "throttle gate: a look whose answer was lost is the last",
+    edits: [probe("      // The next poll looks again.\n", "      stopped = true;\n")],
+  },
+  {
+    name: "throttle gate: nobody looks behind it when it is polled",
+    edits: [gate("      probing.look(most);\n")],
+  },
+  {
+    name: "worker: a lost hint is the last word",
+    edits: [
+      {
+        file: "src/queue/worker.ts",
+        find: "      loop.wake();\n      telling.look();",
+        put: "      telling.look();",
+      },
+    ],
+  },
+];
