@@ -149,11 +149,17 @@ const list: readonly Mutation[] = [
     ],
   },
   {
-    name: "courier: what is meant for another term is taken",
+    name: "courier: letters for any term",
     edits: [
-      courier(
-        "if (!owner || (term && !isSameTerm(term, owner.head))) {",
-        "if (!owner || (term && !term)) {",
+      courier("(term && !isSameTerm(term, owner.head))", "(term && !isSameTerm(term, term))"),
+    ],
+  },
+  {
+    name: "owner: stops without what waits for its header",
+    edits: [
+      owner(
+        'if (ended !== "no") return refuseAll(asked);',
+        'if (ended === "fenced") return refuseAll(asked);',
       ),
     ],
   },
