@@ -7,7 +7,7 @@ import { FlotillaError } from "../../src/base/errors.ts";
 import { fraction } from "../../src/base/random.ts";
 import type { Database, Listener, Row, WriteOptions } from "../../src/store/database.ts";
 import type { Statement } from "../../src/store/sql.ts";
-import type { Change } from "./audit.ts";
+import type { Change, Noted } from "./audit.ts";
 import type { Seen } from "./fences.ts";
 import { type Intent, intentOf } from "./kinds.ts";
 import type { Lane } from "./lane.ts";
@@ -30,7 +30,13 @@ type Outcome = { readonly tables: Row[][] } | { readonly error: unknown };
 /** Whoever looks at each write, right before and right after it. */
 export type Watcher = {
   before(who: string, intent: Intent): Promise<Seen>;
-  after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): Promise<void>;
+  after(
+    who: string,
+    intent: Intent,
+    seen: Seen,
+    changes: readonly Change[],
+    noted: readonly Noted[],
+  ): Promise<void>;
 };
 
 export type Network = { connect(options: LinkOptions): Database; hint(): void };
@@ -114,9 +120,9 @@ export function createNetwork(
     { mail = [], letters }: WriteOptions,
   ): Promise<Row[][]> => {
     const seen = await checker.before(who, intent);
-    const { tables, changes } = await store.commit(statements);
+    const { tables, changes, noted } = await store.commit(statements);
     scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
-    await checker.after(who, intent, seen, changes);
+    await checker.after(who, intent, seen, changes, noted);
     if (changes.length > 0) hint();
     if (carriesLetters && letters) bring(letters);
     else if (mail.length > 0) tell(({ mailOf }) => mailOf !== undefined && mail.includes(mailOf));

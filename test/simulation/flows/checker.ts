@@ -6,9 +6,8 @@
 import type { HistoryEvent } from "../../../src/flow/history.ts";
 import { openRun, type RunColumns } from "../../../src/flow/stored.ts";
 import { aloneAfterDeaths, deathLimit } from "../../../src/queue/settle.ts";
-import { getTasks } from "../../../src/queue/statements/ask.ts";
 import type { Row } from "../../../src/store/database.ts";
-import type { Change } from "../audit.ts";
+import type { Noted } from "../audit.ts";
 import { nothingSeen } from "../fences.ts";
 import type { Intent } from "../kinds.ts";
 import type { Watcher } from "../link.ts";
@@ -47,7 +46,6 @@ export function createFlowChecker(
   options: { calls: () => Calls; onMoved: (moved: Moved) => void },
 ): FlowChecker {
   const { scheduler, violate } = world;
-  const { database } = world.store;
   const pods = new Map<string, SimPod>();
   const versionOf = new Map<string, Version>();
   const rows = new Map<string, Row>();
@@ -159,7 +157,7 @@ export function createFlowChecker(
     async before() {
       return nothingSeen;
     },
-    async after(who, intent, _, changes) {
+    async after(who, intent, _, changes, noted) {
       if (intent.kind === "run") countRunFences(world, intent, rows, changes);
       if (intent.kind === "beat") {
         const pod = pods.get(who);
@@ -170,21 +168,17 @@ export function createFlowChecker(
         if (terminal.includes(after?.status ?? "")) errands.delete(taskId);
         else errands.add(taskId);
       }
-      const ids = idsOf(changes);
-      if (ids.length === 0) return;
-      const moved: Moved[] = [];
-      for (const row of await database.read(getTasks(ids))) {
-        const before = rows.get(row["task_id"]);
-        rows.set(row["task_id"], row);
-        moved.push({ row, before });
-      }
+      const moved = movedRuns(noted);
+      histories.note(noted);
+      if (moved.length === 0) return;
+      for (const { row } of moved) rows.set(row["task_id"], row);
       for (const { row, before } of moved) {
         judgeChange(who, intent, row, before);
-        const events = await histories.judge(row, { givenUp: isGivenUp(intent, before) });
+        const events = histories.judge(row, { givenUp: isGivenUp(intent, before) });
         families.judge(intent, row, before, events);
-        await signals.judge(row, events);
+        signals.judge(row, events);
       }
-      await judgeStanding(world, rows, families);
+      judgeStanding(world, rows, families);
       for (const each of moved) options.onMoved(each);
     },
     judgeCall(call) {
@@ -247,9 +241,15 @@ export function createFlowChecker(
 
 export type NewEvents = readonly HistoryEvent[];
 
-function idsOf(changes: readonly Change[]): string[] {
-  const ids = changes.filter(({ name }) => flowNames.includes(name)).map(({ taskId }) => taskId);
-  return [...new Set(ids)];
+/** The runs that a write has changed, as they stood before all of it and as they stand behind it. */
+function movedRuns(noted: readonly Noted[]): Moved[] {
+  const moved = new Map<string, Moved>();
+  for (const { table, before, after } of noted) {
+    if (table !== "step_tracker" || !after || !flowNames.includes(after["name"])) continue;
+    const runId = after["task_id"] as string;
+    moved.set(runId, { row: after, before: moved.has(runId) ? moved.get(runId)!.before : before });
+  }
+  return [...moved.values()];
 }
 
 /** Nobody could run the finalizers of what can't be read, so that a person's cancel ends it at once. */

@@ -7,12 +7,11 @@ import { applied, type HistoryEvent, untouched } from "../../../src/flow/history
 import type { Run } from "../../../src/flow/run.ts";
 import { type RunColumns, toColumns } from "../../../src/flow/stored.ts";
 import type { Row } from "../../../src/store/database.ts";
-import { sql, table } from "../../../src/store/sql.ts";
+import type { Noted } from "../audit.ts";
 import type { World } from "../world.ts";
 import { firstName, machines, orders, signalNames, type Version } from "./machines.ts";
 
 type Known = {
-  seq: number;
   run: Run;
   /** The place of the last transition that completed. */
   place: number;
@@ -44,13 +43,10 @@ export function createHistories(world: World) {
   const { violate } = world;
   const known = new Map<string, Known>();
 
-  const readNew = async (row: Row, after: number): Promise<Row[]> =>
-    world.store.database.read(
-      sql`select * from ${table("step_event")}
-        where task_id = ${row["task_id"]} and seq > ${after} order by seq`,
-    );
+  /** What was noted of each run and not judged yet. */
+  const fresh = new Map<string, Row[]>();
 
-  const note = (event: HistoryEvent, each: Known, flow: string, what: string): void => {
+  const take = (event: HistoryEvent, each: Known, flow: string, what: string): void => {
     each.run = applied(each.run, event);
     each.last = event.type;
     world.count(`event: ${event.type}`);
@@ -91,12 +87,20 @@ export function createHistories(world: World) {
   };
 
   return {
+    /** Keeps what a write has noted until its runs are judged. */
+    note(written: readonly Noted[]): void {
+      for (const { table, after } of written) {
+        if (table !== "step_event" || !after) continue;
+        const events = fresh.get(after["task_id"]) ?? [];
+        events.push(after);
+        fresh.set(after["task_id"], events);
+      }
+    },
     /** Takes what is new of a run's history, and holds the row to all of it. */
-    async judge(row: Row, { givenUp }: { givenUp: boolean }): Promise<HistoryEvent[]> {
+    judge(row: Row, { givenUp }: { givenUp: boolean }): HistoryEvent[] {
       const flow = row["name"] as string;
       const what = `${flow} ${(row["task_id"] as string).slice(-6)}`;
       const each: Known = known.get(row["task_id"]) ?? {
-        seq: 0,
         run: untouched,
         place: -1,
         finalized: [],
@@ -106,12 +110,13 @@ export function createHistories(world: World) {
         last: undefined,
       };
       known.set(row["task_id"], each);
-      const found = await readNew(row, each.seq);
-      each.seq = Number(found.at(-1)?.["seq"] ?? each.seq);
+      const found = fresh.get(row["task_id"]) ?? [];
+      fresh.delete(row["task_id"]);
+      found.sort((one, other) => one["seq"] - other["seq"]);
       const events = toHistory(
         found.map(({ type, attempt, detail }) => ({ type, attempt, detail })),
       );
-      for (const event of events) note(event, each, flow, what);
+      for (const event of events) take(event, each, flow, what);
       if (givenUp) each.givenUp = true;
       judgeFold(world, columnsOf(row), each.run, what);
       const isOpen = row["status"] === "pending" || row["status"] === "claimed";

@@ -11,20 +11,20 @@ export function createSignals(world: World) {
   /** Those whose sender knows that they are stored, as `run/id`. */
   const acked = new Set<string>();
 
-  const readAll = (runId: string) =>
-    world.store.database.read(
-      sql`select * from ${table("step_signal")} where task_id = ${runId} order by seq`,
-    );
+  const allOf = (runId: string) =>
+    [...world.store.rows("step_signal")]
+      .filter((each) => each["task_id"] === runId)
+      .toSorted((one, other) => one["seq"] - other["seq"]);
 
   return {
     acked,
     /** Holds what a write took to what it noted. */
-    async judge(row: Row, events: readonly HistoryEvent[]): Promise<void> {
+    judge(row: Row, events: readonly HistoryEvent[]): void {
       if (row["name"] !== "ask" && row["name"] !== "order") return;
       const runId = row["task_id"] as string;
       const what = `${row["name"]} ${runId.slice(-6)}`;
       const before = taken.get(runId) ?? new Set();
-      const all = await readAll(runId);
+      const all = allOf(runId);
       const now = new Set(all.filter((each) => Number(each["taken"]) === 1).map(idOf));
       taken.set(runId, now);
       for (const id of before) if (!now.has(id)) violate("signals", `${what}: ${id} is untaken`);
