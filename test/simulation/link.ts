@@ -55,11 +55,16 @@ export function createNetwork(
   { carriesLetters = false }: NetworkOptions = {},
 ): Network {
   const { scheduler, store, frozen, onTheWay } = world;
+  // Some stores tell of every commit that is seen in a file, and others of what a writer calls out.
+  const callsOut = world.chance(0.5);
   type Listening = {
+    who: string;
     lane: Lane;
     listener: Listener;
     mailOf: string | undefined;
     due: boolean;
+    /** Whether another process has committed since the last hint. */
+    others: boolean;
     /** When the last letters that were brought in time arrive. */
     broughtMs: number;
   };
@@ -72,7 +77,12 @@ export function createNetwork(
     return world.between(300, 4_000);
   };
 
-  const hint = () => tell(({ mailOf }) => mailOf === undefined);
+  const hint = (committer?: string) => {
+    for (const each of listeners) {
+      if (callsOut || each.who !== committer) each.others = true;
+    }
+    tell(({ mailOf }) => mailOf === undefined);
+  };
   const tell = (isFor: (listening: Listening) => boolean) => {
     const { hintLost, hintLate } = world.troubles;
     for (const each of listeners) {
@@ -85,8 +95,11 @@ export function createNetwork(
       if (late) world.count("fault: hint late");
       each.due = true;
       scheduler.after(late ? world.between(300, 5_000) : delay(), () => {
-        each.due = false;
-        each.lane.enter(each.listener);
+        const whose = each.others ? undefined : "own";
+        if (each.mailOf === undefined)
+          world.count(`hint: ${callsOut ? "called out" : (whose ?? "others")}`);
+        Object.assign(each, { due: false, others: false });
+        each.lane.enter(() => each.listener(whose));
       });
     }
   };
@@ -117,13 +130,13 @@ export function createNetwork(
     who: string,
     statements: readonly Statement[],
     intent: Intent,
-    { mail = [], letters }: WriteOptions,
+    { hint: isCalledOut = false, mail = [], letters }: WriteOptions,
   ): Promise<Row[][]> => {
     const seen = await checker.before(who, intent);
     const { tables, changes, noted } = await store.commit(statements);
     scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
     await checker.after(who, intent, seen, changes, noted);
-    if (changes.length > 0) hint();
+    if (callsOut ? isCalledOut : changes.length > 0) hint(who);
     if (carriesLetters && letters) bring(letters);
     else if (mail.length > 0) tell(({ mailOf }) => mailOf !== undefined && mail.includes(mailOf));
     return tables;
@@ -241,7 +254,7 @@ export function createNetwork(
           } else later(sendMs, () => land(answer));
         }),
       subscribe(listener, mailOf) {
-        const entry = { lane, listener, mailOf, due: false, broughtMs: 0 };
+        const entry = { who, lane, listener, mailOf, due: false, others: true, broughtMs: 0 };
         listeners.add(entry);
         return () => listeners.delete(entry);
       },

@@ -37,6 +37,9 @@ export const podFaults = [
   "fault: freeze a heart",
   "fault: hint late",
   "fault: hint lost",
+  "hint: called out",
+  "hint: others",
+  "hint: own",
   "fault: pod forgotten",
 ];
 
