@@ -237,7 +237,7 @@ export function childrenRacesContract(kind: StoreKind): void {
         const { runId } = await scene.start(parent, null);
         await scene.queue.until("the write that starts them", () => held.reached);
         await caller.begin();
-        await scene.database.within(caller.handle).write(cancelTask(runId));
+        await scene.database.within(caller.handle).write(cancelTask(runId, scene.queue.ids.next()));
         held.letGo();
         await scene.untilBlocked(caller);
         await caller.exec("commit");

@@ -37,6 +37,7 @@ export function toHistory(rows: readonly EventRow[]): HistoryEvent[] {
     if (!types.has(type)) return [];
     // Those who note these do so for tasks too, and count attempts as those do.
     if (type === "pod_died" || type === "retried" || type === "redriven") return [{ type }];
+    if (type === "given_up") return [{ type }];
     const rest = JSON.parse(detail ?? "{}") as object;
     return [{ type, ...(attempt !== null && { attempt }), ...rest } as HistoryEvent];
   });

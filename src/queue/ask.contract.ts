@@ -222,6 +222,40 @@ export function askContract(kind: StoreKind): void {
       client.close();
     });
 
+    test("cancels once though the answer was lost and it was started over since", async () => {
+      for (const podId of [undefined, "pod-1"]) {
+        const { taskId } = await queue.enqueue("a", 1);
+        if (podId) await queue.claim(podId, ["a"]);
+        let sends = 0;
+        const client = queue.client({
+          database: {
+            ...queue.database,
+            async write(statements) {
+              const answer = await queue.database.write(statements);
+              if (sends++ > 0) return answer;
+              await queue.database.write([
+                sql`update ${rowsOf} set status = 'cancelled' where task_id = ${taskId}`,
+              ]);
+              await queue.retry(taskId);
+              throw new FlotillaError("unknown_outcome", "the answer was lost");
+            },
+          },
+        });
+        expect(await queue.outcome(client.cancel(taskId))).toBe("finished");
+        expect(sends).toBe(2);
+        expect(await queue.get(taskId)).toMatchObject({
+          status: "pending",
+          cancelRequested: false,
+        });
+        expect((await queue.events(taskId)).map((each) => each.type)).toEqual([
+          "cancel_requested",
+          "retried",
+        ]);
+        expect(await client.cancel(taskId)).toBe("cancelled");
+        client.close();
+      }
+    });
+
     test("refuses to start over what hasn't failed", async () => {
       const { taskId } = await queue.enqueue("a", 1);
       for (const status of ["pending", "claimed", "completed"]) {

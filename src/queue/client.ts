@@ -179,12 +179,11 @@ export function createTasks(parts: TasksParts): OwnTasks {
       return { ...counts, noWorker: [...(await withoutWorker(database, names))] };
     },
     async cancel(taskId) {
-      const { tables } = await resend(database, cancelTask(taskId), {
+      const { tables } = await resend(database, cancelTask(taskId, parts.ids.next()), {
         clock,
         random,
         ...untilKnown,
         hint: true,
-        again: () => cancelTask(taskId, { again: true }),
       });
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);
@@ -195,6 +194,8 @@ export function createTasks(parts: TasksParts): OwnTasks {
       if (row["status"] === "cancelled") return "cancelled";
       // A run that nobody has claimed has its finalizers before it.
       const isOpen = row["status"] === "claimed" || row["status"] === "pending";
+      // What was cancelled had ended, and was started over before the answer came.
+      if (isOpen && Number(row["cancel_requested"]) === 0) return "finished";
       return isOpen ? "cancelling" : "finished";
     },
     async retry(taskId) {

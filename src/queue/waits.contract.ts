@@ -170,9 +170,9 @@ export function waitsContract(kind: StoreKind): void {
     test("a cancel that is sent twice wakes once", async () => {
       const one = await enqueue("one");
       const waiter = await enqueue("waiter", one);
-      await queue.database.write(cancelTask(one));
+      await queue.database.write(cancelTask(one, "request"));
       const before = await queue.row(waiter);
-      await queue.database.write(cancelTask(one));
+      await queue.database.write(cancelTask(one, "request"));
       expect(await queue.row(waiter)).toEqual(before);
     });
 

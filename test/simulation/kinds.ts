@@ -69,7 +69,7 @@ const noSignal = { runId: "", signalId: "", name: "", payload: "" };
 
 const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
-  [cancelTask("").at(-1)!.strings, "cancel"],
+  [cancelTask("", "").at(-1)!.strings, "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
   [deleteFinished([], retentionOf(60_000))[0]!.strings, "delete"],
   [insertTasks([]).strings, "enqueue"],

@@ -51,7 +51,7 @@ export function workOf(): Statement[] {
     claimsOf([podId], 10),
     noteRecovery(orphans),
     recoverTasks(orphans),
-    ...cancelTask("worked-2"),
+    ...cancelTask("worked-2", "request-0"),
     ...retryTask("worked-2", "request-1"),
     claimTasks(claim(3)),
     ...releaseCall(podId, 3),

@@ -55,6 +55,8 @@ function whatItSays(type: string, detail: Fields): string[] {
       return [text(detail["status"])];
     case "set_aside":
       return [`by version ${json(detail["byVersion"])}`, text(detail["message"])];
+    case "cancel_requested":
+      return [];
     case "given_up":
       return ["cancelled as it was, without its finalizers"];
     case "resume":

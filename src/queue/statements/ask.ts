@@ -9,7 +9,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { nextSeq } from "./events.ts";
+import { eventsOf, nextSeq } from "./events.ts";
 import { ungated } from "./parked.ts";
 import {
   tellingParents,
@@ -77,13 +77,15 @@ export function cancelChildren(
 /**
  * Cancels: at once where nobody runs it, otherwise by asking the pod that does. A run has finalizers, so
  * it is only asked: one that waits for a time, for others or for a word goes on to them. One that nobody
- * can read is given up without, together with its children, also where it was asked before: but not by a
- * cancel that is sent again, which may have asked for it before it was set aside.
+ * can read is given up without, together with its children, also where it was asked before. What is noted
+ * names the request, so that sending it again does nothing, though the task may have been started over, or
+ * the run set aside, meanwhile.
  */
-export function cancelTask(taskId: string, { again = false } = {}): Statement[] {
+export function cancelTask(taskId: string, requestId: string): Statement[] {
+  const { mark, isFirst } = eventsOf(taskId, requestId);
   const isOpen = sql`task_id = ${taskId} and status in ('pending', 'claimed')`;
-  const unasked = sql`${isOpen} and cancel_requested = 0`;
-  const givenUp = sql`${again ? unasked : isOpen} and ${isAside}`;
+  const unasked = sql`${isOpen} and cancel_requested = 0 and ${isFirst}`;
+  const givenUp = sql`${isOpen} and ${isAside} and ${isFirst}`;
   return [
     sql`select task_id from ${tasks} task where ${isOpen} ${holdTask}`,
     ...cancelChildren(
@@ -92,13 +94,13 @@ export function cancelTask(taskId: string, { again = false } = {}): Statement[] 
       where ${task}.task_id in (select task_id from ${tasks} where ${givenUp})`,
     ),
     sql`
-      insert into ${events} (task_id, seq, type)
-      select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
-      where ${unasked}`,
+      insert into ${events} (task_id, seq, type, detail)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested', '{' || ${mark}
+      from ${tasks} task where ${unasked}`,
     sql`
-      insert into ${events} (task_id, seq, type)
-      select task_id, ${nextSeq(sql`task.task_id`)}, 'given_up' from ${tasks} task
-      where ${givenUp}`,
+      insert into ${events} (task_id, seq, type, detail)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'given_up', '{' || ${mark}
+      from ${tasks} task where ${givenUp}`,
     sql`
       update ${tasks}
       set ${asking(sql`(${isPendingTask} or ${isAside})`)}

@@ -8,6 +8,26 @@ export function nextSeq(taskId: Statement): Statement {
 }
 
 /**
+ * How the events of one request are known, so that sending it again does nothing. Whatever a request changes,
+ * it also raises the row's `wake`: an event with the next number is of this transaction, one with another
+ * number is of an earlier send.
+ */
+export function eventsOf(taskId: string, requestId: string) {
+  const mark = `"request":"${requestId}","wake":`;
+  const noted = sql`select 1 from ${events} past
+    where past.task_id = ${taskId} and past.detail like ${`%${mark}%`}`;
+  return {
+    /** Ends the JSON of an event's detail, in a query on the task as it is before its change. */
+    mark: sql`${mark} || cast(wake + 1 as text) || '}'`,
+    /** The condition on the task that no earlier send was stored. */
+    isFirst: sql`not exists (${noted}
+      and past.detail not like ${`%${mark}`} || cast(wake + 1 as text) || '}')`,
+    /** The condition that this send or an earlier one has done something. */
+    isNoted: sql`exists (${noted})`,
+  };
+}
+
+/**
  * The number of an event of a run follows from the write that notes it, with room between two writes for
  * what others note: so nobody has to look for the last one, and what is sent again is known by its number.
  */

@@ -179,7 +179,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "cancel: what was asked before it was set aside can't be given up",
-    edits: [ask("again ? unasked : isOpen", "again ? unasked : unasked")],
+    edits: [ask("givenUp = sql`${isOpen} and", "givenUp = sql`${unasked} and")],
   },
   {
     name: "cancel: what is parked stays so",
