@@ -5,7 +5,6 @@ import { defaultMaxBytes } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import { resend, type ResendOptions, untilKnown } from "../queue/resend.ts";
-import { insertTasks } from "../queue/statements/enqueue.ts";
 import type { TaskContract } from "../queue/task.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
@@ -19,12 +18,14 @@ import {
   type ScheduleOfName,
 } from "./schedule.ts";
 import {
+  fireSchedule,
   getSchedules,
   listSchedules,
   pauseSchedule,
   putSchedule,
   removeSchedule,
   resumeSchedule,
+  type SeenSchedule,
 } from "./statements.ts";
 import { timesOf } from "./times.ts";
 
@@ -84,10 +85,28 @@ export function createSchedules(parts: SchedulesParts): Schedules {
     return row ?? missing(scheduleId);
   };
 
-  const change = async (scheduleId: string, statement: Statement): Promise<Schedule> => {
-    checkId(scheduleId);
-    const { tables } = await send([statement, getSchedules([scheduleId])]);
-    return toSchedule(tables[1]![0] ?? missing(scheduleId));
+  /** Pauses or resumes what is there, unless somebody has changed it since it was looked at. */
+  const change = async (
+    scheduleId: string,
+    paused: 0 | 1,
+    statementFor: (seen: SeenSchedule) => Statement,
+  ): Promise<Schedule> => {
+    const isDone = (row: Row) => Number(row["paused"]) === paused;
+    let row = await found(scheduleId);
+    while (!isDone(row)) {
+      const { tables, repeated } = await send([
+        statementFor(toSchedule(row)),
+        getSchedules([scheduleId]),
+      ]);
+      row = tables[1]![0] ?? missing(scheduleId);
+      if (isDone(row) || !repeated) continue;
+      throw new FlotillaError(
+        "unknown_outcome",
+        `schedule ${scheduleId} was changed before it was known whether it had been ${paused === 1 ? "paused" : "resumed"}`,
+        { details: { scheduleId } },
+      );
+    }
+    return toSchedule(row);
   };
 
   return {
@@ -124,20 +143,24 @@ export function createSchedules(parts: SchedulesParts): Schedules {
       }
       return upcoming;
     },
-    pause: (scheduleId) => change(scheduleId, pauseSchedule(scheduleId)),
-    resume: (scheduleId) => change(scheduleId, resumeSchedule(scheduleId)),
+    pause: (scheduleId) => change(scheduleId, 1, pauseSchedule),
+    resume: (scheduleId) => change(scheduleId, 0, resumeSchedule),
     async fire(scheduleId) {
       const taskId = ids.next();
-      await send([insertTasks([taskOf(await found(scheduleId))(taskId)])], true);
-      onEnqueued?.();
-      return { taskId };
+      for (;;) {
+        const row = await found(scheduleId);
+        const { tables } = await send(fireSchedule(toSchedule(row), taskOf(row)(taskId)), true);
+        if (tables.at(-1)!.length === 0) continue;
+        onEnqueued?.();
+        return { taskId };
+      }
     },
     async remove(scheduleId) {
       checkId(scheduleId);
-      const { tables, repeated } = await send([
-        getSchedules([scheduleId]),
-        removeSchedule(scheduleId),
-      ]);
+      const [row] = await database.read(getSchedules([scheduleId]));
+      if (!row) return false;
+      const { tables, repeated } = await send(removeSchedule(toSchedule(row)));
+      // It was there, and an earlier send may have removed it.
       return tables[0]!.length > 0 || repeated;
     },
   };

@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest";
+import { FlotillaError } from "../base/errors.ts";
 import { task } from "../queue/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { putAll } from "./client.ts";
-import { everyMs, mail, schedulesScene } from "./scene.contract.ts";
+import { sql } from "../store/sql.ts";
+import { createSchedules, putAll } from "./client.ts";
+import { everyMs, mail, rows, schedulesScene } from "./scene.contract.ts";
 import { schedule } from "./schedule.ts";
 
 /** What those who keep schedules are promised on every store. */
@@ -88,6 +90,109 @@ export function schedulesContract(kind: StoreKind): void {
       for (const ask of ["pause", "resume", "fire", "upcoming"] as const) {
         await expect(scene.schedules[ask]("mail")).rejects.toMatchObject({ code: "not_found" });
       }
+    });
+
+    /** Schedules of which the first write is stored, and its answer lost when all that is said has happened. */
+    const losing = (meanwhile: () => Promise<unknown> = async () => {}) => {
+      const { database } = scene.queue;
+      let sends = 0;
+      return createSchedules({
+        ...scene.queue,
+        database: {
+          ...database,
+          async write(statements, options) {
+            const answer = await database.write(statements, options);
+            if (sends++ > 0) return answer;
+            await meanwhile();
+            throw new FlotillaError("unknown_outcome", "the answer was lost");
+          },
+        },
+      });
+    };
+
+    /** One that wasn't made in this very moment. */
+    const putBefore = async () => {
+      await scene.schedules.put(mail());
+      await scene.queue.database.write([sql`update ${rows} set created_at = created_at - 1000`]);
+    };
+
+    test("are removed once though the answer was lost, and stay if they were put again since", async () => {
+      await putBefore();
+      const removing = losing(() => scene.schedules.put(mail("mail", { input: 2 })));
+      expect(await scene.queue.outcome(removing.remove("mail"))).toBe(true);
+      expect(await scene.schedules.get("mail")).toMatchObject({ input: 2 });
+      expect(await scene.queue.outcome(losing().remove("mail"))).toBe(true);
+      expect(await scene.schedules.get("mail")).toBeUndefined();
+      expect(await scene.queue.outcome(losing().remove("mail"))).toBe(false);
+    });
+
+    test.each([
+      ["pause", "active", "resume"],
+      ["resume", "paused", "pause"],
+    ] as const)(
+      "change once where the answer to %s was lost, and stay %s if that was undone since",
+      async (ask, state, undo) => {
+        await putBefore();
+        if (state === "paused") await scene.schedules.pause("mail");
+        const changing = losing(() => scene.schedules[undo]("mail"));
+        await expect(scene.queue.outcome(changing[ask]("mail"))).rejects.toMatchObject({
+          code: "unknown_outcome",
+        });
+        expect(await scene.schedules.get("mail")).toMatchObject({ state });
+        expect(await scene.queue.outcome(losing()[ask]("mail"))).not.toMatchObject({ state });
+      },
+    );
+
+    test("aren't paused where the answer was lost and they were made anew since", async () => {
+      await putBefore();
+      const pausing = losing(async () => {
+        await scene.schedules.remove("mail");
+        await scene.schedules.put(mail());
+      });
+      await expect(scene.queue.outcome(pausing.pause("mail"))).rejects.toMatchObject({
+        code: "unknown_outcome",
+      });
+      expect(await scene.schedules.get("mail")).toMatchObject({ state: "active" });
+    });
+
+    /** Schedules of which the first look is over before what is said happens. */
+    const looking = (meanwhile: () => Promise<unknown>) => {
+      const { database } = scene.queue;
+      let looks = 0;
+      return createSchedules({
+        ...scene.queue,
+        database: {
+          ...database,
+          async read(statement) {
+            const seen = await database.read(statement);
+            if (looks++ === 0) await meanwhile();
+            return seen;
+          },
+        },
+      });
+    };
+
+    test("make a task of what they say when it is stored, and none once they are gone", async () => {
+      await putBefore();
+      const changing = looking(() => scene.schedules.put(mail("mail", { input: 2 })));
+      const { taskId } = await changing.fire("mail");
+      expect(await scene.queue.get(taskId)).toMatchObject({ payload: 2 });
+      const removing = looking(() => scene.schedules.remove("mail"));
+      await expect(removing.fire("mail")).rejects.toMatchObject({ code: "not_found" });
+      expect(await tasksOf("mail")).toHaveLength(1);
+    });
+
+    test("are paused though they were changed between the look and the write", async () => {
+      await putBefore();
+      const changing = looking(() => scene.schedules.put(mail("mail", { input: 2 })));
+      expect(await changing.pause("mail")).toMatchObject({ state: "paused", input: 2 });
+    });
+
+    test("make one task when told to though the answer was lost and they were changed since", async () => {
+      await putBefore();
+      const firing = losing(() => scene.schedules.put(mail("mail", { input: 2 })));
+      const { taskId } = await scene.queue.outcome(firing.fire("mail"));
+      expect(await tasksOf("mail")).toMatchObject([{ task_id: taskId, payload: '{"to":"ada"}' }]);
     });
 
     test("say their interval or their pattern, whichever they were given", async () => {

@@ -1,5 +1,6 @@
 import { insertTasks, type NewTask } from "../queue/statements/enqueue.ts";
 import {
+  holdRows,
   isAmong,
   limit,
   now,
@@ -13,6 +14,11 @@ import {
 } from "../store/sql.ts";
 
 const schedules = table("schedule");
+const tasks = table("step_tracker");
+
+/** When a row was changed: later with each change, also within a millisecond, so that it tells two apart. */
+const changedAt = sql`case when ${schedules}.last_update < ${now} then ${now}
+  else ${schedules}.last_update + 1 end`;
 
 /** What is due, and what will be within a moment, with the store's time. Found by an index. */
 export function lookAtDue(aheadMs: number, count: number): Statement {
@@ -130,7 +136,7 @@ export function putSchedule(given: Definition): Statement {
     on conflict (schedule_id) do update
     set name = excluded.name, pattern = excluded.pattern, zone = excluded.zone,
       payload = excluded.payload, options = excluded.options, missed = excluded.missed,
-      revision = ${schedules}.revision + 1, error = null, last_update = ${now},
+      revision = ${schedules}.revision + 1, error = null, last_update = ${changedAt},
       after_at = case when ${anew} then ${now} else ${schedules}.after_at end, next_at = 0
     where ${anew} or ${schedules}.name <> excluded.name or ${schedules}.payload <> excluded.payload
       or ${schedules}.options <> excluded.options or ${schedules}.missed <> excluded.missed`;
@@ -151,19 +157,49 @@ export function listSchedules(after: string, count: number): Statement {
     select * from ${schedules} where schedule_id > ${after} order by schedule_id ${limit(count)}`;
 }
 
-export function pauseSchedule(scheduleId: string): Statement {
+/** A schedule as it was read, so that what is sent again doesn't change what is there by then. */
+export type SeenSchedule = {
+  readonly scheduleId: string;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+};
+
+/** It is the same schedule, whatever it says by now. */
+function isSame({ scheduleId, createdAtMs }: SeenSchedule): Statement {
+  return sql`schedule_id = ${scheduleId} and created_at = ${createdAtMs}`;
+}
+
+/** It is the same, and is as it was seen, but for having been fired. */
+function isUnchanged(seen: SeenSchedule): Statement {
+  return sql`${isSame(seen)} and last_update = ${seen.updatedAtMs}`;
+}
+
+export function pauseSchedule(seen: SeenSchedule): Statement {
   return sql`
-    update ${schedules} set paused = 1, last_update = ${now}
-    where schedule_id = ${scheduleId} and paused = 0`;
+    update ${schedules} set paused = 1, last_update = ${changedAt}
+    where ${isUnchanged(seen)} and paused = 0`;
 }
 
 /** What came while it was paused is passed over: it goes on from now. */
-export function resumeSchedule(scheduleId: string): Statement {
+export function resumeSchedule(seen: SeenSchedule): Statement {
   return sql`
-    update ${schedules} set paused = 0, after_at = ${now}, next_at = 0, last_update = ${now}
-    where schedule_id = ${scheduleId} and paused = 1`;
+    update ${schedules} set paused = 0, after_at = ${now}, next_at = 0, last_update = ${changedAt}
+    where ${isUnchanged(seen)} and paused = 1`;
 }
 
-export function removeSchedule(scheduleId: string): Statement {
-  return sql`delete from ${schedules} where schedule_id = ${scheduleId}`;
+/** The first answer has the row if it was there to be removed. */
+export function removeSchedule(seen: SeenSchedule): Statement[] {
+  return [
+    sql`select schedule_id from ${schedules} where ${isSame(seen)} ${holdRows}`,
+    sql`delete from ${schedules} where ${isSame(seen)}`,
+  ];
+}
+
+/** Makes a task of what a schedule says, while it says so. The last answer has its row if it is there. */
+export function fireSchedule(seen: SeenSchedule, task: NewTask): Statement[] {
+  return [
+    sql`select schedule_id from ${schedules} where ${isUnchanged(seen)} ${holdRows}`,
+    insertTasks([task], sql`exists (select 1 from ${schedules} where ${isUnchanged(seen)})`),
+    sql`select task_id from ${tasks} where task_id = ${task.taskId}`,
+  ];
 }
