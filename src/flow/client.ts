@@ -241,8 +241,15 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
         const what = status === "completed" ? "has completed" : "goes on by itself";
         throw new FlotillaError("conflict", `run ${runId} ${what}: there is nothing to resume`);
       }
-      await resend(database, resumeAside({ runId, version: as ?? null }), patience);
-      onEnqueued?.();
+      const asked = { runId, version: as ?? null, requestId: parts.ids.next() };
+      const { tables } = await resend(database, resumeAside(asked), patience);
+      const [row] = tables.at(-1)!;
+      if (!row) throw notFound(runId);
+      if (Number(row["resumed"]) === 1) return onEnqueued?.();
+      throw new FlotillaError(
+        "conflict",
+        `run ${runId} was changed meanwhile, and is ${row["status"]}: it wasn't resumed`,
+      );
     },
     async counts() {
       return toCounts(await database.read(countRuns()));

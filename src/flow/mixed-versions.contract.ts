@@ -3,8 +3,10 @@ import { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
 import type { StoreKind } from "../store/database.contract.ts";
+import type { Database } from "../store/database.ts";
 import { sql } from "../store/sql.ts";
 import type { Flow } from "./builder.ts";
+import { createRuns } from "./client.ts";
 import { flow } from "./flow.ts";
 import { codeOf, openRuns, type RunsUnderTest } from "./open-runs.contract.ts";
 
@@ -248,6 +250,54 @@ export function mixedVersionsContract(kind: StoreKind): void {
       expect(sends).toBe(2);
       expect(await runs.get(run.runId)).toMatchObject({ doing: { type: "set_aside" } });
       client.close();
+    });
+
+    /** A run that was set aside, and what it takes to ask for it while something else happens. */
+    const asideMeanwhile = async () => {
+      const run = await standing();
+      const unknown = flow("image", { version: 2 })
+        .to("pull", () => {})
+        .end();
+      await runs.pod("pod-2", [unknown]);
+      await runs.doing(run, "set_aside");
+      const { queue, database } = runs;
+      const resume = (changed: Partial<Database>) =>
+        createRuns(queue, { ...queue, database: { ...database, ...changed } }).resume(run.runId);
+      return { run, resume };
+    };
+
+    test("a resume of one that is cancelled before its write says so", async () => {
+      const { run, resume } = await asideMeanwhile();
+      const resumed = resume({
+        async read(statement) {
+          const seen = await runs.database.read(statement);
+          await runs.cancel(run.runId);
+          return seen;
+        },
+      });
+      await expect(resumed).rejects.toMatchObject({
+        code: "conflict",
+        message: expect.stringContaining("and is cancelled: it wasn't resumed"),
+      });
+      expect(await runs.get(run.runId)).toMatchObject({ status: "cancelled" });
+    });
+
+    test("a resume that is sent again doesn't resume what was set aside since", async () => {
+      const { run, resume } = await asideMeanwhile();
+      let sends = 0;
+      const resumed = resume({
+        async write(statements, options) {
+          const tables = await runs.database.write(statements, options);
+          if (sends++ > 0) return tables;
+          runs.wake();
+          await runs.doing(run, "set_aside");
+          throw new FlotillaError("unknown_outcome", "the answer was lost");
+        },
+      });
+      await runs.outcome(resumed);
+      expect(sends).toBe(2);
+      const told = await runs.told(run);
+      expect(told.filter((type) => type === "resume")).toHaveLength(1);
     });
 
     test("one that is given up takes its children with it", async () => {

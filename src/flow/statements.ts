@@ -1,4 +1,4 @@
-import { nextSeq } from "../queue/statements/events.ts";
+import { eventsOf, nextSeq } from "../queue/statements/events.ts";
 import { ungated } from "../queue/statements/parked.ts";
 import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
 import { childKeys } from "./decision.ts";
@@ -80,19 +80,28 @@ export function sendSignal({ runId, signalId, name, payload }: NewSignal): State
   ];
 }
 
-export type ResumeAside = { readonly runId: string; readonly version: number | null };
+export type ResumeAside = {
+  readonly runId: string;
+  readonly version: number | null;
+  readonly requestId: string;
+};
 
-/** Gives a run that was set aside, or that only a later version may touch, to those who may try it now. */
-export function resumeAside({ runId, version }: ResumeAside): Statement[] {
+/**
+ * Gives a run that was set aside, or that only a later version may touch, to those who may try it now. What
+ * is noted names the request, so that sending it again does nothing, though the run may have been set aside
+ * again meanwhile. The last answer says whether it was done.
+ */
+export function resumeAside({ runId, version, requestId }: ResumeAside): Statement[] {
+  const { mark, isFirst, isNoted } = eventsOf(runId, requestId);
   const lower = version === null ? sql`false` : sql`task.flow_version > ${version}`;
   const held = sql`task.task_id = ${runId} and task.status = 'pending'
-    and (task.parked = 6 or ${lower})`;
+    and (task.parked = 6 or ${lower}) and ${isFirst}`;
   const as = version === null ? sql`task.flow_version` : sql`cast(${version} as integer)`;
   return [
     sql`
       insert into ${events} (task_id, seq, type, detail)
       select task.task_id, ${nextSeq(sql`task.task_id`)}, 'resume',
-        '{"version":' || cast(${as} as text) || '}'
+        '{"version":' || cast(${as} as text) || ',' || ${mark}
       from ${tasks} task where ${held} ${holdTask}`,
     sql`
       update ${tasks}
@@ -100,7 +109,8 @@ export function resumeAside({ runId, version }: ResumeAside): Statement[] {
         aside_version = null, last_update = ${now}, wake = wake + 1
         ${version === null ? sql`` : sql`, flow_version = ${version}`}
       where ${isAmong(sql`select task.task_id from ${tasks} task where ${held}`, sql`task_id`)}`,
-    sql`select status, parked, flow_version, awaits from ${tasks} where task_id = ${runId}`,
+    sql`select status, case when ${isNoted} then 1 else 0 end as resumed
+      from ${tasks} where task_id = ${runId}`,
   ];
 }
 

@@ -91,7 +91,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [recoverTasks([]).strings, "recover"],
   [releaseCall("", 0).at(-1)!.strings, "release"],
   [reserveAlone("", []).strings, "reserve"],
-  [resumeAside({ runId: "", version: null })[1]!.strings, "resume_run"],
+  [resumeAside({ runId: "", version: null, requestId: "" })[1]!.strings, "resume_run"],
   [retryTask("", "").at(-1)!.strings, "retry"],
   [runWrites[0]!, "run"],
   [runWrites[1]!, "run"],
