@@ -1,5 +1,5 @@
 import { type Clock, sleep } from "../base/clock.ts";
-import { FlotillaError } from "../base/errors.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
@@ -66,7 +66,10 @@ export type DeadLetters = {
   followRedrive(redriveId: string, options?: FollowOptions): Promise<Redrive>;
   /** A redrive that runs takes no more tasks. Those that it has taken go on. */
   cancelRedrive(redriveId: string): Promise<Redrive>;
-  /** Gives failed tasks up: they are `cancelled`, with their errors. */
+  /**
+   * Gives failed tasks up: they are `cancelled`, with their errors. Where the store refuses after some were
+   * given up, it rejects with `unknown_outcome`, and `details.discarded` says how many at least.
+   */
   discard(selection: Selection, options?: DiscardOptions): Promise<{ discarded: number }>;
 };
 
@@ -228,7 +231,9 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       for (;;) {
         const letters = view.pick(checked, picking, discardTogether);
         if (letters.length === 0) return { discarded };
-        const { tables } = await send(discardTasks(letters, ids.next()));
+        const { tables } = await send(discardTasks(letters, ids.next())).catch((error: unknown) => {
+          throw discarded === 0 ? error : partlyDiscarded(discarded, error);
+        });
         discarded += Number(tables[2]![0]!["discarded"]);
         // Those that weren't failed any more are as good as gone from here too.
         view.drop(letters.map((each) => each.taskId));
@@ -257,6 +262,15 @@ async function mustBeFailed(database: Database, taskId: string): Promise<void> {
     "conflict",
     `task ${taskId} is ${row["status"]}: only failed tasks can be started over or given up here`,
     { details: { taskId, status: row["status"] } },
+  );
+}
+
+/** A refusal says that nothing was done, which isn't so where earlier transactions gave tasks up. */
+function partlyDiscarded(discarded: number, cause: unknown): FlotillaError {
+  return new FlotillaError(
+    "unknown_outcome",
+    `${discarded} failed tasks were given up, perhaps more, before the store said: ${messageOf(cause)}`,
+    { cause, details: { discarded } },
   );
 }
 

@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import fc from "fast-check";
+import { FlotillaError } from "../base/errors.ts";
 import type { Row } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { now, sql, table } from "../store/sql.ts";
+import { now, rows, sql, table } from "../store/sql.ts";
+import { createDeadLetters } from "./client.ts";
 import { followFailed, overlapMs } from "./follow.ts";
 import { discardTasks } from "./redrive-statements.ts";
 import { openScene, type Scene } from "./scene.contract.ts";
@@ -184,6 +186,39 @@ export function viewContract(kind: StoreKind): void {
       }
       expect(await queue.events(other!)).toHaveLength(1);
       expect(await queue.get(runs)).toMatchObject({ status: "pending" });
+    });
+
+    test("says how many were given up where the store refuses the rest", async () => {
+      const { queue } = scene;
+      await queue.database.write([
+        sql`insert into ${tasks} (task_id, name, status, error) select task_id, 'a', 'failed', '{}'
+          from ${rows(
+            { task_id: "text" },
+            Array.from({ length: 251 }, (_, at) => [`t${at}`]),
+          )} fresh where true`,
+      ]);
+      let refusing = true;
+      let writes = 0;
+      const letters = createDeadLetters({
+        ...queue,
+        database: {
+          ...queue.database,
+          async write(statements, options) {
+            const isRefused = refusing && writes++ > 0;
+            if (isRefused) throw new FlotillaError("store_full", "there is no room");
+            return queue.database.write(statements, options);
+          },
+        },
+      });
+      await expect(letters.discard({ all: true })).rejects.toMatchObject({
+        code: "unknown_outcome",
+        message: expect.stringContaining("there is no room"),
+        details: { discarded: 250 },
+      });
+      await expect(letters.discard({ all: true })).rejects.toMatchObject({ code: "store_full" });
+      refusing = false;
+      expect(await letters.discard({ all: true })).toEqual({ discarded: 1 });
+      letters.close();
     });
   });
 }
