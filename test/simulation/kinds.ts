@@ -21,7 +21,7 @@ import { finishTasks, saveProgress } from "../../src/queue/statements/finish.ts"
 import { retentionOf } from "../../src/queue/retention.ts";
 import { deleteFinished, recoverTasks } from "../../src/queue/statements/recover.ts";
 import { dropPause, putPause, tellPod } from "../../src/queue/statements/pause.ts";
-import { storeRuns } from "../../src/queue/statements/runs.ts";
+import { keepRuns, leaveRuns } from "../../src/queue/statements/run-rows.ts";
 import { moveSchedules } from "../../src/schedules/statements.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 
@@ -62,16 +62,21 @@ const noReason = { code: "cancelled", message: "" } as const;
 
 const noRun = { taskId: "", token: 0, seq: 0, columns: {} } as Held;
 const leaving = releaseOf(noRun);
-const runWrites = [leaving, { ...leaving, status: "claimed" } as const].map(
-  (finish) => storeRuns("", [finish]).statements[0]!.strings,
-);
+const noResume = { runId: "", version: null, requestId: "" };
 const noSignal = { runId: "", signalId: "", name: "", payload: "" };
+
+/** The template of the one among several statements that says this, wherever it stands among them. */
+function saying(text: string, statements: readonly Statement[]): Statement["strings"] {
+  const [found, ...others] = statements.filter(({ strings }) => strings.join("?").includes(text));
+  if (found && others.length === 0) return found.strings;
+  throw new Error(`of the statements, ${found ? "several say" : "none says"} "${text}"`);
+}
 
 const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
-  [cancelTask("", "").at(-1)!.strings, "cancel"],
+  [saying("select status, cancel_requested", cancelTask("", "")), "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
-  [deleteFinished([], retentionOf(60_000))[0]!.strings, "delete"],
+  [saying("delete from ? where ?", deleteFinished([], retentionOf(60_000))), "delete"],
   [insertTasks([]).strings, "enqueue"],
   [finishTasks([]).strings, "finish"],
   [moveSchedules([]).strings, "fire"],
@@ -82,20 +87,20 @@ const kinds = new Map<Statement["strings"], Kind>([
   [prunePods(0).strings, "prune"],
   [putPause("", null, 0).strings, "pause"],
   [dropPause("", 0).strings, "resume"],
-  [tellPod("")[1]!.strings, "tell_pod"],
-  [insertRedrive("", {}, 1)[0]!.strings, "redrive"],
-  [takeStep(noWrite, [], { size: 0, remaining: 0 })[0]!.strings, "redrive_step"],
+  [saying("set pauses = pauses + 1", tellPod("")), "tell_pod"],
+  [saying("insert into", insertRedrive("", {}, 1)), "redrive"],
+  [saying("step_size = ?", takeStep(noWrite, [], { size: 0, remaining: 0 })), "redrive_step"],
   [stopRedrive(noWrite, noReason).strings, "redrive_stop"],
-  [cancelRedrive("", noReason)[0]!.strings, "redrive_cancel"],
+  [saying("state = 'stopping'", cancelRedrive("", noReason)), "redrive_cancel"],
   [endRedrive(noWrite, "done").strings, "redrive_end"],
   [recoverTasks([]).strings, "recover"],
-  [releaseCall("", 0).at(-1)!.strings, "release"],
+  [saying("set status = case when cancel_requested", releaseCall("", 0)), "release"],
   [reserveAlone("", []).strings, "reserve"],
-  [resumeAside({ runId: "", version: null, requestId: "" })[1]!.strings, "resume_run"],
-  [retryTask("", "").at(-1)!.strings, "retry"],
-  [runWrites[0]!, "run"],
-  [runWrites[1]!, "run"],
-  [sendSignal(noSignal)[2]!.strings, "signal"],
+  [saying("aside_version = null", resumeAside(noResume)), "resume_run"],
+  [saying("as retried", retryTask("", "")), "retry"],
+  [leaveRuns([leaving], false).strings, "run"],
+  [keepRuns([{ ...leaving, status: "claimed" }]).strings, "run"],
+  [saying("last_update = case", sendSignal(noSignal)), "signal"],
   [takeUp("", 0).strings, "take_up"],
   [unparkDue().strings, "unpark"],
 ]);
