@@ -49,6 +49,10 @@ export function twoClaimsContract(kind: StoreKind): void {
     });
     afterEach(() => queue.close());
 
+    /** No time passes however slow the store is, since a worker gives up a claim that is held for long. */
+    const until = <Found>(what: string, condition: () => Found | Promise<Found>) =>
+      queue.until(what, condition, { stepMs: 0 });
+
     /** A pod with eight places. Its first claim has brought four tasks, which have ended since. */
     const withTwoUnderWay = async ({ tasks = 40, poison = false } = {}) => {
       const { handler, attempts } = gated("a");
@@ -64,7 +68,7 @@ export function twoClaimsContract(kind: StoreKind): void {
         onFloor: (call: number) => floors.push(call),
       });
       const { calls } = store;
-      const first = await queue.until("the first claim", () => calls[0]);
+      const first = await until("the first claim", () => calls[0]);
       await first.landed;
       if (poison) {
         await queue.database.write([
@@ -72,12 +76,12 @@ export function twoClaimsContract(kind: StoreKind): void {
         ]);
       }
       first.answer();
-      await queue.until("its tasks", () => attempts.length === 4);
+      await until("its tasks", () => attempts.length === 4);
       // Half of the places are taken, and what the claim under way may bring takes the rest.
       expect(calls).toHaveLength(2);
       await calls[1]!.landed;
       for (const attempt of attempts) attempt.finish(1);
-      await queue.until("two claims", () => calls.length === 3);
+      await until("two claims", () => calls.length === 3);
       await Promise.all(calls.map((call) => call.landed));
       const finishAll = () => {
         for (const attempt of attempts) attempt.finish(1);
@@ -100,7 +104,7 @@ export function twoClaimsContract(kind: StoreKind): void {
       expect(calls).toHaveLength(3);
       calls[1]!.answer();
       calls[2]!.answer();
-      await queue.until("their tasks", () => attempts.length === 12);
+      await until("their tasks", () => attempts.length === 12);
       expect(worker.running).toBe(8);
       await queue.pass(2_000);
       expect(calls).toHaveLength(3);
@@ -111,10 +115,10 @@ export function twoClaimsContract(kind: StoreKind): void {
     test("are no longer made once one has come short", async () => {
       const { calls, worker, finishAll, attempts, runOut } = await withTwoUnderWay({ tasks: 10 });
       calls[1]!.answer();
-      await queue.until("its tasks", () => attempts.length === 8);
+      await until("its tasks", () => attempts.length === 8);
       calls[2]!.answer();
-      await queue.until("all tasks", () => attempts.length === 10);
-      await queue.until("another claim", () => calls.length === 4);
+      await until("all tasks", () => attempts.length === 10);
+      await until("another claim", () => calls.length === 4);
       finishAll();
       await queue.pass(2_000);
       worker.wake();
@@ -131,12 +135,12 @@ export function twoClaimsContract(kind: StoreKind): void {
         (await calls[at]!.landed).find((rows) => rows.length === 4)!.map((row) => row["task_id"]);
       const [given, held] = [await rowsOfCall(lost), await rowsOfCall(kept)];
       calls[lost]!.lose();
-      await queue.until("the release", async () => {
+      await until("the release", async () => {
         const rows = await Promise.all(given.map((taskId) => queue.row(taskId)));
         return rows.every((row) => row["claim_call"] !== lost + 1);
       });
       calls[kept]!.answer();
-      await queue.until("what was kept", () => attempts.length >= 8);
+      await until("what was kept", () => attempts.length >= 8);
       const ran = attempts.slice(4, 8).map(({ context }) => [context.taskId, context.token]);
       expect(new Map(ran as [string, number][])).toEqual(
         new Map(held.map((taskId) => [taskId, 1])),
@@ -149,9 +153,9 @@ export function twoClaimsContract(kind: StoreKind): void {
     test("are both given up, the newer first, and the floor never sinks", async () => {
       const { calls, floors, runOut } = await withTwoUnderWay();
       calls[2]!.lose();
-      await queue.until("the first release", () => floors.length === 1);
+      await until("the first release", () => floors.length === 1);
       calls[1]!.lose();
-      await queue.until("the second release", () => floors.length === 2);
+      await until("the second release", () => floors.length === 2);
       expect(floors).toEqual([3, 3]);
       await runOut();
       expect(await queue.count(sql`claim_token = 3`)).toBe(8);
@@ -162,30 +166,30 @@ export function twoClaimsContract(kind: StoreKind): void {
         poison: true,
       });
       calls[1]!.answer();
-      await queue.until("its tasks", () => attempts.length === 8);
+      await until("its tasks", () => attempts.length === 8);
       finishAll();
       // This one is made because the last has seen the poison, and marks it.
-      await queue.until("a claim beside the other", () => calls.length === 4);
+      await until("a claim beside the other", () => calls.length === 4);
       calls[3]!.answer();
-      await queue.until("its tasks", () => attempts.length === 12);
+      await until("its tasks", () => attempts.length === 12);
       expect(worker.state).toBe("draining for one");
       finishAll();
-      await queue.until("their end", async () => (await queue.stats()).byStatus.completed === 12);
+      await until("their end", async () => (await queue.stats()).byStatus.completed === 12);
       worker.wake();
       await queue.pass(2_000);
       expect(calls).toHaveLength(4);
       calls[2]!.answer();
-      await queue.until("the tasks of the last", () => attempts.length === 16);
+      await until("the tasks of the last", () => attempts.length === 16);
       expect(worker.state).toBe("draining for one");
       await queue.pass(2_000);
       expect(calls).toHaveLength(4);
       finishAll();
-      await queue.until("the claim of the poison", () => calls.length === 5);
+      await until("the claim of the poison", () => calls.length === 5);
       worker.wake();
       await queue.pass(2_000);
       expect(calls).toHaveLength(5);
       calls[4]!.answer();
-      await queue.until("the poison", () => attempts.length === 17);
+      await until("the poison", () => attempts.length === 17);
       expect(attempts[16]!.context.taskId).toBe("poison");
       expect(worker.running).toBe(1);
       await runOut();
