@@ -67,6 +67,8 @@ export function startFaults(world: World, options: FaultsOptions): void {
       const pod = anyPod();
       if (!pod || world.onTheWay.get(pod.podId)) return;
       scheduler.note(`${pod.podId} is forgotten`);
+      // Its beats until now are forgotten with it: pods that haven't seen them can't any more.
+      pod.lastBeatMs = -Infinity;
       void world.store.database.write([
         sql`delete from ${table("pod_health")} where pod_id = ${pod.podId}`,
       ]);
