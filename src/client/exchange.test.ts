@@ -61,6 +61,58 @@ describe("what goes out", () => {
     expect(sent[2]).toMatchObject({ message: { id: "b" } });
   });
 
+  test.each([
+    ["the connection is lost", "forbidden", "unknown_outcome"],
+    ["the connection is lost", "not_found", "unknown_outcome"],
+    ["the connection is lost", "conflict", "unknown_outcome"],
+    ["the server can't tell", "forbidden", "unknown_outcome"],
+    ["it is too much for now", "forbidden", "forbidden"],
+  ] as const)("after %s, a refusal as %s is told as %s", async (what, code, told) => {
+    const { clock, sent, exchange, say } = start();
+    exchange.opened(10_000);
+    const asked = say("s", "a");
+    asked.catch(() => {});
+    await clock.advance(0);
+    const { ref } = sent[0]!;
+    const error = { type: "error", ref, message: "no", details: {} } as const;
+    if (what === "the connection is lost") {
+      exchange.lost();
+      exchange.opened(10_000);
+    } else if (what === "the server can't tell") {
+      exchange.take({ ...error, code: "unknown_outcome" });
+    } else exchange.take({ ...error, code: "overloaded" });
+    await clock.advance(5_000);
+    expect(sent).toHaveLength(2);
+    exchange.take({ ...error, code });
+    await expect(asked).rejects.toMatchObject({ code: told });
+  });
+
+  test("a stop that was refused for now isn't one that may have been done", async () => {
+    const { clock, sent, exchange } = start();
+    exchange.opened(10_000);
+    const asked = exchange.ask({ type: "stop", session: "s" });
+    await clock.advance(0);
+    const error = { type: "error", ref: 1, message: "no", details: {} } as const;
+    exchange.take({ ...error, code: "overloaded" });
+    exchange.lost();
+    exchange.opened(10_000);
+    await clock.advance(5_000);
+    expect(sent).toHaveLength(2);
+    exchange.take({ type: "ack", ref: 1, done: true });
+    expect(await asked).toMatchObject({ done: true });
+  });
+
+  test("what has gone out isn't called refused when all that waits is given up", async () => {
+    const { clock, exchange, say } = start();
+    exchange.opened(10_000);
+    const [sent, unsent] = [say("s", "a"), say("s", "b")].map((each) =>
+      each.catch((error: FlotillaError) => error.code),
+    );
+    await clock.advance(0);
+    exchange.rejectAll(new FlotillaError("forbidden", "it speaks for another user now"));
+    expect(await Promise.all([sent, unsent])).toEqual(["unknown_outcome", "forbidden"]);
+  });
+
   test("waits as long as it is asked to, and gives up what is refused for good", async () => {
     const { clock, sent, exchange, say } = start();
     exchange.opened(10_000);

@@ -4,9 +4,7 @@ import { fraction, type Random } from "../base/random.ts";
 import type { ClientFrame, ServerFrame } from "../protocol/frames.ts";
 import { errorOf } from "./http.ts";
 import { jitteredMs } from "./jitter.ts";
-import { createPending, type WithoutRef, type Writing } from "./pending.ts";
-
-export type Ack = Extract<ServerFrame, { type: "ack" }>;
+import { type Ack, createPending, type Waiting, type WithoutRef, type Writing } from "./pending.ts";
 
 /** What goes out over the connection: asked-for changes until they are acked, and the rest at once. */
 export type Exchange = {
@@ -48,12 +46,9 @@ const burst = 100;
 export const passing =
   /^(cancelled|closed|not_owner|overloaded|store_.*|timeout|unavailable|unknown_outcome)$/;
 
-type Asked = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };
-
 export function createExchange(parts: ExchangeParts): Exchange {
   const { most, send, refusal, onSize, clock, random } = parts;
   const pending = createPending({ most, windowMost });
-  const asked = new Map<number, Asked>();
   const told: string[] = [];
   let tells = 0;
   let maxBytes: number | undefined;
@@ -62,14 +57,19 @@ export function createExchange(parts: ExchangeParts): Exchange {
   let isPumping = false;
   let cancelTimer: (() => void) | undefined;
 
-  const settle = (ref: number): Asked | undefined => {
-    const found = asked.get(ref);
-    asked.delete(ref);
-    pending.remove(ref);
-    if (found && pending.size === 0) onSize();
+  const settle = (item: Waiting): Waiting => {
+    if (pending.remove(item) && pending.size === 0) onSize();
     pumpSoon();
-    return found;
+    return item;
   };
+
+  /** A refusal says nothing of an earlier try that may have been stored. */
+  const refuse = (item: Waiting, error: FlotillaError) =>
+    settle(item).reject(
+      item.mayBeStored && !passing.test(error.code)
+        ? new FlotillaError("unknown_outcome", error.message, { cause: error })
+        : error,
+    );
 
   /** What is asked in one turn goes out in the order that matters: joins first. */
   const pumpSoon = () => {
@@ -88,19 +88,18 @@ export function createExchange(parts: ExchangeParts): Exchange {
     const nowMs = clock.monotonic();
     room = Math.min(burst, room + ((nowMs - filledMs) * perSecond) / 1_000);
     filledMs = nowMs;
-    const texts = told.splice(0, Math.max(0, Math.floor(room)));
+    // While more is told than there is room for, no room is left for what is asked.
+    const texts = told.splice(0, Math.floor(room));
     room -= texts.length;
-    if (told.length === 0 && room >= 1) {
-      for (const { ref, frame } of pending.next(nowMs, Math.floor(room))) {
-        const text = JSON.stringify({ ...frame, ref });
-        if (encoder.encode(text).length > maxBytes) {
-          const message = `the server takes up to ${maxBytes} bytes: send a reference`;
-          settle(ref)?.reject(new FlotillaError("payload_too_large", message));
-          continue;
-        }
-        room--;
-        texts.push(text);
+    for (const item of pending.next(nowMs, Math.floor(room))) {
+      const text = JSON.stringify({ ...item.frame, ref: item.ref });
+      if (encoder.encode(text).length > maxBytes) {
+        const message = `the server takes up to ${maxBytes} bytes: send a reference`;
+        refuse(item, new FlotillaError("payload_too_large", message));
+        continue;
       }
+      room--;
+      texts.push(text);
     }
     for (const text of texts) send(text);
     const waitsForRoom = room < 1 && (told.length > 0 || pending.size > 0);
@@ -109,27 +108,26 @@ export function createExchange(parts: ExchangeParts): Exchange {
   };
 
   return {
-    ask: (frame, signal) =>
-      new Promise((resolve, reject) => {
-        signal?.throwIfAborted();
-        const refused = refusal();
-        if (refused) throw refused;
-        const added = pending.add(frame);
-        if (!added) {
-          const message = `${most} things wait for the server already`;
-          throw new FlotillaError("overloaded", message, { details: { maxUnacked: most } });
-        }
-        const { ref } = added;
-        const onAbort = () => settle(ref)?.reject(signal?.reason);
-        const forget = () => signal?.removeEventListener("abort", onAbort);
-        asked.set(ref, {
-          resolve: (ack) => (forget(), resolve(ack)),
-          reject: (error) => (forget(), reject(error)),
-        });
-        signal?.addEventListener("abort", onAbort);
-        if (pending.size === 1) onSize();
-        pumpSoon();
-      }),
+    async ask(frame, signal) {
+      signal?.throwIfAborted();
+      const refused = refusal();
+      if (refused) throw refused;
+      const asked = Promise.withResolvers<Ack>();
+      const item = pending.add(frame, asked);
+      if (!item) {
+        const message = `${most} things wait for the server already`;
+        throw new FlotillaError("overloaded", message, { details: { maxUnacked: most } });
+      }
+      const onAbort = () => settle(item).reject(signal?.reason);
+      signal?.addEventListener("abort", onAbort);
+      if (pending.size === 1) onSize();
+      pumpSoon();
+      try {
+        return await asked.promise;
+      } finally {
+        signal?.removeEventListener("abort", onAbort);
+      }
+    },
     tell(frame) {
       if (maxBytes === undefined) return undefined;
       const ref = `t${++tells}`;
@@ -147,26 +145,26 @@ export function createExchange(parts: ExchangeParts): Exchange {
       maxBytes = undefined;
       told.length = 0;
       cancelTimer?.();
-      for (const { ref, frame, wasSent } of pending.all()) {
-        // Sent again, it might end a turn that has begun since.
-        if (frame.type !== "stop" || frame.epoch !== undefined || !wasSent) continue;
-        const message = "the connection was lost: the answer may be stopped";
-        settle(ref)?.reject(new FlotillaError("unknown_outcome", message));
-      }
       pending.lost();
+      for (const item of pending.all()) {
+        const { frame, mayBeStored } = item;
+        // Sent again, it might end a turn that has begun since.
+        if (frame.type !== "stop" || frame.epoch !== undefined || !mayBeStored) continue;
+        refuse(item, new FlotillaError("unknown_outcome", "the connection was lost"));
+      }
     },
     take(frame) {
-      const { ref } = frame;
-      if (typeof ref !== "number") return;
-      if (frame.type === "ack") return settle(ref)?.resolve(frame);
-      if (!passing.test(frame.code)) return settle(ref)?.reject(errorOf(frame));
-      const refusals = pending.get(ref)?.refusals ?? 0;
-      const waitMs = (frame.retryAfterMs ?? 0) + jitteredMs(refusals + 1, fraction(random));
-      pending.again(ref, clock.monotonic() + waitMs);
+      const item = pending.get(frame.ref);
+      if (!item) return;
+      if (frame.type === "ack") return settle(item).resolve(frame);
+      if (!passing.test(frame.code)) return refuse(item, errorOf(frame));
+      const waitMs = (frame.retryAfterMs ?? 0) + jitteredMs(item.refusals + 1, fraction(random));
+      pending.again(item, clock.monotonic() + waitMs, frame.code !== "overloaded");
       pumpSoon();
     },
     rejectAll(error) {
-      for (const { ref } of pending.all()) settle(ref)?.reject(error);
+      pending.lost();
+      for (const item of pending.all()) refuse(item, error);
     },
     get size() {
       return pending.size;

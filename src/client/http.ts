@@ -8,7 +8,10 @@ export type Request = {
   body?: unknown;
 };
 
-/** Asks the server over HTTP. What isn't answered well rejects with a `FlotillaError`. */
+/**
+ * Asks the server over HTTP. What isn't answered well rejects with a `FlotillaError`: what may have been
+ * done all the same with `unknown_outcome`.
+ */
 export type Http = <Answer>(method: Method, path: string, request?: Request) => Promise<Answer>;
 
 type Method = "GET" | "POST" | "PUT" | "DELETE";
@@ -49,7 +52,7 @@ export function createHttp({
     if (tenant !== undefined) headers["flotilla-tenant"] = encodeURIComponent(tenant);
     if (body !== undefined) headers["content-type"] = "application/json";
     const timeout = new AbortController();
-    const cancel = clock.after(answerMs, () => timeout.abort());
+    const cancel = clock.after(answerMs, () => timeout.abort(new Error("it took too long")));
     try {
       const response = await call(address.href, {
         method,
@@ -61,9 +64,8 @@ export function createHttp({
       // Read here, so that the time counts for all of it.
       return { response, text: await response.text() };
     } catch (error) {
-      const why = timeout.signal.aborted ? "no answer in time" : messageOf(error);
-      const message = `the server at ${address.origin} can't be reached: ${why}`;
-      throw new FlotillaError("unavailable", message, { cause: error });
+      const message = `no answer from ${address.origin}: ${messageOf(error)}`;
+      throw new FlotillaError(unanswered(method), message, { cause: error });
     } finally {
       cancel();
     }
@@ -76,14 +78,18 @@ export function createHttp({
       credentials.forget(token);
       answered = await once(method, path, request, await credentials.current());
     }
-    return answerOf(answered) as Answer;
+    return answerOf(method, answered) as Answer;
   };
 }
+
+/** The code where no answer of the server came: what isn't a read and wasn't refused may be done. */
+const unanswered = (method: Method, status = 0): ErrorCode =>
+  method === "GET" || (status >= 400 && status < 500) ? "unavailable" : "unknown_outcome";
 
 type Answered = { readonly response: Response; readonly text: string };
 type Refusal = { code: string; message: string; details?: Record<string, unknown> };
 
-function answerOf({ response, text }: Answered): unknown {
+function answerOf(method: Method, { response, text }: Answered): unknown {
   const { ok, status, url } = response;
   let answer: { readonly error?: Partial<Refusal> } | undefined;
   try {
@@ -93,10 +99,11 @@ function answerOf({ response, text }: Answered): unknown {
     // Whatever stands between answers in its own words.
   }
   const told = answer?.error;
+  const code = unanswered(method, status);
   throw errorOf({
     ...(told?.code
       ? (told as Refusal)
-      : { code: "unavailable", message: `${url} answered ${status}`, details: { status } }),
+      : { code, message: `${url} answered ${status}`, details: { status } }),
     retryAfterMs: (Math.max(0, Number(response.headers.get("retry-after")) * 1_000) ||
       undefined) as number,
   });

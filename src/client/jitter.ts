@@ -5,5 +5,5 @@ const firstMs = 250;
  * lost the same server don't come back at the same time.
  */
 export function jitteredMs(failures: number, chance: number, mostMs = 20_000): number {
-  return Math.round(chance * Math.min(mostMs, firstMs * 2 ** Math.min(failures - 1, 30)));
+  return Math.round(chance * Math.min(mostMs, firstMs * 2 ** (failures - 1)));
 }

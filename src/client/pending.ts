@@ -1,4 +1,6 @@
-import type { ClientFrame } from "../protocol/frames.ts";
+import type { ClientFrame, ServerFrame } from "../protocol/frames.ts";
+
+export type Ack = Extract<ServerFrame, { type: "ack" }>;
 
 /** A frame that changes a session, and that is sent until it is acked or refused. */
 export type Writing = WithoutRef<
@@ -11,13 +13,18 @@ type Loose<Frame> = {
   [Name in keyof Frame]: object extends Pick<Frame, Name> ? Frame[Name] | undefined : Frame[Name];
 };
 
-export type Waiting = {
-  readonly ref: number;
-  readonly frame: Writing;
+/** Settles what was asked. */
+export type Asked = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };
+
+export type Waiting = Asked & {
+  ref: number;
+  frame: Writing;
   /** How often it was refused for now. */
-  readonly refusals: number;
-  /** Whether it has gone out, on any connection. */
-  readonly wasSent: boolean;
+  refusals: number;
+  /** Whether an earlier try may have been stored: its answer was lost, or didn't say. */
+  mayBeStored: boolean;
+  isOnItsWay: boolean;
+  notBeforeMs: number;
 };
 
 /**
@@ -25,15 +32,15 @@ export type Waiting = {
  * first refused for now and the second taken, they would be stored in another order than they were said.
  */
 export type Pending = {
-  /** False where there are too many already. */
-  add(frame: Writing): Waiting | undefined;
+  /** Undefined where there are too many already. */
+  add(frame: Writing, asked: Asked): Waiting | undefined;
   /** Those that go out now, on this connection, so many at most. */
   next(nowMs: number, most: number): readonly Waiting[];
-  /** It is over: acked, refused for good, or given up. */
-  remove(ref: number): void;
+  /** It is over: acked, refused for good, or given up. False where it was so before. */
+  remove(item: Waiting): boolean;
   /** Refused for now: again at that time, and nothing of its session before. */
-  again(ref: number, atMs: number): void;
-  get(ref: number): Waiting | undefined;
+  again(item: Waiting, atMs: number, mayBeStored: boolean): void;
+  get(ref: unknown): Waiting | undefined;
   /** The connection is lost: all that isn't acked goes out again on the next. */
   lost(): void;
   /** When something that was refused for now is due; undefined where nothing is. */
@@ -42,35 +49,27 @@ export type Pending = {
   readonly size: number;
 };
 
-type Item = {
-  ref: number;
-  frame: Writing;
-  refusals: number;
-  wasSent: boolean;
-  isOnItsWay: boolean;
-  notBeforeMs: number;
-};
-
 /** `windowMost`: how many are on their way at once, on one connection. */
 export function createPending({ most, windowMost }: { most: number; windowMost: number }): Pending {
-  const items = new Map<number, Item>();
+  const items = new Map<unknown, Waiting>();
   let refs = 0;
   let onTheirWay = 0;
 
-  const landed = (item: Item) => {
+  const landed = (item: Waiting) => {
     if (item.isOnItsWay) onTheirWay--;
     item.isOnItsWay = false;
   };
 
   return {
-    add(frame) {
+    add(frame, asked) {
       if (items.size >= most) return undefined;
       const ref = ++refs;
-      const item: Item = {
+      const item: Waiting = {
+        ...asked,
         ref,
         frame,
         refusals: 0,
-        wasSent: false,
+        mayBeStored: false,
         isOnItsWay: false,
         notBeforeMs: -Infinity,
       };
@@ -78,7 +77,7 @@ export function createPending({ most, windowMost }: { most: number; windowMost: 
       return item;
     },
     next(nowMs, limit) {
-      const found: Item[] = [];
+      const found: Waiting[] = [];
       const busy = new Set<string>();
       for (const item of items.values()) {
         if (onTheirWay >= windowMost || found.length >= limit) break;
@@ -86,27 +85,28 @@ export function createPending({ most, windowMost }: { most: number; windowMost: 
         const isFree = !busy.has(session) && !item.isOnItsWay && item.notBeforeMs <= nowMs;
         busy.add(session);
         if (!isFree) continue;
-        item.isOnItsWay = item.wasSent = true;
+        item.isOnItsWay = true;
         onTheirWay++;
         found.push(item);
       }
       return found;
     },
-    remove(ref) {
-      const item = items.get(ref);
-      if (item) landed(item);
-      items.delete(ref);
-    },
-    again(ref, atMs) {
-      const item = items.get(ref);
-      if (!item) return;
+    remove(item) {
       landed(item);
+      return items.delete(item.ref);
+    },
+    again(item, atMs, mayBeStored) {
+      landed(item);
+      item.mayBeStored ||= mayBeStored;
       item.refusals++;
       item.notBeforeMs = atMs;
     },
     get: (ref) => items.get(ref),
     lost() {
-      for (const item of items.values()) landed(item);
+      for (const item of items.values()) {
+        item.mayBeStored ||= item.isOnItsWay;
+        landed(item);
+      }
     },
     dueMs() {
       let earliest: number | undefined;

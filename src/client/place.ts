@@ -64,12 +64,15 @@ export function takeFrame(place: Place, frame: PlaceFrame): Placed {
   // What an earlier join of this connection still brings comes again after the answer to this one.
   if (place.phase !== "joined") return same(place);
   switch (frame.type) {
-    case "reset":
+    case "reset": {
+      const { phase, joinedIncarnation, state, historySeq } = place;
+      const joined = { phase, joinedIncarnation, state, historySeq };
       return {
-        place: { ...nowhere, ...pick(place), phase: "joined" },
+        place: { ...nowhere, ...joined, incarnation: joinedIncarnation },
         events: [{ type: "reset", reason: frame.reason }],
         gap: false,
       };
+    }
     case "entries":
       return takeEntries(place, frame.entries);
     case "state": {
@@ -101,13 +104,6 @@ function join(place: Place, frame: Extract<PlaceFrame, { type: "joined" }>): Pla
   return settled(joined, [{ type: "joined", lastSeq, state }]);
 }
 
-const pick = ({ joinedIncarnation, state, historySeq }: Place) => ({
-  incarnation: joinedIncarnation,
-  joinedIncarnation,
-  state,
-  historySeq,
-});
-
 function takeEntries(before: Place, entries: readonly Entry[]): Placed {
   let place = before;
   const events: SessionEvent[] = [];
@@ -130,12 +126,11 @@ function takeChunks(place: Place, frame: Extract<PlaceFrame, { type: "chunks" }>
   let { chunks } = frame;
   const { answer } = place;
   const nothing = same(place);
-  const isNewer =
-    !answer || epoch > answer.epoch || (epoch === answer.epoch && attempt > answer.attempt);
-  const isOlder = answer && !isNewer && (epoch < answer.epoch || attempt < answer.attempt);
-  if (isOlder || epoch <= place.endedEpoch) return nothing;
+  // Positive where these are of a later answer than the one that is known.
+  const ahead = answer ? epoch - answer.epoch || attempt - answer.attempt : 1;
+  if (ahead < 0 || epoch <= place.endedEpoch) return nothing;
   const fromStart = index === 0;
-  const known = isNewer ? 0 : answer.nextIndex;
+  const known = answer && ahead === 0 ? answer.nextIndex : 0;
   if (!fromStart) {
     if (index > known) return { ...nothing, gap: true };
     chunks = chunks.slice(known - index);

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import type { SessionEvent } from "./index.ts";
+import type { FlotillaError, SessionEvent } from "./index.ts";
 import { loadAssembler } from "./live.ts";
 import { simulatedClient } from "./simulated-client.contract.ts";
 
@@ -115,6 +115,29 @@ describe("what a server says", () => {
       const failed = await client.agents.list().catch((error: unknown) => error);
       expect(failed).toMatchObject({ code: "unavailable" });
       expect((failed as { retryAfterMs?: number }).retryAfterMs).toBe(told);
+      client.close();
+    },
+  );
+
+  test.each([
+    ["is lost", undefined, "unknown_outcome", "unavailable"],
+    ["is a proxy's own that it failed", 502, "unknown_outcome", "unavailable"],
+    ["is cut off", 200, "unknown_outcome", "unavailable"],
+    ["is a proxy's own that it lets nothing through", 403, "unavailable", "unavailable"],
+  ])(
+    "over HTTP %s: what isn't a read is refused only where it can't have been done",
+    async (_, status, written, read) => {
+      const fetch = () =>
+        status === undefined
+          ? Promise.reject(new TypeError("fetch failed"))
+          : Promise.resolve(new Response("{", { status }));
+      const { client } = simulatedClient({ fetch });
+      const codeOf = (call: Promise<unknown>) =>
+        call.catch(({ code }: FlotillaError): string => code);
+      expect(await codeOf(client.tasks.enqueue("task"))).toBe(written);
+      expect(await codeOf(client.sessions.remove("a"))).toBe(written);
+      expect(await codeOf(client.sessions.setMetadata("a", null))).toBe(written);
+      expect(await codeOf(client.tasks.get("1"))).toBe(read);
       client.close();
     },
   );

@@ -109,7 +109,7 @@ export function createSocket(parts: SocketParts): Socket {
     const old = socket;
     socket = undefined;
     if (!old) return;
-    old.onopen = old.onmessage = old.onclose = null;
+    old.onmessage = old.onclose = null;
     try {
       old.close(1000);
     } catch {
@@ -192,7 +192,7 @@ export function createSocket(parts: SocketParts): Socket {
     expiresAtMs === undefined ? undefined : expiresAtMs - clock.now();
 
   return {
-    state: { get: () => state, subscribe: (listener) => listeners.add(listener) },
+    state: { get: () => state, subscribe: listeners.add },
     send(text) {
       if (isOpen && socket?.readyState === 1) socket.send(text);
     },

@@ -166,7 +166,7 @@ export function createSubscription<Snapshot>(
       return ref;
     },
     get: () => (snapshot ??= parts.show(status(), error)),
-    subscribe: (listener) => listeners.add(listener),
+    subscribe: listeners.add,
     want,
     opened() {
       isLost = false;

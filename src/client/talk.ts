@@ -50,7 +50,7 @@ export function createTalk(parts: TalkParts): Talk {
   const exchange = createExchange({
     most: maxUnacked,
     send: (text) => socket.send(text),
-    onSize: () => wanted(),
+    onSize: wanted,
     refusal() {
       // It throws where there is no server to go to: what is asked would wait for good.
       parts.url();

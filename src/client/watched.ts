@@ -67,22 +67,22 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
     let waitMs = everyMs;
     try {
       const seen = await look();
-      if (own !== round || !isWanted) return;
+      if (own !== round) return;
       failures = 0;
       const seenText = JSON.stringify(seen);
       // What hasn't changed stays the same object.
-      const value = seenText === text && snapshot.value !== undefined ? snapshot.value : seen;
+      const value = seenText === text ? snapshot.value! : seen;
       text = seenText;
       become({ status: hasEnded(value) ? "ended" : "live", value });
       if (hasEnded(value)) return;
     } catch (thrown) {
-      if (own !== round || !isWanted) return;
+      if (own !== round) return;
       const error = asError(thrown);
       if (isDefinite(error.code)) return become({ status: "gone", ...known(), error });
       become({ status: "away", ...known(), error });
       waitMs += (error.retryAfterMs ?? 0) + jitteredMs(++failures, fraction(random));
     }
-    if (own === round && isWanted) cancel = clock.after(waitMs, () => void step());
+    if (own === round) cancel = clock.after(waitMs, () => void step());
   };
   const want: Want = lingering(clock, {
     over: parts.over,
@@ -101,7 +101,7 @@ export function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
 
   return {
     get: () => snapshot,
-    subscribe: (listener) => listeners.add(listener),
+    subscribe: listeners.add,
     again() {
       if (isWanted) void step();
     },
