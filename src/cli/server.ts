@@ -60,11 +60,10 @@ export function openServer(
         headers: { ...headers, ...(init.body != null && { "Content-Type": "application/json" }) },
       });
     } catch (error) {
-      throw new FlotillaError("unavailable", `the server can't be reached: ${causeOf(error)}`, {
-        cause: error,
-      });
+      const message = `the server can't be reached: ${causeOf(error)}`;
+      throw new FlotillaError(unanswered(method), message, { cause: error });
     }
-    if (!answer.ok) throw await refusalOf(answer);
+    if (!answer.ok) throw await refusalOf(method, answer);
     return answer;
   };
 
@@ -77,7 +76,7 @@ export function openServer(
         return (await answer.json()) as never;
       } catch (error) {
         const message = "the server's answer was cut off, or isn't one of Flotilla's";
-        throw new FlotillaError("unavailable", message, { cause: error });
+        throw new FlotillaError(unanswered(method), message, { cause: error });
       }
     },
   };
@@ -91,15 +90,19 @@ export function queryOf(given: Readonly<Record<string, string | number | undefin
   return all.length === 0 ? "" : `?${new URLSearchParams(all).toString()}`;
 }
 
-async function refusalOf(answer: Response): Promise<FlotillaError> {
+/** Where the server's own answer is missing, what isn't a read may have been done. */
+function unanswered(method: string): ErrorCode {
+  return method === "GET" ? "unavailable" : "unknown_outcome";
+}
+
+async function refusalOf(method: string, answer: Response): Promise<FlotillaError> {
   try {
     return errorOf(((await answer.json()) as { error: object }).error);
   } catch {
-    const code = answer.status >= 500 || answer.status === 429 ? "unavailable" : "unsupported";
-    return new FlotillaError(
-      code,
-      `the server answered ${answer.status}, and not as Flotilla does`,
-    );
+    const { status } = answer;
+    const message = `the server answered ${status}, and not as Flotilla does`;
+    if (status >= 500) return new FlotillaError(unanswered(method), message);
+    return new FlotillaError(status === 429 ? "unavailable" : "unsupported", message);
   }
 }
 

@@ -96,14 +96,19 @@ export function startTalk(parts: TalkParts) {
     async send(text: string): Promise<number> {
       const id = ids.next();
       transcript.typed(id);
+      let mayBeStored = false;
       for (let tries = 1; ; tries++) {
         try {
           const parts = [{ type: "text", text }];
           return (await service.send(tenant, sessionId, { id, author: user, parts })).seq;
         } catch (error) {
-          if (!mayPass(error)) throw error;
-          if (tries === 1) transcript.say(`(not stored yet: ${why(error)}; trying again)`);
-          if (!(await waited(tries))) throw error;
+          mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
+          const isRefused = !mayPass(error);
+          if (!isRefused && tries === 1) {
+            transcript.say(`(not acknowledged: ${why(error)}; trying again)`);
+          }
+          if (!isRefused && (await waited(tries))) continue;
+          throw mayBeStored ? unknown(error) : error;
         }
       }
     },
@@ -149,6 +154,11 @@ const hopeless = [
 /** What is refused stays refused; all else is worth another try. */
 function mayPass(error: unknown): boolean {
   return error instanceof FlotillaError && !hasCode(error, ...hopeless);
+}
+
+/** A refusal says nothing of an earlier try that may have been stored. */
+function unknown(cause: unknown): FlotillaError {
+  return new FlotillaError("unknown_outcome", messageOf(cause), { cause });
 }
 
 function why(error: unknown): string {

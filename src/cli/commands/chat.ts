@@ -3,7 +3,7 @@ import process from "node:process";
 import type { Command } from "commander";
 import { Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { FlotillaError, messageOf } from "../../base/errors.ts";
+import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { SessionView } from "../../session/service.ts";
@@ -136,7 +136,10 @@ async function type(
       continue;
     }
     onSent();
-    talk.send(line).catch((error: unknown) => transcript.say(`(not stored: ${shown(error)})`));
+    talk.send(line).catch((error: unknown) => {
+      const what = hasCode(error, "unknown_outcome") ? "it may be stored" : "not stored";
+      transcript.say(`(${what}: ${shown(error)})`);
+    });
   }
 }
 
