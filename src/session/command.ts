@@ -103,6 +103,8 @@ export type Target = {
   readonly seq: number;
   readonly messageId: string;
   readonly author: string;
+  /** It was the newest among the entries up to this one. Pods of earlier releases don't say it. */
+  readonly seenSeq?: number;
 };
 
 export type Reply = {
@@ -183,7 +185,12 @@ export type Decision =
       readonly effects: readonly Effect[];
       readonly answer: Answer;
     }
-  | { readonly type: "refused"; readonly code: ErrorCode; readonly message: string };
+  | {
+      readonly type: "refused";
+      readonly code: ErrorCode;
+      readonly message: string;
+      readonly details?: Readonly<Record<string, unknown>>;
+    };
 
 export type DecidedEntry = Entry & {
   /** Under which it is found again when the same is asked once more; null where nobody can. */

@@ -1,8 +1,11 @@
 import { expect, test } from "vitest";
+import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { seededRandom } from "../base/random.ts";
-import type { Command } from "./command.ts";
+import type { Command, Target } from "./command.ts";
+import { decide } from "./conversation.ts";
 import { createService, type ServiceParts } from "./create-service.ts";
+import type { Courier } from "./owner/courier.ts";
 import { createMemoryJournal } from "./journal/memory.ts";
 import { storingSessions } from "./storing.contract.ts";
 import { readHistory } from "./turns/history.ts";
@@ -40,6 +43,40 @@ test("the last answer is found behind much that was said since, without reading 
   await service.regenerate("default", "s", {});
   expect(asked).toMatchObject([{ type: "regenerate", target: { seq: 2, author: "helper" } }]);
   expect(journal.mostBytes()).toBeLessThan(1_000_000);
+});
+
+test("a result for an answer that is replaced before the owner decides is for the newer one", async () => {
+  const journal = createMemoryJournal({ ids });
+  const store = storingSessions(journal);
+  const calling = { ...answer, messageId: "a", parts: [{ type: "tool-ask", toolCallId: "c" }] };
+  let header = await store({ sessionId: "s", entries: [{}, calling] });
+  const targets: Target[] = [];
+  /** An owner that has stored a newer answer just before it decides for the first time. */
+  const ask: Courier["ask"] = async (_, __, command) => {
+    if (targets.length === 0) {
+      const newer = { ...calling, seq: 3, replaces: 2 };
+      header = await store({ ...header, lastSeq: 3, replacedSeq: 3, entries: [newer] });
+    }
+    targets.push((command as Extract<Command, { type: "tool_result" }>).target);
+    const facts = { nowMs: 1, newId: ids.next, agent: () => undefined, runnerFor: () => null };
+    const decision = decide(header, command, facts);
+    if (decision.type === "decided") return decision.answer;
+    const { code, message, details } = decision;
+    throw new FlotillaError(code, message, details && { details });
+  };
+  const service = createService({
+    journal,
+    ids,
+    maxPayloadBytes: 1_000,
+    lookHere: () => undefined,
+    courier: { ask, close() {} },
+  } as Partial<ServiceParts> as ServiceParts);
+  const result = { author: "ada", messageId: "a", results: [{ toolCallId: "c", output: "yes" }] };
+  expect(await service.toolResult("default", "s", result)).toMatchObject({ seq: 4 });
+  expect(targets).toMatchObject([
+    { seq: 2, seenSeq: 2 },
+    { seq: 3, seenSeq: 3 },
+  ]);
 });
 
 test("what an agent is told is read in pieces that fit, however large what was said is", async () => {

@@ -1,4 +1,4 @@
-import { FlotillaError } from "../base/errors.ts";
+import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkText } from "../base/options.ts";
@@ -22,7 +22,7 @@ import type { Hub } from "./hub/parts.ts";
 import type { Inbox } from "./inbox.ts";
 import type { Journal } from "./journal/journal.ts";
 import { listSessions, readSession } from "./look.ts";
-import type { Joined, SessionService, SessionView } from "./service.ts";
+import type { Joined, Sent, SessionService, SessionView } from "./service.ts";
 
 export type ServiceParts = {
   database: Database;
@@ -42,6 +42,8 @@ const pageBytes = 4 * 1024 * 1024;
 /** How far back the last answer is looked for. */
 const lastAnswerWithin = 200;
 const lastAnswerBytes = 256 * 1024;
+/** How often an answer that is replaced again and again is looked up. */
+const looksMost = 5;
 
 /** What everybody asks through, whichever pod owns the session. */
 export function createService(parts: ServiceParts): SessionService {
@@ -87,6 +89,26 @@ export function createService(parts: ServiceParts): SessionService {
     return undefined;
   };
 
+  /** Asks something about an answer, and looks it up again where it was replaced before that was decided. */
+  const askAbout = async (
+    tenant: string,
+    sessionId: string,
+    messageId: string | undefined,
+    ask: (answer: Entry, target: Target) => Promise<Sent>,
+  ): Promise<Sent> => {
+    for (let looks = 1; ; looks++) {
+      // The header first: the answer is the newest at least among the entries up to its last one.
+      const { lastSeq: seenSeq } = await headerOf(tenant, sessionId);
+      const answer = await answerOf(sessionId, messageId);
+      const { seq, author } = answer;
+      try {
+        return await ask(answer, { seq, messageId: answer.messageId, author, seenSeq });
+      } catch (error) {
+        if (looks === looksMost || !isReplaced(error)) throw error;
+      }
+    }
+  };
+
   return {
     async create(tenant, input) {
       checkCreate(input);
@@ -129,31 +151,31 @@ export function createService(parts: ServiceParts): SessionService {
       return { seq: seq!, messageId: id, duplicate };
     },
     async toolResult(tenant, sessionId, { id = ids.next(), author, messageId, results }) {
-      await headerOf(tenant, sessionId);
       checkText("author", author, { max: idChars });
       checkText("id", id, { max: idChars });
       checkResults(results, maxPayloadBytes);
-      const answer = await answerOf(sessionId, messageId);
-      checkCalls(answer, results);
-      const target = targetOf(answer);
-      const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
-        type: "tool_result",
-        clientId: id,
-        author,
-        messageId,
-        results,
-        target,
-        tokens: Math.ceil(JSON.stringify(results).length / 4),
+      const tokens = Math.ceil(JSON.stringify(results).length / 4);
+      return askAbout(tenant, sessionId, messageId, async (answer, target) => {
+        checkCalls(answer, results);
+        const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
+          type: "tool_result",
+          clientId: id,
+          author,
+          messageId,
+          results,
+          target,
+          tokens,
+        });
+        return { seq: seq!, messageId: target.messageId, duplicate };
       });
-      return { seq: seq!, messageId: target.messageId, duplicate };
     },
     async regenerate(tenant, sessionId, { id = ids.next(), messageId }) {
-      await headerOf(tenant, sessionId);
       checkText("id", id, { max: idChars });
-      const target = targetOf(await answerOf(sessionId, messageId));
-      const command = { type: "regenerate", clientId: id, target } as const;
-      const { lastSeq, duplicate = false } = await courier.ask(tenant, sessionId, command);
-      return { seq: lastSeq, messageId: target.messageId, duplicate };
+      return askAbout(tenant, sessionId, messageId, async (_, target) => {
+        const command = { type: "regenerate", clientId: id, target } as const;
+        const { lastSeq, duplicate = false } = await courier.ask(tenant, sessionId, command);
+        return { seq: lastSeq, messageId: target.messageId, duplicate };
+      });
     },
     async stop(tenant, sessionId, options = {}) {
       const { work } = await headerOf(tenant, sessionId);
@@ -224,8 +246,9 @@ export function createService(parts: ServiceParts): SessionService {
   };
 }
 
-function targetOf({ seq, messageId, author }: Entry): Target {
-  return { seq, messageId, author };
+/** The owner's word that an answer was replaced since it was looked up. */
+function isReplaced(error: unknown): boolean {
+  return hasCode(error, "conflict") && error.details?.["replaced"] === true;
 }
 
 /** A result has the agent asked again, so it has to be about something that the agent has asked for. */

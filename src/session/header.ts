@@ -14,6 +14,8 @@ export type Header = {
   readonly users: readonly string[];
   readonly status: "active" | "archived" | "deleted";
   readonly lastSeq: number;
+  /** The newest entry that has taken the place of an earlier one; absent where none has. */
+  readonly replacedSeq?: number;
   /** Of the latest turn or compaction. It only ever rises: what comes from an older one is refused. */
   readonly epoch: number;
   /** What is under way: nothing (`idle`), a turn (`catching_up`) or a compaction (`compacting`). */

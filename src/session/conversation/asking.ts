@@ -1,4 +1,4 @@
-import type { Command, Decision, Facts } from "../command.ts";
+import type { Command, Decision, Facts, Target } from "../command.ts";
 import type { Header } from "../header.ts";
 import { abortWork, markDue } from "./ending.ts";
 import { waitFor } from "./pending.ts";
@@ -41,6 +41,7 @@ export function toolResult(header: Header, command: Of<"tool_result">, facts: Fa
   const { clientId, author, messageId, results, target, tokens } = command;
   if (header.status === "archived") return archived();
   if (!header.agents.includes(target.author)) return notHere(target.author);
+  if (isStale(header, target)) return replaced();
   const stored = withEntry(
     firstStep(header),
     {
@@ -69,6 +70,7 @@ export function regenerate(header: Header, { target }: Of<"regenerate">, facts: 
     (each) => each.trigger === "regenerate" && each.messageId === target.messageId,
   );
   if (isAsked) return unchanged(header, { done: true });
+  if (isStale(header, target)) return replaced();
   const next = continueAt(header, firstStep(header), "regenerate", target, facts);
   return next ? decided(next, { done: true }) : tooMuchWaits();
 }
@@ -102,7 +104,7 @@ function continueAt(
   before: Header,
   step: Step,
   trigger: "tool_result" | "regenerate",
-  target: Of<"regenerate">["target"],
+  target: Target,
   facts: Facts,
 ): Step | undefined {
   const { author: agent, seq: replaces, messageId } = target;
@@ -114,6 +116,16 @@ function wait(before: Header, step: Step, asked: Asked): Step | undefined {
   const from = { fromSeq: before.lastSeq + 1, tokensBefore: before.tokens };
   const pending = waitFor(step.header, { ...asked, ...from });
   return pending && withHeader(step, { pending });
+}
+
+/** Whether an answer has been replaced since the target was looked up, which may be that one. */
+function isStale({ replacedSeq = 0 }: Header, { seenSeq = Infinity }: Target): boolean {
+  return replacedSeq > seenSeq;
+}
+
+function replaced(): Decision {
+  const message = "an answer was made anew meanwhile: look at it, and ask again";
+  return { type: "refused", code: "conflict", message, details: { replaced: true } };
 }
 
 function archived(): Decision {

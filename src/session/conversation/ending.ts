@@ -35,7 +35,7 @@ export function endTurn(step: Step, turn: Turn, reply: Reply, facts: Facts): Ste
   const { pending, lastSeq } = stored.header;
   const replaced = { messageId: turn.messageId, seq: lastSeq };
   const ended = isReplacing
-    ? withHeader(stored, { pending: withReplaced(pending, replaced) })
+    ? withHeader(stored, { pending: withReplaced(pending, replaced), replacedSeq: lastSeq })
     : stored;
   return goOn(ended, turn.agent, facts);
 }

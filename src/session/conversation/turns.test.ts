@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { Target } from "../command.ts";
 import type { Turn } from "../header.ts";
 import { pendingMost } from "./pending.ts";
 import { plain, startTalk, type Talk, textParts } from "./talk.contract.ts";
@@ -7,12 +8,12 @@ const turnOf = (talk: Talk) => talk.header.work as Turn;
 const numbersOf = ({ header: { work } }: Talk) => ({ epoch: work!.epoch, attempt: work!.attempt });
 const textsOf = (talk: Talk) => talk.entries.map(({ parts }) => parts[0]?.["text"] ?? "");
 const targetOf = (talk: Talk, seq: number) => talk.entries[seq - 1]!;
-const regenerate = (talk: Talk, seq: number) =>
-  talk.ask({ type: "regenerate", clientId: `again-${seq}`, target: targetOf(talk, seq) });
-const giveResult = (talk: Talk, seq: number) => {
-  const { messageId } = targetOf(talk, seq);
+const regenerate = (talk: Talk, seq: number, target: Target = targetOf(talk, seq)) =>
+  talk.ask({ type: "regenerate", clientId: `again-${seq}`, target });
+const giveResult = (talk: Talk, seq: number, target: Target = targetOf(talk, seq)) => {
+  const { messageId } = target;
   const result = { clientId: `r${talk.entries.length}`, author: "ann", messageId, results: [] };
-  return talk.ask({ type: "tool_result", ...result, target: targetOf(talk, seq), tokens: 1 });
+  return talk.ask({ type: "tool_result", ...result, target, tokens: 1 });
 };
 
 describe("a message during a turn", () => {
@@ -119,6 +120,30 @@ describe("what waits", () => {
     expect(continued).toMatchObject({ replaces: 2, messageId });
     // What is to be replaced is by now the continuation.
     expect(turnOf(talk)).toMatchObject({ trigger: "regenerate", replaces: continued.seq });
+  });
+
+  test.each([
+    ["a result", giveResult],
+    ["a regeneration", regenerate],
+  ])("%s for an answer that was replaced since it was looked up is refused", (_, ask) => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.finish("first");
+    const seen = { ...targetOf(talk, 2), seenSeq: 2 };
+    regenerate(talk, 2);
+    talk.finish("first, again");
+    expect(ask(talk, 2, seen)).toMatchObject({ type: "refused", code: "conflict" });
+    expect(talk.header).toMatchObject({ lastSeq: 3, work: null });
+    expect(ask(talk, 3, { ...targetOf(talk, 3), seenSeq: 3 })).toMatchObject({ type: "decided" });
+    talk.finish("first, once more");
+    talk.say("two");
+    talk.finish("second");
+    // What was said since is no replacement.
+    const { lastSeq } = talk.header;
+    talk.say("three");
+    talk.finish("third");
+    const second = { ...targetOf(talk, lastSeq), seenSeq: lastSeq };
+    expect(ask(talk, lastSeq, second)).toMatchObject({ type: "decided" });
   });
 
   test("is bounded: what would be too much is refused and not stored", () => {

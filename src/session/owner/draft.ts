@@ -70,7 +70,8 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
     }
     const decision = decideSafely(before, command, parts.facts(tenant));
     if (decision.type === "refused") {
-      outcomes.push([item, new FlotillaError(decision.code, decision.message)]);
+      const { code, message, details } = decision;
+      outcomes.push([item, new FlotillaError(code, message, details && { details })]);
       continue;
     }
     outcomes.push([item, decision.answer]);
