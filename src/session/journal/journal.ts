@@ -53,11 +53,8 @@ export type Committed =
   | { readonly type: "fenced" }
   | { readonly type: "duplicate"; readonly found: readonly FoundId[] };
 
-export type FoundId = {
-  readonly sessionId: string;
-  readonly clientId: string;
-  readonly seq: number;
-};
+export type AskedId = { readonly sessionId: string; readonly clientId: string };
+export type FoundId = AskedId & { readonly seq: number };
 
 /** Where conversations are kept. Every implementation passes the suite in `journal.contract.ts`. */
 export type Journal = {
@@ -81,8 +78,8 @@ export type Journal = {
   header(sessionId: string): Promise<Header | undefined>;
   /** Headers of a log that have work under way. */
   busy(logId: number): Promise<Header[]>;
-  /** The client ids stored last, newest first. */
-  recentIds(sessionId: string, most: number): Promise<{ clientId: string; seq: number }[]>;
+  /** Which of these client ids are stored, and where. */
+  storedIds(asked: readonly AskedId[]): Promise<FoundId[]>;
   /** Entries with `seq > after`, in order. */
   entries(
     sessionId: string,

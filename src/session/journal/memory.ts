@@ -36,7 +36,8 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     return isAt(head, seen) ? "before" : "elsewhere";
   };
 
-  const find = ({ sessionId, clientId }: LogRecord["entries"][number]): FoundId[] => {
+  type Named = Pick<LogRecord["entries"][number], "sessionId" | "clientId">;
+  const find = ({ sessionId, clientId }: Named): FoundId[] => {
     if (clientId === null) return [];
     const seq = sessions.get(sessionId)?.seqs.get(clientId);
     return seq === undefined ? [] : [{ sessionId, clientId, seq }];
@@ -132,11 +133,8 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
       return own.map(headerOf).filter(({ work }) => work !== null);
     },
 
-    async recentIds(sessionId, most) {
-      const named = entriesOf(sessionId).flatMap(({ clientId, seq }) =>
-        clientId === null ? [] : [{ clientId, seq }],
-      );
-      return named.toReversed().slice(0, most);
+    async storedIds(asked) {
+      return asked.flatMap(find);
     },
 
     async entries(sessionId, { after, limit, maxBytes = Infinity }) {

@@ -12,7 +12,6 @@ import {
   readCheckpoint,
   readEntries,
   readHeader,
-  readIds,
   readNewest,
   readTail,
 } from "./reads.ts";
@@ -55,10 +54,11 @@ const statements: Record<string, Statement> = {
       each,
     ]),
   ),
-  "ids that are stored": findIds(entries),
+  "ids that are stored": findIds(
+    sessionIds.map((sessionId) => ({ sessionId, clientId: `${sessionId}/2` })),
+  ),
   "a header": readHeader("s1"),
   "what is busy": readBusy(1),
-  "the newest ids": readIds("s1", 256),
   "a page of entries": readEntries("s1", { after: 5, limit: 100 }),
   "a page of so many bytes": readEntries("s1", { after: 5, limit: 100, maxBytes: 1_000 }),
   "the tail": readTail("s1", { after: 0, upTo: 9, limit: 5 }),

@@ -226,7 +226,7 @@ export function readingContract(scene: JournalScene): void {
       expect(await all(scene.journal, id)).toStrictEqual({
         header: stored,
         entries: [shown(made)],
-        ids: [{ clientId: text, seq: 1 }],
+        ids: [],
         checkpoint,
       });
       expect(await scene.journal.newest(id, text)).toEqual(shown(made));
@@ -235,6 +235,7 @@ export function readingContract(scene: JournalScene): void {
         headers: [header(id, { lastSeq: 2 })],
       });
       const found = [{ sessionId: id, clientId: text, seq: 1 }];
+      expect(await scene.journal.storedIds([{ sessionId: id, clientId: text }])).toEqual(found);
       expect(await scene.journal.commit(next, again)).toEqual({ type: "duplicate", found });
     });
 

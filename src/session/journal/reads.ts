@@ -1,17 +1,15 @@
 import { limit, rows, sql, type Statement, table } from "../../store/sql.ts";
-import type { Changes } from "./changes.ts";
+import type { AskedId } from "./journal.ts";
 
 const sessions = table("session");
 const messages = table("message");
 const checkpoints = table("turn_checkpoint");
 
 /** Which of these client ids are stored, and where. */
-export function findIds(entries: Changes["entries"]): Statement {
+export function findIds(asked: readonly AskedId[]): Statement {
   const wanted = rows(
     { session_id: "text", client_id: "text" },
-    entries.flatMap(({ sessionId, clientId }) =>
-      clientId === null ? [] : [[sessionId, clientId]],
-    ),
+    asked.map(({ sessionId, clientId }) => [sessionId, clientId]),
   );
   return sql`
     select message.session_id, message.client_id, message.seq
@@ -25,13 +23,6 @@ export function readHeader(sessionId: string): Statement {
 
 export function readBusy(logId: number): Statement {
   return sql`select header from ${sessions} where log_id = ${logId} and state <> 'idle'`;
-}
-
-export function readIds(sessionId: string, most: number): Statement {
-  return sql`
-    select client_id, seq from ${messages}
-    where session_id = ${sessionId} and client_id is not null
-    order by seq desc ${limit(most)}`;
 }
 
 const entryNames = sql`seq, kind, role, author, message_id, replaces, body, at`;

@@ -88,12 +88,14 @@ export function headOf(committed: Committed): Head {
   return committed.head;
 }
 
-/** All that can be read of a session. */
+/** All that can be read of a session; of its client ids, those that `entry` gives to the first few. */
 export async function all(journal: Journal, sessionId: string) {
+  const asked = [1, 2, 3, 4, 5].map((seq) => ({ sessionId, clientId: `${sessionId}/${seq}` }));
+  const ids = await journal.storedIds(asked);
   return {
     header: await journal.header(sessionId),
     entries: await journal.entries(sessionId, { after: 0, limit: 100_000 }),
-    ids: await journal.recentIds(sessionId, 100_000),
+    ids: ids.toSorted((one, other) => one.seq - other.seq),
     checkpoint: await journal.checkpoint(sessionId),
   };
 }

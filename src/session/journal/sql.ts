@@ -10,7 +10,6 @@ import {
   readCheckpoint,
   readEntries,
   readHeader,
-  readIds,
   readNewest,
   readTail,
 } from "./reads.ts";
@@ -19,13 +18,19 @@ import { storeRecord } from "./statements.ts";
 
 /** A journal in the shared database: each record is one transaction, in one round trip. */
 export function createSqlJournal({ database, ids }: { database: Database; ids: Ids }): Journal {
-  /** Ids that were stored before under another seq. */
-  const findStored = async ({ entries }: Changes): Promise<FoundId[]> => {
-    const found = (await database.read(findIds(entries))).map((row) => ({
+  const storedIds: Journal["storedIds"] = async (asked) =>
+    (await database.read(findIds(asked))).map((row) => ({
       sessionId: row["session_id"] as string,
       clientId: row["client_id"] as string,
       seq: Number(row["seq"]),
     }));
+
+  /** Ids that were stored before under another seq. */
+  const findStored = async ({ entries }: Changes): Promise<FoundId[]> => {
+    const asked = entries.flatMap(({ sessionId, clientId }) =>
+      clientId === null ? [] : [{ sessionId, clientId }],
+    );
+    const found = await storedIds(asked);
     const ours = new Set(entries.map((each) => nameOf(each)));
     return found.filter((each) => !ours.has(nameOf(each)));
   };
@@ -78,13 +83,7 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
       return (await database.read(readBusy(logId))).map(toHeader);
     },
 
-    async recentIds(sessionId, most) {
-      const found = await database.read(readIds(sessionId, most));
-      return found.map((row) => ({
-        clientId: row["client_id"] as string,
-        seq: Number(row["seq"]),
-      }));
-    },
+    storedIds,
 
     async entries(sessionId, page) {
       return (await database.read(readEntries(sessionId, page))).map(toEntry);

@@ -238,10 +238,18 @@ describe("an owner", () => {
     ]);
   });
 
+  test("S3, O2: however much was said since, what was stored isn't refused when it is sent again", async () => {
+    const first = await say("s", "a");
+    for (let at = 0; at < 300; at++) await say("s", `later ${at}`);
+    await owner.submit(tenant, "s", { type: "archive" });
+    owner = own(await take("pod-2"));
+    expect(await say("s", "a")).toMatchObject({ seq: first.seq, duplicate: true });
+  });
+
   test("O2: refuses nothing while it can't be looked whether it was stored", async () => {
     await say("s", "a");
     await owner.submit(tenant, "s", { type: "archive" });
-    journal.recentIds = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
+    journal.storedIds = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
     owner = own(await take("pod-2"));
     const answers = await Promise.allSettled([
       say("s", "a"),

@@ -1,10 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { Journal } from "../journal/journal.ts";
+import type { AskedId, Journal } from "../journal/journal.ts";
 import type { Draft, Item } from "./draft.ts";
 import type { KnownIds } from "./known-ids.ts";
-
-/** So many of what was stored last are looked at before something with an id is refused. */
-const recentMost = 256;
 
 /**
  * What was stored isn't refused when it is sent again, whatever has become of its session since. An owner
@@ -14,7 +11,7 @@ export function createStoredBefore({
   journal,
   known,
 }: {
-  journal: Pick<Journal, "recentIds">;
+  journal: Pick<Journal, "storedIds">;
   known: KnownIds;
 }) {
   const looked = new WeakSet<Item>();
@@ -24,14 +21,20 @@ export function createStoredBefore({
       outcomes
         .filter(([item, outcome]) => outcome instanceof FlotillaError && !looked.has(item))
         .map(([item]) => item)
-        .filter(({ command }) => "clientId" in command),
+        .filter((item) => askedId(item) !== undefined),
 
     async look(items: readonly Item[]): Promise<void> {
-      for (const sessionId of new Set(items.map((item) => item.sessionId))) {
-        const stored = await journal.recentIds(sessionId, recentMost);
-        for (const { clientId, seq } of stored) known.add(sessionId, clientId, seq);
+      const asked = items.flatMap((item) => askedId(item) ?? []);
+      for (const { sessionId, clientId, seq } of await journal.storedIds(asked)) {
+        known.add(sessionId, clientId, seq);
       }
       for (const item of items) looked.add(item);
     },
   };
+}
+
+/** A regeneration stores no entry that would keep its id. */
+function askedId({ sessionId, command }: Item): AskedId | undefined {
+  if (command.type !== "append" && command.type !== "tool_result") return undefined;
+  return { sessionId, clientId: command.clientId };
 }
