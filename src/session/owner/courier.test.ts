@@ -7,8 +7,7 @@ import { createLocalExchange } from "../../bus/local.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { Answer, Command } from "../command.ts";
 import type { Head } from "../journal/journal.ts";
-import { type Courier, createCourier } from "./courier.ts";
-import type { Heads } from "./heads.ts";
+import { type Courier, createCourier, type CourierParts } from "./courier.ts";
 import type { Owner } from "./owner.ts";
 
 const command = (clientId: string) => ({ type: "stop", clientId }) as unknown as Command;
@@ -51,8 +50,7 @@ describe("a courier", () => {
         last: [head()],
         all: async () => [head()],
         of: async () => head(),
-        put: () => {},
-      } satisfies Heads,
+      } satisfies CourierParts["heads"],
       owners: {
         of: () =>
           submit &&
@@ -132,13 +130,12 @@ describe("a courier", () => {
     });
     let head = { owner: "slept", incarnation: "one", term: 1 } as Head;
     let isThere = false;
-    const heads: Heads = {
+    const heads: CourierParts["heads"] = {
       get last() {
         return [head];
       },
       all: async () => [head],
       of: async () => head,
-      put: () => {},
     };
     const shared = { heads, create: async () => {}, clock, random: seededRandom(1) };
     const own: Pick<Owner, "head" | "submit"> = {
@@ -198,11 +195,10 @@ describe("a courier", () => {
     submit = () => Promise.reject(new FlotillaError("not_found", "none"));
     const exchange = createLocalExchange({ carry: (_, arrive) => arrive() });
     let owner = "before";
-    const heads: Heads = {
+    const heads: CourierParts["heads"] = {
       last: [{} as Head],
       all: async () => [],
       of: async () => ({ owner, incarnation: "one", term: 1 }) as Head,
-      put: () => {},
     };
     const shared = { heads, create: async () => {}, clock, random: seededRandom(1) };
     const refusing = { submit: () => submit!(undefined!), head: { incarnation: "one", term: 1 } };

@@ -28,7 +28,7 @@ export type AskOptions = {
 
 export type CourierParts = {
   bus: Bus;
-  heads: Heads;
+  heads: Pick<Heads, "all" | "last" | "of">;
   /** Undefined in programs that are no pods. */
   owners: Pick<Owners, "of" | "awaken"> | undefined;
   /** Makes logs where there are none. */

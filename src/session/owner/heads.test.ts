@@ -17,7 +17,7 @@ function scened() {
   return { clock, reads, heads: createHeads({ journal, clock }) };
 }
 
-const headOf = (term: number) => ({ logId: 0, incarnation: "one", term }) as Head;
+const headOf = (term: number, logId = 0) => ({ logId, incarnation: "one", term }) as Head;
 
 describe("heads", () => {
   test("are there for whoever asks once they are, also while a look from before is under way", async () => {
@@ -46,5 +46,33 @@ describe("heads", () => {
     reads[1]!.resolve([headOf(2)]);
     expect(await Promise.all([early, believing])).toMatchObject([{ term: 1 }, { term: 1 }]);
     expect(await Promise.all([late, later])).toMatchObject([{ term: 2 }, { term: 2 }]);
+  });
+
+  test("that one was seen by itself makes the others no younger", async () => {
+    const { clock, reads, heads } = scened();
+    heads.put([headOf(1), headOf(1, 1)], clock.monotonic());
+    await clock.advance(1_500);
+    heads.putOne(headOf(2), clock.monotonic());
+    expect(await heads.all(2_000)).toMatchObject([{ term: 2 }, { term: 1 }]);
+    const fresh = heads.all(1_000);
+    expect(reads).toHaveLength(1);
+    await clock.advance(1);
+    reads[0]!.resolve([headOf(2), headOf(5, 1)]);
+    expect(await fresh).toMatchObject([{ term: 2 }, { term: 5 }]);
+  });
+
+  test("one that was seen by itself during a look is kept, and the look counts for the others", async () => {
+    const { clock, reads, heads } = scened();
+    heads.put([headOf(1), headOf(1, 1)], clock.monotonic());
+    await clock.advance(1_500);
+    const asked = heads.all(0);
+    await clock.advance(10);
+    heads.putOne(headOf(2), clock.monotonic());
+    reads[0]!.resolve([headOf(1), headOf(5, 1)]);
+    expect(await asked).toMatchObject([{ term: 2 }, { term: 5 }]);
+    await clock.advance(10);
+    // A later look counts for all of them, also where the log was put back to an earlier state.
+    heads.put([headOf(1), headOf(6, 1)], clock.monotonic());
+    expect(heads.last).toMatchObject([{ term: 1 }, { term: 6 }]);
   });
 });

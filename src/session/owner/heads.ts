@@ -11,17 +11,30 @@ export type Heads = {
   /** As they were seen last, by whoever has looked. */
   readonly last: readonly Head[];
   put(heads: readonly Head[], atMs: number): void;
+  /** One that was seen by itself, which says nothing of the others. */
+  putOne(head: Head, atMs: number): void;
 };
 
 export function createHeads({ journal, clock }: { journal: Journal; clock: Clock }): Heads {
   let last: readonly Head[] = [];
   let seenMs = -Infinity;
+  /** When a head was seen by itself. */
+  const aloneMs = new Map<number, number>();
   let looking: Promise<readonly Head[]> | undefined;
 
   const put = (heads: readonly Head[], atMs: number): void => {
     if (atMs < seenMs) return;
-    last = heads;
+    // A look that began before one was seen by itself may have seen that one as it was before.
+    last = heads.map((head) => {
+      const isOlder = atMs <= (aloneMs.get(head.logId) ?? -Infinity);
+      return (isOlder && last[head.logId]) || head;
+    });
     seenMs = atMs;
+  };
+  const putOne = (head: Head, atMs: number): void => {
+    if (atMs < seenMs) return;
+    last = last.map((each) => (each.logId === head.logId ? head : each));
+    aloneMs.set(head.logId, atMs);
   };
   const look = async (): Promise<readonly Head[]> => {
     const startedMs = clock.monotonic();
@@ -48,6 +61,7 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
   return {
     all,
     put,
+    putOne,
     get last() {
       return last;
     },

@@ -153,6 +153,7 @@ export function createOwners(parts: OwnersParts): Owners {
     const sentMs = clock.monotonic();
     const head = await journal.take(free, owner);
     if (!head) return;
+    const takenMs = clock.monotonic();
     const busy = await journal.busy(logId);
     const gone = hasEnded(free) ? free.owner : null;
     const isFresh = () => {
@@ -166,10 +167,7 @@ export function createOwners(parts: OwnersParts): Owners {
     }
     held.set(logId, { ...owned, provenMs: sentMs });
     parts.onEvent({ type: "log_owned", owned: held.size });
-    heads.put(
-      heads.last.map((each) => (each.logId === logId ? head : each)),
-      clock.monotonic(),
-    );
+    heads.putOne(head, takenMs);
     log.info({ log: logId, term: head.term, busy: busy.length }, "this pod owns the log");
   };
 
