@@ -123,7 +123,7 @@ describe("tasks", () => {
     const shown = await run(["tasks", "show", taskId]);
     expect(shown.stdout).toMatch(/payload +\{"secret":1\}/);
     expect(shown.stdout).toMatch(
-      /cancel_requested\n.*retried  \{"request":"[0-9a-f-]{36}","token":\d+\}\n$/,
+      /cancel_requested  \{"request":"[0-9a-f-]{36}","wake":\d+\}\n.*retried  \{"request":"[0-9a-f-]{36}","token":\d+\}\n$/,
     );
   });
 

@@ -37,11 +37,11 @@ export const podFaults = [
   "fault: freeze a heart",
   "fault: hint late",
   "fault: hint lost",
-  "hint: called out",
-  "hint: others",
-  "hint: own",
   "fault: pod forgotten",
 ];
+
+/** How pods that claim are told that there may be something to do. */
+export const hints = ["hint: called out", "hint: others", "hint: own"];
 
 /** A simulation that is run with many seeds, and what has come of all of them. */
 export function manySeeds(scenario: Scenario, { seeds, twiceEvery }: SeedsOptions) {

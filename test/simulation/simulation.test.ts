@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { manySeeds, podFaults, usualFaults } from "./seeds.ts";
+import { hints, manySeeds, podFaults, usualFaults } from "./seeds.ts";
 
 // `npm run soak -- simulation` runs as many more as it is told.
 const seeds = 500;
@@ -9,6 +9,7 @@ const twiceEvery = 25;
 const mustHappen = [
   ...usualFaults,
   ...podFaults,
+  ...hints,
   "fault: hint in vain",
   "fault: look lost",
   "fault: look stale",

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { crashPoints, runCrashPoint } from "./awaits.ts";
-import { manySeeds, podFaults, usualFaults } from "../seeds.ts";
+import { hints, manySeeds, podFaults, usualFaults } from "../seeds.ts";
 
 // `npm run soak -- simulation` runs as many more as it is told.
 const seeds = 300;
@@ -10,6 +10,7 @@ const twiceEvery = 30;
 const mustHappen = [
   ...usualFaults,
   ...podFaults,
+  ...hints,
   "children: all ended",
   "children: cancelled with their parent",
   "children: failed their parent",
