@@ -37,6 +37,8 @@ export type ClientOptions = {
   /** Where to connect next. Undefined: nowhere, for now. */
   pick: () => string | undefined;
   giveUpMs?: number;
+  /** The first ack of every so many messages gets lost on its way. Default: none does. */
+  losesAckOf?: number;
   /** How long a server that is pinged may say nothing before it is left. Default 3,000. */
   silentMs?: number;
 };
@@ -69,6 +71,7 @@ export function createClient(options: ClientOptions): Client {
     history,
     pick,
     giveUpMs = 30_000,
+    losesAckOf = Infinity,
     silentMs = 3_000,
   } = options;
   const followed = new Map<string, Followed>();
@@ -197,12 +200,19 @@ export function createClient(options: ClientOptions): Client {
     },
     say(session, text) {
       const id = `${name}-${++counter}`;
+      let isAckLost = counter % losesAckOf === 0;
       const message = { id, parts: [{ type: "text", text: text ?? id }] };
       history.note({ client: name, type: "invoke", session, id, on: connection.on ?? "none" });
       const frame: ClientFrame = { type: "send", ref: id, session, message };
       return ask<Said>({ frame, session, id }, (end) => ({
         acked({ seq = 0, duplicate = false }) {
-          const { tries } = ops.get(id)!;
+          const op = ops.get(id)!;
+          if (isAckLost) {
+            isAckLost = false;
+            setTimeout(() => ops.has(id) && sendOp(op), againMs);
+            return;
+          }
+          const { tries } = op;
           history.note({ client: name, type: "ok", session, id, seq, duplicate, tries });
           end({ type: "ok", seq, duplicate });
         },

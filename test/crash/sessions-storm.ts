@@ -38,7 +38,9 @@ export async function runSessionStorm(
     ...quiet.map((session) => fleet.open(session, "local")),
   ]);
   const names = sessions.map(({ session }) => session);
-  const clients = ["ada", "bob", "cid", "dan"].map((name) => fleet.client(name));
+  const clients = ["ada", "bob", "cid", "dan"].map((name) =>
+    fleet.client(name, { losesAckOf: 20 }),
+  );
   const talking = keepTalking(clients, names, seededRandom(seed + 1));
   const harm = await tormentServers({
     fleet,
