@@ -1,6 +1,6 @@
 /**
  * The one store of a simulation, in memory, with triggers that tell of every row as it is written. What
- * checkers see is therefore what was committed, whoever wrote it and however, without asking the store.
+ * checkers see is therefore what was committed, by whichever process, without asking the store.
  */
 import type { Database, Row } from "../../src/store/database.ts";
 import { migrate } from "../../src/store/migrate.ts";

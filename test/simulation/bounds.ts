@@ -49,7 +49,7 @@ export function watchBounds(world: World, checker: Checker, options: BoundsOptio
         (state.parked === 0 || state.parked === 1) &&
         state.runAtMs <= world.storeClock.now();
       const isThrottled = throttled && throttledNames.includes(name);
-      // Permits go to whoever has one already, and others wait for theirs.
+      // A pod that has a permit keeps it, and other pods wait for theirs.
       const waits = isPaused() || (isThrottled && inLine > 0);
       if (!isDue || waits || !idle.some(({ names }) => names.includes(name))) {
         passedOverMs.delete(taskId);

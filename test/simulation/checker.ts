@@ -191,7 +191,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
         const pod = pods.get(who);
         if (pod) pod.lastBeatMs = scheduler.nowMs;
       }
-      const changes = withoutUndone(world, all);
+      const changes = intent.kind === "enqueue" ? withoutUndone(world, all) : all;
       countFences(world, who, intent, seen, changes);
       // A wake is judged by how all of the write left things.
       for (const { taskId, name, after } of changes) {

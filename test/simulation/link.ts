@@ -96,9 +96,11 @@ export function createNetwork(
       each.due = true;
       scheduler.after(late ? world.between(300, 5_000) : delay(), () => {
         const whose = each.others ? undefined : "own";
-        if (each.mailOf === undefined)
+        if (each.mailOf === undefined) {
           world.count(`hint: ${callsOut ? "called out" : (whose ?? "others")}`);
-        Object.assign(each, { due: false, others: false });
+        }
+        each.due = false;
+        each.others = false;
         each.lane.enter(() => each.listener(whose));
       });
     }

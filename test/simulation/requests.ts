@@ -37,10 +37,7 @@ export type Requests = {
   /** Notes a request before it is made. */
   add(name: string, options?: { key?: string | undefined; whole?: number | undefined }): Request;
   /** Notes how a request has ended. Rejects with what no client expects. */
-  settle(
-    requests: readonly Request[],
-    answer: Promise<readonly (Outcome & { readonly type: "failed" | "ok" })[]>,
-  ): Promise<void>;
+  settle(requests: readonly Request[], answer: Promise<readonly Outcome[]>): Promise<void>;
 };
 
 const expected = [...passing, "conflict", "duplicate_key", "not_found"] as const;
@@ -62,9 +59,7 @@ export function createRequests({ scheduler }: World): Requests {
       } catch (error) {
         if (!hasCode(error, ...expected)) throw error;
         const { code } = error as FlotillaError;
-        const outcome: Outcome =
-          code === "unknown_outcome" ? { type: "unknown" } : { type: "failed", code };
-        outcomes = requests.map(() => outcome);
+        outcomes = requests.map(() => refused(code));
       }
       for (const [at, request] of requests.entries()) {
         request.outcome = outcomes[at]!;
@@ -72,6 +67,10 @@ export function createRequests({ scheduler }: World): Requests {
       }
     },
   };
+}
+
+function refused(code: string): Outcome {
+  return code === "unknown_outcome" ? { type: "unknown" } : { type: "failed", code };
 }
 
 /** The three ways in, each with what its caller is told of every task. */
@@ -106,7 +105,7 @@ export const waysIn = {
     const { outcomes } = await tasks.enqueueEach(rows);
     return outcomes.map((each) =>
       each.outcome === "rejected"
-        ? ({ type: "failed", code: each.code } as const)
+        ? refused(each.code)
         : ({ type: "ok", taskId: each.taskId, created: each.outcome === "created" } as const),
     );
   },

@@ -19,7 +19,7 @@ export const scenarioNames = Object.keys(scenarios) as readonly Scenario[];
 
 /** Runs one seed. One that throws has broken something too. */
 export async function outcomeOf(scenario: Scenario, seed: number): Promise<Outcome> {
-  // Thousands of errors are made on purpose, and their stacks are read by nobody.
+  // Thousands of errors are made on purpose, and their stacks are never read.
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
   try {

@@ -19,6 +19,9 @@ export const builtProgram = built.program(
   fileURLToPath(new URL("seeds-process.ts", import.meta.url)),
 );
 
+// A seed takes a second or two. One that goes on without any time passing in it never ends.
+const seedLimitMs = 300_000;
+
 export function startSeedRunner(program: string): SeedRunner {
   let child: ChildProcess | undefined;
   const start = (): ChildProcess => {
@@ -35,12 +38,15 @@ export function startSeedRunner(program: string): SeedRunner {
     run: (scenario, seed) =>
       new Promise((resolve) => {
         const asked = (child ??= start());
+        const limit = setTimeout(() => asked.kill("SIGKILL"), seedLimitMs);
         const answered = (outcome: Outcome) => {
+          clearTimeout(limit);
           asked.off("exit", crashed);
           resolve(outcome);
         };
         // What escapes from a simulated pod ends the process, and the next seed gets another.
         const crashed = (code: number | null, signal: string | null) => {
+          clearTimeout(limit);
           asked.off("message", answered);
           const what = `its process ended with ${code ?? signal}`;
           const violations = [{ invariant: "crashed", what }];

@@ -71,9 +71,6 @@ export function createFamilies(world: World, rows: ReadonlyMap<string, Row>) {
     world.count(`children: started over by ${intent.kind}`);
     if (!isOpen(parent)) return;
     const isOwn = waitsForChildren(parent) && stepAt(parent) === stepOf(child);
-    if (isOwn && parent["status"] === "claimed") {
-      world.count("children: started over under their parent's look");
-    }
     if (!isOwn && waitsForChildren(parent)) {
       world.count("children: of an earlier step, started over");
     }

@@ -3,6 +3,7 @@ import type { Row } from "../../../src/store/database.ts";
 import type { Change } from "../audit.ts";
 import type { Intent } from "../kinds.ts";
 import type { World } from "../world.ts";
+import { waitsForChildren } from "./families.ts";
 
 export function countRunFences(
   world: World,
@@ -20,6 +21,7 @@ export function countRunFences(
       world.count("fence: run, status");
     } else if (sent["wake"] != null && met["wake"] !== sent["wake"]) {
       world.count("fence: run, wake");
+      if (waitsForChildren(met)) world.count("fence: run, wake at children");
     } else if (Number(met["awaited"]) > 0) world.count("fence: run, awaited");
   }
 }

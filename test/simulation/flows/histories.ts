@@ -20,7 +20,7 @@ type Known = {
   finished: string | undefined;
   /** How many completions are noted of what is called. */
   calls: number;
-  /** It was cancelled while nobody could read it: it stands where it stood, and its finalizers didn't run. */
+  /** It was cancelled while no pod could read it: it stands where it stood, and its finalizers didn't run. */
   givenUp: boolean;
   /** What was noted last. */
   last: HistoryEvent["type"] | undefined;

@@ -1,4 +1,4 @@
-/** Every change of heads, entries and sessions as it is committed, whoever wrote it and however. */
+/** Every change of heads, entries and sessions as it is committed, by whichever process. */
 import { toEntry, toHead, toHeader } from "../../../src/session/journal/rows.ts";
 import type { Head } from "../../../src/session/journal/journal.ts";
 import type { Header } from "../../../src/session/header.ts";
