@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, expectTypeOf, test } from "vitest";
 import { abort } from "../base/errors.ts";
+import { rowsOf } from "../queue/queue.contract.ts";
 import { task } from "../queue/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
@@ -89,6 +90,74 @@ export function childrenContract(kind: StoreKind): void {
       expect(await scene.ended(runId)).toMatchObject({
         output: { each: [{ said: 1 }, { said: 2 }] },
       });
+    });
+
+    test("a caller's key takes no open child from its parent", async () => {
+      const parent = waitsFor("a", "b");
+      await scene.work("pod-1", [parent, talker]);
+      const { runId } = await scene.start(parent, null);
+      const [a, b] = await scene.childrenAwaited(runId);
+      await scene.queue.pass(10);
+      const given = { key: `${runId}/each/0`, uniqueForMs: 1 };
+      const holder = { taskId: a!.runId, created: false };
+      expect(await scene.queue.enqueue("talker", "x", given)).toEqual(holder);
+      await scene.signal(b!.runId, "word", 2);
+      await scene.ended(b!.runId);
+      expect((await scene.view(runId)).doing?.type).toBe("waiting_for_children");
+      await scene.signal(a!.runId, "word", 1);
+      expect(await scene.ended(runId)).toMatchObject({
+        output: { each: [{ said: 1 }, { said: 2 }] },
+      });
+    });
+
+    test("nor one that has ended, whose result the parent hasn't used", async () => {
+      const parent = waitsFor("a", "b");
+      await scene.work("pod-1", [parent, talker]);
+      const { runId } = await scene.start(parent, null);
+      const [a, b] = await scene.childrenAwaited(runId);
+      await scene.signal(a!.runId, "word", 1);
+      await scene.ended(a!.runId);
+      const given = { key: `${runId}/each/0`, uniqueWhile: "unfinished" } as const;
+      const holder = { taskId: a!.runId, created: false };
+      expect(await scene.queue.enqueue("talker", "x", given)).toEqual(holder);
+      await scene.signal(b!.runId, "word", 2);
+      expect(await scene.ended(runId)).toMatchObject({
+        output: { each: [{ said: 1 }, { said: 2 }] },
+      });
+    });
+
+    test("a caller's key replaces no child of a run", async () => {
+      const echo = task<string, string, string>("echo", {}, ({ input }) => input);
+      const parent = flow("parent", { version: 1 })
+        .children("each", () => [[echo, "asked for"]])
+        .end();
+      await scene.work("pod-1", [parent]);
+      const { runId } = await scene.start(parent, null);
+      await scene.doing(runId, "waiting_for_children");
+      const [childId] = (await scene.view(runId)).waitsFor;
+      const given = { key: `${runId}/each/0`, onDuplicate: "replace" } as const;
+      expect(await scene.queue.enqueue("echo", "another", given)).toEqual({
+        taskId: childId,
+        created: false,
+        replaced: false,
+      });
+      await scene.work("pod-2", [echo]);
+      expect(await scene.ended(runId)).toMatchObject({ output: { each: ["asked for"] } });
+    });
+
+    test("a run isn't woken while a child whose key is gone is open", async () => {
+      const parent = waitsFor("a", "b");
+      await scene.work("pod-1", [parent, talker]);
+      const { runId } = await scene.start(parent, null);
+      const [a, b] = await scene.childrenAwaited(runId);
+      await scene.database.write([
+        sql`update ${rowsOf} set unique_key = null where task_id = ${a!.runId}`,
+      ]);
+      await scene.signal(b!.runId, "word", 2);
+      await scene.ended(b!.runId);
+      expect((await scene.view(runId)).doing?.type).toBe("waiting_for_children");
+      await scene.signal(a!.runId, "word", 1);
+      expect(await scene.ended(runId)).toMatchObject({ status: "completed" });
     });
 
     test("a run that starts none goes on at once", async () => {

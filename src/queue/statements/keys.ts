@@ -46,7 +46,8 @@ export function holdHolders(news: readonly NewTask[]): Statement {
 
 /**
  * Takes the keys from tasks that hold them no longer: they have ended, or were created long enough
- * ago. Never from the very task that is to be stored, which an earlier send may have stored.
+ * ago. Never from the very task that is to be stored, which an earlier send may have stored, and never
+ * from a run's child, which its parent knows by its key.
  */
 export function releaseKeys(news: readonly NewTask[]): Statement {
   const wanted = rows(
@@ -61,6 +62,7 @@ export function releaseKeys(news: readonly NewTask[]): Statement {
     update ${tasks} set unique_key = null
     from ${wanted} wanted
     where ${holds(sql`${tasks}`)} and ${tasks}.task_id <> wanted.task_id
+      and parent_id is null
       and ((wanted.while_unfinished = 1 and status in ('completed', 'failed', 'cancelled'))
         or created_at <= ${now} - wanted.for_ms)`;
 }
@@ -94,7 +96,8 @@ function areStored(news: readonly NewTask[]): Statement {
 
 /**
  * Notes what is about to be replaced: what nobody runs, and what this hasn't replaced before. A run that
- * has done something would go on with what it has come to so far, so none is.
+ * has done something would go on with what it has come to so far, so none is; nor is a run's child, whose
+ * parent goes on with what it has asked for.
  */
 export function noteReplaced(
   news: readonly NewTask[],
@@ -109,7 +112,8 @@ export function noteReplaced(
     select task.task_id, ${nextSeq(sql`task.task_id`)}, 'replaced',
       wanted.mark || cast(task.claim_token + 1 as text) || '}'
     from ${wanted} wanted join ${tasks} task on ${holds(sql`task`)}
-    where task.status = 'pending' and task.flow_version is null and not ${isMarked(sql`task`)}
+    where task.status = 'pending' and task.flow_version is null and task.parent_id is null
+      and not ${isMarked(sql`task`)}
       and ${again ? sql`task.task_id < wanted.task_id` : sql`task.task_id <> wanted.task_id`}
       and ${areStored(needed)}
     ${holdTask}`;

@@ -105,12 +105,14 @@ function wake(waiters: Statement, status?: Statement): Statement[] {
  * How an awaited task counts for its waiter. A run that waits for children waits for those of one
  * transition, whose keys begin with what `awaits` says: one of an earlier transition, or a task that the run
  * was to run after, may have been started over since. A run that is started over itself waits for the
- * latter, and for the children of the transition at which it stands.
+ * latter, and for the children of the transition at which it stands. A child without a key may be of any
+ * transition, so the run waits for it too.
  */
 function counted(status: Statement): Statement {
   const begin = sql`coalesce(${tasks}.awaits, ${tasks}.task_id || '/' || ${tasks}.cursor || '/')`;
   return sql`case when awaited.parent_id = ${tasks}.task_id
-      then case when substr(awaited.unique_key, 1, length(${begin})) = ${begin} then ${status} end
+      then case when coalesce(substr(awaited.unique_key, 1, length(${begin})), ${begin}) = ${begin}
+        then ${status} end
     when ${tasks}.awaits is null then ${status} end`;
 }
 
