@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
+import { task } from "../queue/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import type { Database } from "../store/database.ts";
 import { sql } from "../store/sql.ts";
@@ -300,16 +301,23 @@ export function mixedVersionsContract(kind: StoreKind): void {
       expect(told.filter((type) => type === "resume")).toHaveLength(1);
     });
 
-    test("one that is given up takes its children with it", async () => {
+    test("one that is given up takes its children with it, and what waits for those is woken", async () => {
       const child = flow("part", { version: 1 }).signal("word").end();
+      const errand = task<null>("errand", {}, () => {});
       const parent = flow("image", { version: 1 })
-        .children("parts", () => [[child, null]])
+        .children("parts", () => [
+          [child, null],
+          [errand, null],
+        ])
         .end();
       const first = await runs.pod("pod-1", [parent, child]);
       const run = await runs.start("image", null);
       await runs.doing(run, "waiting_for_children");
       const [part] = (await runs.list({ parent: run.runId })).runs;
       await runs.doing(part!.runId, "waiting_for_signal");
+      const [, errandId] = (await runs.get(run.runId))!.waitsFor;
+      const given = { after: [errandId!], afterFailed: "run" } as const;
+      const { taskId: waiterId } = await runs.queue.enqueue("after", null, given);
       await runs.stop(first);
       await runs.queue.database.write([
         sql`update ${rowsOf} set parked = 0 where task_id = ${run.runId}`,
@@ -319,7 +327,10 @@ export function mixedVersionsContract(kind: StoreKind): void {
         .end();
       await runs.pod("pod-2", [other]);
       await runs.doing(run, "set_aside");
+      expect(await runs.queue.row(waiterId)).toMatchObject({ parked: 2 });
       expect(await runs.cancel(run.runId)).toBe("finished");
+      expect(await runs.queue.get(errandId!)).toMatchObject({ status: "cancelled" });
+      expect(await runs.queue.row(waiterId)).toMatchObject({ parked: 0 });
       await runs.pod("pod-3", [child]);
       expect(await runs.ended(part!.runId)).toMatchObject({ status: "cancelled" });
     });

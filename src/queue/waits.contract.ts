@@ -176,6 +176,17 @@ export function waitsContract(kind: StoreKind): void {
       expect(await queue.row(waiter)).toEqual(before);
     });
 
+    test("a cancel leaves the others alone that wait for what was cancelled before", async () => {
+      const [one, open] = [await enqueue("one"), await enqueue("open")];
+      const given = { after: [one, open], afterFailed: "run" } as const;
+      const waiter = await queue.enqueue("waiter", 1, given);
+      const other = await queue.enqueue("waiter", 2, given);
+      await queue.cancel(one);
+      const before = await queue.row(other.taskId);
+      await queue.cancel(waiter.taskId);
+      expect(await queue.row(other.taskId)).toEqual(before);
+    });
+
     test("starting a failed waiter over has it wait anew for what is open", async () => {
       const one = await enqueue("one");
       const waiter = await enqueue("waiter", one);

@@ -12,6 +12,7 @@ import { renderAll, type Statement } from "../../store/sql.ts";
 import { beat, seePods, toPodSeen } from "../../pods/statements.ts";
 import { createTasks, type Tasks } from "../client.ts";
 import { createLeader } from "../recover.ts";
+import { cancelTask } from "./ask.ts";
 import { type Finish, finishTasks } from "./finish.ts";
 import { wakeWaiters } from "./waits.ts";
 
@@ -179,6 +180,22 @@ describe("on Postgres, with transactions that can't see each other", () => {
     await impatient.close();
     expect(await tasks.get(poisoned)).toMatchObject({ status: "failed" });
     expect(await parkedOf(waiter.taskId)).toBe(0);
+  });
+
+  test("cancels of tasks that wait for one that was cancelled don't wait for each other", async () => {
+    const { taskId: awaited } = await tasks.enqueue("a", 1);
+    const given = { after: [awaited], afterFailed: "run" } as const;
+    const waiters = await tasks.enqueueMany("waiter", [1, 2], given);
+    await tasks.cancel(awaited);
+    const [first, second] = waiters.map(({ taskId }) => cancelTask(taskId, "request"));
+    await one.query("begin");
+    await send(one, first!.slice(0, 1));
+    await database.write(second!);
+    await send(one, first!.slice(1));
+    await one.query("commit");
+    for (const { taskId } of waiters) {
+      expect(await tasks.get(taskId)).toMatchObject({ status: "cancelled" });
+    }
   });
 
   test.each(["repeatable read", "serializable"])(

@@ -59,7 +59,8 @@ export function wakeWaitersOfChildren(parentIds: readonly string[]): Statement[]
     select distinct wait.waiter_id as id
     from ${waits} own join ${waits} wait on wait.awaited_id = own.awaited_id
     where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`own.waiter_id`)}
-      and (select task.status from ${tasks} task where task.task_id = own.awaited_id) = 'cancelled'`);
+      and (select task.status from ${tasks} task
+        where task.task_id = own.awaited_id and task.parent_id = own.waiter_id) = 'cancelled'`);
 }
 
 /** Wakes these tasks themselves if nothing that they wait for is open. Nobody else may see them yet. */
