@@ -223,8 +223,8 @@ async function drive(
 
   /**
    * Decides what a step has come to and stores it. Gives how the claim ended, where it did. What a look has
-   * found counts only if nobody has woken the run since: a signal may have come, or a child have been started
-   * over.
+   * found counts only if the run's `wake` is the same as at the look: a signal may have come since, or a child
+   * have been started over.
    */
   async function store(
     step: Step,

@@ -56,6 +56,15 @@ export function signalsContract(kind: StoreKind): void {
       expect(await scene.noted(runId)).not.toContain("park approval");
     });
 
+    test("one that is sent again changes nothing of a run that goes on", async () => {
+      const { runId } = await scene.start(asking, null);
+      await scene.signal(runId, "approval", { by: "ada" }, { id: "one" });
+      const before = await scene.queue.row(runId);
+      await scene.signal(runId, "approval", { by: "ada" }, { id: "one" });
+      expect(await scene.queue.row(runId)).toEqual(before);
+      expect(await scene.signals(runId)).toHaveLength(1);
+    });
+
     test("none in time fails the run, with the time that it began to wait", async () => {
       const impatient = flow("impatient", { version: 1 }).signal("word", { timeoutMs: 30 }).end();
       await scene.work("pod-1", [impatient]);

@@ -51,30 +51,32 @@ export type NewSignal = {
 /**
  * Says something to a run that hasn't ended, once however often it is sent. One that is parked for a signal
  * looks, whatever that is called, since a later version of its flow may have another name for it; and one
- * that is about to be parked isn't.
+ * that is about to be parked isn't. A signal that is there already changes nothing: sent again and again, it
+ * would keep a run from storing what it has seen. The row is held whatever its status, so that the run is
+ * woken if and only if the signal is stored.
  */
 export function sendSignal({ runId, signalId, name, payload }: NewSignal): Statement[] {
-  const open = sql`task.task_id = ${runId} and task.status in ('pending', 'claimed')
-    and task.flow_version is not null`;
   const sent = sql`exists (select 1 from ${signals} past
     where past.task_id = ${runId} and past.signal_id = ${signalId})`;
   const unused = sql`(select count(*) from ${signals} past
     where past.task_id = ${runId} and past.taken = 0)`;
+  const isNew = sql`task_id = ${runId} and status in ('pending', 'claimed')
+    and flow_version is not null and not ${sent} and ${unused} < ${signalsMost}`;
   const isMeant = sql`status = 'pending' and parked in (1, 5) and awaits is not null`;
   return [
-    sql`select task_id from ${tasks} task where ${open} ${holdTask}`,
-    sql`
-      insert into ${signals} (task_id, signal_id, seq, name, payload)
-      select task.task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
-        where past.task_id = ${runId}), ${name}, ${payload}
-      from ${tasks} task where ${open} and not ${sent} and ${unused} < ${signalsMost}`,
+    sql`select task_id from ${tasks} task where task_id = ${runId} ${holdTask}`,
     sql`
       update ${tasks}
       set wake = wake + 1,
         last_update = case when status = 'pending' then ${now} else last_update end,
         run_at = case when ${isMeant} then ${now} else run_at end,
         parked = case when ${isMeant} then ${ungated} else parked end
-      where task_id = ${runId} and status in ('pending', 'claimed') and ${sent}`,
+      where ${isNew}`,
+    sql`
+      insert into ${signals} (task_id, signal_id, seq, name, payload)
+      select task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
+        where past.task_id = ${runId}), ${name}, ${payload}
+      from ${tasks} where ${isNew}`,
     sql`select status, flow_version, case when ${sent} then 1 else 0 end as sent
       from ${tasks} where task_id = ${runId}`,
   ];
@@ -87,8 +89,7 @@ export type ResumeAside = {
 };
 
 /**
- * Gives a run that was set aside, or that only a later version may touch, to those who may try it now. What
- * is noted names the request, so that sending it again does nothing, though the run may have been set aside
+ * Lets pods claim a run that was set aside, or one that only a later version may touch. What is noted names the request, so that sending it again does nothing, though the run may have been set aside
  * again meanwhile. The last answer says whether it was done.
  */
 export function resumeAside({ runId, version, requestId }: ResumeAside): Statement[] {
