@@ -12,7 +12,7 @@ import { renderAll, type Statement } from "../../store/sql.ts";
 import { beat, seePods, toPodSeen } from "../../pods/statements.ts";
 import { createTasks, type Tasks } from "../client.ts";
 import { createLeader } from "../recover.ts";
-import { cancelTask } from "./ask.ts";
+import { cancelTask, retryTask } from "./ask.ts";
 import { type Finish, finishTasks } from "./finish.ts";
 import { wakeWaiters } from "./waits.ts";
 
@@ -195,6 +195,27 @@ describe("on Postgres, with transactions that can't see each other", () => {
     await one.query("commit");
     for (const { taskId } of waiters) {
       expect(await tasks.get(taskId)).toMatchObject({ status: "cancelled" });
+    }
+  });
+
+  test("a child that is started over holds its parent first, also one that has ended", async () => {
+    const [parent, child] = [await claimed("parent"), await claimed("child")];
+    await watcher.query(
+      `update flotilla.step_tracker set status = 'failed',
+         parent_id = case when task_id = $2 then $1 end where task_id in ($1, $2)`,
+      [parent, child],
+    );
+    const starting = retryTask(child, "request");
+    await one.query("begin");
+    await send(one, starting.slice(0, 1));
+    // Whatever starts the parent over, and goes on to its children, comes after this.
+    const restarting = tasks.retry(parent);
+    await somebodyIsHeldUp();
+    await send(one, starting.slice(1));
+    await one.query("commit");
+    await restarting;
+    for (const taskId of [parent, child]) {
+      expect(await tasks.get(taskId)).toMatchObject({ status: "pending" });
     }
   });
 

@@ -78,20 +78,21 @@ export function wakeChildren(parentIds: readonly string[]): Statement {
 /**
  * Goes around what starts tasks over, which makes them open again for the runs that have started them: one
  * that has seen them ended, and is about to go on with that, looks once more. The parents are held first,
- * because a parent's own write holds it before its children.
+ * because a parent's own write holds it before its children; and whatever their status, because one that
+ * has ended may be started over before the last statement.
  */
 export function tellingParents(startedIds: readonly string[], starting: readonly Statement[]) {
   const parents = (isStarted: Statement) => sql`
     select distinct child.parent_id as id from ${tasks} child
     where ${isAmong(sql`select task_id from ${idRows(startedIds)} started`, sql`child.task_id`)}
       and child.parent_id is not null ${isStarted}`;
-  const isOpen = sql`status in ('pending', 'claimed')`;
   return [
-    sql`select task_id from ${tasks} task where ${named(parents(sql``))} and ${isOpen}
+    sql`select task_id from ${tasks} task where ${named(parents(sql``))}
       order by task_id ${holdTask}`,
     ...starting,
     sql`update ${tasks} set wake = wake + 1
-      where ${named(parents(sql`and child.status in ('pending', 'claimed')`))} and ${isOpen}`,
+      where ${named(parents(sql`and child.status in ('pending', 'claimed')`))}
+        and status in ('pending', 'claimed')`,
   ];
 }
 
