@@ -1,4 +1,4 @@
-import { eventsOf, nextSeq } from "../queue/statements/events.ts";
+import { nextSeq, requestMark } from "../queue/statements/events.ts";
 import { ungated } from "../queue/statements/parked.ts";
 import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
 import { childKeys } from "./decision.ts";
@@ -89,11 +89,12 @@ export type ResumeAside = {
 };
 
 /**
- * Lets pods claim a run that was set aside, or one that only a later version may touch. What is noted names the request, so that sending it again does nothing, though the run may have been set aside
- * again meanwhile. The last answer says whether it was done.
+ * Lets pods claim a run that was set aside, or one that only a later version may touch. What is noted names
+ * the request, so that sending it again does nothing, though the run may have been set aside again
+ * meanwhile. The last answer says whether it was done.
  */
 export function resumeAside({ runId, version, requestId }: ResumeAside): Statement[] {
-  const { mark, isFirst, isNoted } = eventsOf(runId, requestId);
+  const { mark, isFirst, isNoted } = requestMark(runId, requestId);
   const lower = version === null ? sql`false` : sql`task.flow_version > ${version}`;
   const held = sql`task.task_id = ${runId} and task.status = 'pending'
     and (task.parked = 6 or ${lower}) and ${isFirst}`;

@@ -2,10 +2,11 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { rows, sql } from "../store/sql.ts";
+import { rows, sql, table } from "../store/sql.ts";
 import type { ListOptions } from "./client.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
 import { type TaskStatus, taskStatuses } from "./row.ts";
+import { cancelTask } from "./statements/ask.ts";
 
 const absent = "019a0000-0000-7000-8000-000000000000";
 
@@ -254,6 +255,17 @@ export function askContract(kind: StoreKind): void {
         expect(await client.cancel(taskId)).toBe("cancelled");
         client.close();
       }
+    });
+
+    test("knows a cancel that was sent before by its own note, whatever other events hold", async () => {
+      const { taskId } = await queue.enqueue("a", 1);
+      const detail = `{"said":{"request":"mine","wake":7}}`;
+      await queue.database.write([
+        sql`insert into ${table("step_event")} (task_id, seq, type, detail)
+          values (${taskId}, 1, 'complete', ${detail})`,
+        ...cancelTask(taskId, "mine"),
+      ]);
+      expect(await queue.get(taskId)).toMatchObject({ status: "cancelled" });
     });
 
     test("refuses to start over what hasn't failed", async () => {

@@ -9,7 +9,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { eventsOf, nextSeq } from "./events.ts";
+import { nextSeq, requestMark } from "./events.ts";
 import { ungated } from "./parked.ts";
 import {
   tellingParents,
@@ -82,7 +82,7 @@ export function cancelChildren(
  * the run set aside, meanwhile.
  */
 export function cancelTask(taskId: string, requestId: string): Statement[] {
-  const { mark, isFirst } = eventsOf(taskId, requestId);
+  const { mark, isFirst } = requestMark(taskId, requestId);
   const isOpen = sql`task_id = ${taskId} and status in ('pending', 'claimed')`;
   const unasked = sql`${isOpen} and cancel_requested = 0 and ${isFirst}`;
   const givenUp = sql`${isOpen} and ${isAside} and ${isFirst}`;

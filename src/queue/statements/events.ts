@@ -8,22 +8,25 @@ export function nextSeq(taskId: Statement): Statement {
 }
 
 /**
- * How the events of one request are known, so that sending it again does nothing. Whatever a request changes,
- * it also raises the row's `wake`: an event with the next number is of this transaction, one with another
- * number is of an earlier send.
+ * The mark that a cancel or a resume leaves in what it notes, so that sending the request again does nothing.
+ * Whatever a request changes, it also raises the row's `wake`: a mark with the next number is of this
+ * transaction, one with another number is of an earlier send. A `case` keeps the store from reading the
+ * details of all other events, which may be large.
  */
-export function eventsOf(taskId: string, requestId: string) {
+export function requestMark(taskId: string, requestId: string) {
   const mark = `"request":"${requestId}","wake":`;
-  const noted = sql`select 1 from ${events} past
-    where past.task_id = ${taskId} and past.detail like ${`%${mark}%`}`;
+  const noted = (isMeant: Statement) => sql`exists (
+    select 1 from ${events} past
+    where past.task_id = ${taskId}
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like ${`%${mark}%`} and ${isMeant} else false end)`;
   return {
     /** Ends the JSON of an event's detail, in a query on the task as it is before its change. */
     mark: sql`${mark} || cast(wake + 1 as text) || '}'`,
     /** The condition on the task that no earlier send was stored. */
-    isFirst: sql`not exists (${noted}
-      and past.detail not like ${`%${mark}`} || cast(wake + 1 as text) || '}')`,
+    isFirst: sql`not ${noted(sql`past.detail not like ${`%${mark}`} || cast(wake + 1 as text) || '}'`)}`,
     /** The condition that this send or an earlier one has done something. */
-    isNoted: sql`exists (${noted})`,
+    isNoted: noted(sql`true`),
   };
 }
 
