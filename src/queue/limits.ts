@@ -41,7 +41,8 @@ export type TenantState = {
 export type Limits = {
   /**
    * Sets how many tasks of a scope may run at once in the whole fleet, over what the code says; null
-   * takes that back. What runs goes on, also where it is more than the new limit.
+   * takes that back. What runs goes on, also where it is more than the new limit. Where an answer is lost
+   * it is set again, also over what was set in between.
    */
   set(scope: string, limit: number | null): Promise<void>;
   get(scope: string): Promise<LimitState>;

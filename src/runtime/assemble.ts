@@ -195,7 +195,10 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
     );
     await takeUpAside(database, handlers.values());
-    await putAll(settings.schedules, scheduleParts, { limitMs: firstBeatLimitMs });
+    await putAll(settings.schedules, scheduleParts, {
+      limitMs: firstBeatLimitMs,
+      declares: true,
+    });
   } catch (error) {
     await firing.stop();
     await letters.stop();

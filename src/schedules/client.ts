@@ -18,6 +18,7 @@ import {
   type ScheduleOfName,
 } from "./schedule.ts";
 import {
+  type Definition,
   fireSchedule,
   getSchedules,
   listSchedules,
@@ -85,7 +86,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
     return row ?? missing(scheduleId);
   };
 
-  /** Pauses or resumes what is there, unless somebody has changed it since it was looked at. */
+  /** Pauses or resumes what is there, unless it was changed since it was looked at. */
   const change = async (
     scheduleId: string,
     paused: 0 | 1,
@@ -166,11 +167,20 @@ export function createSchedules(parts: SchedulesParts): Schedules {
   };
 }
 
+export type PutOptions = Pick<ResendOptions, "limitMs" | "codes"> & {
+  /**
+   * A pod brings what its code declares: where an answer was lost, one that isn't there is made again, and
+   * one that says something else was changed since and is left alone. Without it, both are told as
+   * `unknown_outcome`.
+   */
+  declares?: boolean;
+};
+
 /** Stores what several schedules say, in one transaction and in one order. */
 export async function putAll(
   declared: readonly ScheduleDeclaration[],
   parts: SchedulesParts,
-  patience: Pick<ResendOptions, "limitMs" | "codes"> = untilKnown,
+  { declares = false, ...patience }: PutOptions = untilKnown,
 ): Promise<Schedule[]> {
   const { database, clock, random, ids, maxPayloadBytes = defaultMaxBytes } = parts;
   if (declared.length === 0) return [];
@@ -179,12 +189,47 @@ export async function putAll(
   );
   const ordered = definitions.toSorted((a, b) => (a.scheduleId < b.scheduleId ? -1 : 1));
   const wanted = getSchedules(ordered.map(({ scheduleId }) => scheduleId));
-  const { tables } = await resend(database, [...ordered.map(putSchedule), wanted], {
-    clock,
-    random,
-    ...patience,
-  });
-  return tables.at(-1)!.map(toSchedule);
+  const options = { clock, random, ...patience };
+  // A pod that starts waits for a store that is busy or away; a caller hears of it.
+  const look = async () =>
+    declares ? (await resend(database, [wanted], options)).tables[0]! : await database.read(wanted);
+  for (;;) {
+    const seen = byId(await look());
+    const putting = (those: readonly Definition[]) => [
+      ...those.map((each) => {
+        const row = seen.get(each.scheduleId);
+        return putSchedule(each, row && toSchedule(row));
+      }),
+      wanted,
+    ];
+    // One that wasn't there and isn't there now may have been made, and removed since.
+    const again = () =>
+      putting(declares ? ordered : ordered.filter(({ scheduleId }) => seen.has(scheduleId)));
+    const { tables, repeated } = await resend(database, putting(ordered), { ...options, again });
+    const stored = byId(tables.at(-1)!);
+    const isStored = (each: Definition) => {
+      const row = stored.get(each.scheduleId);
+      return row !== undefined && saysSo(row, each) && (repeated || row["error"] === null);
+    };
+    const other = ordered.find((each) => !isStored(each));
+    if (!other || (repeated && declares)) return [...stored.values()].map(toSchedule);
+    if (!repeated) continue;
+    throw new FlotillaError(
+      "unknown_outcome",
+      `it isn't known whether schedule ${other.scheduleId} was stored, and changed or removed since`,
+      { details: { scheduleId: other.scheduleId } },
+    );
+  }
+}
+
+function byId(rows: readonly Row[]): Map<string, Row> {
+  return new Map(rows.map((row) => [row["schedule_id"] as string, row]));
+}
+
+const said = ["name", "pattern", "zone", "payload", "options", "missed"] as const;
+
+function saysSo(row: Row, given: Definition): boolean {
+  return said.every((each) => row[each] === given[each]);
 }
 
 /** Refuses what a config can't mean. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import { task } from "../queue/task.ts";
+import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { createSchedules, putAll } from "./client.ts";
@@ -92,23 +93,22 @@ export function schedulesContract(kind: StoreKind): void {
       }
     });
 
-    /** Schedules of which the first write is stored, and its answer lost when all that is said has happened. */
-    const losing = (meanwhile: () => Promise<unknown> = async () => {}) => {
+    /** A store that stores a write, and loses its answer when all that is said has happened. */
+    const losingAnswer = (nth: number, meanwhile: () => Promise<unknown>): Database => {
       const { database } = scene.queue;
       let sends = 0;
-      return createSchedules({
-        ...scene.queue,
-        database: {
-          ...database,
-          async write(statements, options) {
-            const answer = await database.write(statements, options);
-            if (sends++ > 0) return answer;
-            await meanwhile();
-            throw new FlotillaError("unknown_outcome", "the answer was lost");
-          },
+      return {
+        ...database,
+        async write(statements, options) {
+          const answer = await database.write(statements, options);
+          if (++sends !== nth) return answer;
+          await meanwhile();
+          throw new FlotillaError("unknown_outcome", "the answer was lost");
         },
-      });
+      };
     };
+    const losing = (meanwhile: () => Promise<unknown> = async () => {}) =>
+      createSchedules({ ...scene.queue, database: losingAnswer(1, meanwhile) });
 
     /** One that wasn't made in this very moment. */
     const putBefore = async () => {
@@ -171,6 +171,50 @@ export function schedulesContract(kind: StoreKind): void {
         },
       });
     };
+
+    test("say what was put last, also where the answer to an earlier put was lost", async () => {
+      await putBefore();
+      const putting = losing(() => scene.schedules.put(mail("mail", { input: 2 })));
+      await expect(
+        scene.queue.outcome(putting.put(mail("mail", { input: 1 }))),
+      ).rejects.toMatchObject({ code: "unknown_outcome" });
+      expect(await scene.schedules.get("mail")).toMatchObject({ input: 2 });
+      const again = losing().put(mail("mail", { input: 3 }));
+      expect(await scene.queue.outcome(again)).toMatchObject({ input: 3 });
+    });
+
+    test("aren't brought back by a put whose answer was lost", async () => {
+      const putting = losing(() => scene.schedules.remove("mail"));
+      await expect(scene.queue.outcome(putting.put(mail()))).rejects.toMatchObject({
+        code: "unknown_outcome",
+      });
+      expect(await scene.schedules.get("mail")).toBeUndefined();
+      expect(await scene.queue.outcome(losing().put(mail()))).toMatchObject({ revision: 1 });
+    });
+
+    test("that a pod declares are there though the answer was lost, as they were put since", async () => {
+      const declare = (input: number, meanwhile: () => Promise<unknown>) => {
+        // The first is its look.
+        const parts = { ...scene.queue, database: losingAnswer(2, meanwhile) };
+        const declared = putAll([mail("mail", { input })], parts, { declares: true });
+        return scene.queue.outcome(declared);
+      };
+      expect(await declare(1, () => scene.schedules.remove("mail"))).toMatchObject([{ input: 1 }]);
+      const put = () => scene.schedules.put(mail("mail", { input: 3 }));
+      expect(await declare(2, put)).toMatchObject([{ input: 3 }]);
+    });
+
+    test("are put though they were made, changed or removed between the look and the write", async () => {
+      const making = looking(() => scene.schedules.put(mail("mail", { input: 1 })));
+      expect(await making.put(mail("mail", { input: 2 }))).toMatchObject({ input: 2, revision: 2 });
+      const changing = looking(() => scene.schedules.put(mail("mail", { input: 3 })));
+      expect(await changing.put(mail("mail", { input: 4 }))).toMatchObject({ input: 4 });
+      const removing = looking(() => scene.schedules.remove("mail"));
+      expect(await removing.put(mail("mail", { input: 5 }))).toMatchObject({
+        input: 5,
+        revision: 1,
+      });
+    });
 
     test("make a task of what they say when it is stored, and none once they are gone", async () => {
       await putBefore();

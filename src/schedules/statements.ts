@@ -122,24 +122,27 @@ export type Definition = {
 };
 
 /**
- * Stores what a schedule says, unless the row says so already: then nothing changes, however many send
- * it and however often. Another pattern or zone begins anew, from now; a schedule that was paused stays
- * so.
+ * Stores what a schedule says in place of what was seen, unless the row says so already: then nothing
+ * changes, however many send it and however often. Another pattern or zone begins anew, from now; a
+ * schedule that was paused stays so.
  */
-export function putSchedule(given: Definition): Statement {
+export function putSchedule(given: Definition, seen: SeenSchedule | undefined): Statement {
   const { scheduleId, name, pattern, zone, payload, options, missed } = given;
-  const anew = sql`${schedules}.pattern <> excluded.pattern or ${schedules}.zone <> excluded.zone
-    or ${schedules}.error is not null`;
+  if (!seen) {
+    return sql`
+      insert into ${schedules} (schedule_id, name, pattern, zone, payload, options, missed)
+      values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${payload}, ${options}, ${missed})
+      on conflict (schedule_id) do nothing`;
+  }
+  const anew = sql`(pattern <> ${pattern} or zone <> ${zone} or error is not null)`;
   return sql`
-    insert into ${schedules} (schedule_id, name, pattern, zone, payload, options, missed)
-    values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${payload}, ${options}, ${missed})
-    on conflict (schedule_id) do update
-    set name = excluded.name, pattern = excluded.pattern, zone = excluded.zone,
-      payload = excluded.payload, options = excluded.options, missed = excluded.missed,
-      revision = ${schedules}.revision + 1, error = null, last_update = ${changedAt},
-      after_at = case when ${anew} then ${now} else ${schedules}.after_at end, next_at = 0
-    where ${anew} or ${schedules}.name <> excluded.name or ${schedules}.payload <> excluded.payload
-      or ${schedules}.options <> excluded.options or ${schedules}.missed <> excluded.missed`;
+    update ${schedules}
+    set name = ${name}, pattern = ${pattern}, zone = ${zone}, payload = ${payload},
+      options = ${options}, missed = ${missed},
+      revision = revision + 1, error = null, last_update = ${changedAt},
+      after_at = case when ${anew} then ${now} else after_at end, next_at = 0
+    where ${isUnchanged(seen)} and (${anew} or name <> ${name} or payload <> ${payload}
+      or options <> ${options} or missed <> ${missed})`;
 }
 
 export function getSchedules(scheduleIds: readonly string[]): Statement {
