@@ -216,6 +216,22 @@ export function schedulesContract(kind: StoreKind): void {
       });
     });
 
+    test("are told apart after each change, though the store's clock was turned back", async () => {
+      await scene.schedules.put(mail());
+      await scene.queue.database.write([
+        sql`update ${rows} set last_update = last_update + 3600000`,
+      ]);
+      const times = [(await scene.schedules.get("mail"))!.updatedAtMs];
+      for (const change of [
+        () => scene.schedules.put(mail("mail", { input: 2 })),
+        () => scene.schedules.pause("mail"),
+        () => scene.schedules.resume("mail"),
+      ]) {
+        times.push((await change()).updatedAtMs);
+      }
+      expect(times).toEqual([0, 1, 2, 3].map((more) => times[0]! + more));
+    });
+
     test("make a task of what they say when it is stored, and none once they are gone", async () => {
       await putBefore();
       const changing = looking(() => scene.schedules.put(mail("mail", { input: 2 })));
