@@ -162,6 +162,21 @@ describe("an inbox", () => {
     inbox.close();
   });
 
+  test("is compared again where it couldn't be, though no session is known to have changed", async () => {
+    const { store, inbox, clock, miss, reads } = scened();
+    const reader = read(inbox);
+    await reader.joined.ready;
+    await clock.advance(5_000);
+    store.set("a", item("a", 1));
+    reads.error = new Error("away");
+    miss();
+    await clock.advance(500);
+    reads.error = undefined;
+    await clock.advance(3_000);
+    expect(sessionsOf(reader.events)).toEqual({ a: 1 });
+    inbox.close();
+  });
+
   test("is told no more where its reader is too slow", async () => {
     const { store, inbox, clock, touch } = scened();
     const slow = read(inbox, () => false);
