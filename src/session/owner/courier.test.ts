@@ -191,6 +191,19 @@ describe("a courier", () => {
     },
   );
 
+  test("a refusal is certain where the owner of this process never took the command", async () => {
+    submit = () => {
+      submit = () => Promise.reject(new FlotillaError("not_found", "none"));
+      const details = { taken: false };
+      return Promise.reject(new FlotillaError("not_owner", "moved", { details }));
+    };
+    const said = courier
+      .ask("default", "s", { type: "archive" })
+      .catch((error: FlotillaError) => error.code);
+    await clock.advance(1_000);
+    expect(await said).toBe("not_found");
+  });
+
   test("a refusal is certain where the pod that was asked before never took the command", async () => {
     submit = () => Promise.reject(new FlotillaError("not_found", "none"));
     const exchange = createLocalExchange({ carry: (_, arrive) => arrive() });

@@ -137,7 +137,7 @@ export function createCourier(parts: CourierParts): Courier {
       if (!owner) return inLine(asked, asking);
       return owner.submit(tenant, sessionId, command).catch((error: unknown) => {
         if (!hasCode(error, "not_owner")) throw error;
-        return inLine(asked, { ...asking, mayBeStored: true });
+        return inLine(asked, { ...asking, mayBeStored: !isNotTaken(error) });
       });
     },
   };

@@ -192,13 +192,15 @@ describe("an owner", () => {
     const { header } = journal;
     journal.header = async (sessionId) => (await reading.promise, header(sessionId));
     // Its header is still being read when the owner stops.
-    const late = say("other", "b").catch((error: FlotillaError) => error.code);
+    const late = say("other", "b").catch((error: FlotillaError) => error);
     let answered = false;
     void asked.then(() => (answered = true));
     await owner.stop();
     expect(answered).toBe(true);
     reading.resolve();
-    expect(await late).toBe("not_owner");
+    const untaken = { code: "not_owner", details: { taken: false } };
+    expect(await late).toMatchObject(untaken);
+    await expect(say("s", "c")).rejects.toMatchObject(untaken);
     await turns();
     expect(records.map(({ entries }) => entries.length)).toEqual([1]);
   });

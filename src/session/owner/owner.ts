@@ -204,6 +204,8 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     for (const item of items) item.reject(error);
   };
   const refuseAll = (items: readonly Item[]): void => reject(items, moved(head.logId));
+  /** None of it was put into a record, so that its callers needn't doubt a later refusal. */
+  const turnAway = (items: readonly Item[]): void => reject(items, notTaken(head.logId));
 
   const settle = (draft: Draft): void => {
     waiting -= draft.outcomes.length;
@@ -278,7 +280,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     const asked = slot.waiting ?? [];
     slot.waiting = undefined;
     // One that stops has waited for all that it was to store: the log may be given up by now.
-    if (ended !== "no") return refuseAll(asked);
+    if (ended !== "no") return turnAway(asked);
     for (const each of asked) put(each);
   };
 
@@ -287,7 +289,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
       return head;
     },
     submit(tenant, sessionId, command) {
-      if (ended !== "no") return Promise.reject(moved(head.logId));
+      if (ended !== "no") return Promise.reject(notTaken(head.logId));
       if (waiting >= waitingMost) {
         const message = `${waitingMost} commands wait for log ${head.logId} already: slow down`;
         return Promise.reject(new FlotillaError("overloaded", message));
@@ -320,6 +322,11 @@ const sharedFates = [
 
 function moved(logId: number): FlotillaError {
   return new FlotillaError("not_owner", `another pod has log ${logId}: ask it again`);
+}
+
+function notTaken(logId: number): FlotillaError {
+  const message = `another pod has log ${logId}, or will have it: ask it again`;
+  return new FlotillaError("not_owner", message, { details: { taken: false } });
 }
 
 /** Agents that a command names besides those that its session has. */
