@@ -35,7 +35,7 @@ export type Pods = {
   watch(addresses: readonly string[], user: string): void;
   unwatch(user: string): void;
   /**
-   * Asks everybody how much there was to hear. `owners` are those whose users are watched; undefined
+   * Asks every pod how much there was to hear. `owners` are those whose users are watched; undefined
    * where that isn't known, so that it stays as it was.
    */
   tick(owners: readonly string[] | undefined): void;

@@ -20,7 +20,7 @@ function scened() {
 const headOf = (term: number, logId = 0) => ({ logId, incarnation: "one", term }) as Head;
 
 describe("heads", () => {
-  test("are there for whoever asks once they are, also while a look from before is under way", async () => {
+  test("are there for every caller once they are, also while a look from before is under way", async () => {
     const { reads, heads } = scened();
     const early = heads.all(0);
     // The logs are made while the first look is under way.
@@ -59,6 +59,16 @@ describe("heads", () => {
     await clock.advance(1);
     reads[0]!.resolve([headOf(2), headOf(5, 1)]);
     expect(await fresh).toMatchObject([{ term: 2 }, { term: 5 }]);
+  });
+
+  test("one that was seen by itself takes no later owner's place", async () => {
+    const { clock, heads } = scened();
+    heads.put([headOf(3), headOf(1, 1)], clock.monotonic());
+    await clock.advance(10);
+    heads.putOne(headOf(2), clock.monotonic());
+    expect(heads.last).toMatchObject([{ term: 3 }, { term: 1 }]);
+    heads.putOne({ ...headOf(1), incarnation: "two" }, clock.monotonic());
+    expect(heads.last).toMatchObject([{ incarnation: "two", term: 1 }, { term: 1 }]);
   });
 
   test("one that was seen by itself during a look is kept, and the look counts for the others", async () => {

@@ -33,6 +33,9 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
   };
   const putOne = (head: Head, atMs: number): void => {
     if (atMs < seenMs) return;
+    // A look that began before may have ended since, and have seen the log with a later owner.
+    const known = last[head.logId];
+    if (known?.incarnation === head.incarnation && known.term > head.term) return;
     last = last.map((each) => (each.logId === head.logId ? head : each));
     aloneMs.set(head.logId, atMs);
   };
