@@ -91,12 +91,20 @@ describe("the owners of logs", () => {
     let answers = true;
     const beat: Journal["beat"] = (...asked) =>
       answers ? journal.beat(...asked) : new Promise(() => {});
-    const a = start("a", { journal: { ...journal, beat } });
+    const told: (() => boolean)[] = [];
+    const own: OwnersParts["own"] = async (head, _busy, { isFresh }) => {
+      told.push(isFresh);
+      return { owner: ownerOf(head), end: () => {} };
+    };
+    const a = start("a", { journal: { ...journal, beat }, own });
     await turns();
+    const toldFresh = () => told.map((isFresh) => isFresh());
     expect([a.isFresh("s"), a.areFresh]).toEqual([true, true]);
+    expect(toldFresh()).toEqual([true, true, true, true]);
     answers = false;
     await clock.advance(2_600);
     expect([a.isFresh("s"), a.areFresh]).toEqual([false, false]);
+    expect(toldFresh()).toEqual([false, false, false, false]);
     expect(a.of("s")).toBeDefined();
     all.delete("a");
     expect(clock.timers).toBe(0);
