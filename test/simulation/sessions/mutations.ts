@@ -19,22 +19,14 @@ const conversation = of(
   ),
 );
 const runner = of("session/turns/runner", "session/turns/patiently");
-const hub = of(
-  ...["feed", "replay", "hub", "pods", "letters"].map((name) => `session/hub/${name}`),
-);
+const hub = of(...["feed", "replay", "hub", "pods"].map((name) => `session/hub/${name}`));
 const logHeads = of("session/owner/heads");
-const incoming = of("bus/incoming");
 
 const place = "((log_offset = ${at.offset} and record_id = ${at.recordId})";
 const term = "incarnation = ${at.incarnation} and term = ${at.term}";
 const loadBusy = "const busy = await journal.busy(logId);";
 const beforeCommit = "    const startedMs = clock.monotonic();\n    let committed: Committed;";
 const whenUnknown = 'unknown ||= hasCode(error, "unknown_outcome");';
-
-const isSameSet = hub(
-  "return told.size === size && (told.digest === undefined || told.digest === digest);",
-  "return told.size === size;",
-);
 
 const list: readonly Mutation[] = [
   { name: "record: anywhere in its term", edits: [heads(place, "(1 = 1")] },
@@ -155,21 +147,8 @@ const list: readonly Mutation[] = [
     ],
   },
   {
-    name: "owner: stops without what waits for its header",
-    edits: [
-      owner(
-        'if (ended !== "no") return refuseAll(asked);',
-        'if (ended === "fenced") return refuseAll(asked);',
-      ),
-    ],
-  },
-  {
     name: "heads: a look from before there were any is believed",
     edits: [logHeads("await looking;\n      if (isKnown()) return last;", "return looking;")],
-  },
-  {
-    name: "pod: an agent in its code counts as stored while it leaves",
-    edits: [pod("const isStored = here && !book.isInCode(name);", "const isStored = here;")],
   },
   {
     name: "owners: headers that are busy aren't loaded",
@@ -282,31 +261,6 @@ const list: readonly Mutation[] = [
         "entries[to]!.seq > this.head && this.head < lastSeq) {\n      this.head = entries[to]!.seq;",
       ),
     ],
-  },
-  {
-    name: "hub: sessions are compared by how many there are",
-    edits: [
-      isSameSet,
-      hub("      pod.missed = true;\n      for (const { reject }", "      for (const { reject }"),
-    ],
-    by: "S5",
-  },
-  {
-    name: "hub: users are compared by how many there are",
-    edits: [isSameSet],
-    by: "inbox",
-  },
-  {
-    name: "hub: a place in what was deleted is called another log's",
-    edits: [hub("if (!entry) await parts.refresh();")],
-  },
-  {
-    name: "mail: what was handed over is handed over again",
-    edits: [incoming("if (seq <= (seen.get(sender) ?? 0)) return;")],
-  },
-  {
-    name: "mail: what comes along before its turn is taken",
-    edits: [incoming("mail.after > (seen.get(mail.sender) ?? 0)", "mail.after < 0")],
   },
 ];
 
