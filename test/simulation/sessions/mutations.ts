@@ -151,6 +151,10 @@ const list: readonly Mutation[] = [
     edits: [logHeads("await looking;\n      if (isKnown()) return last;", "return looking;")],
   },
   {
+    name: "pod: an agent in its code counts as stored while it leaves",
+    edits: [pod("const isStored = here && !book.isInCode(name);", "const isStored = here;")],
+  },
+  {
     name: "owners: headers that are busy aren't loaded",
     edits: [owners(loadBusy, "const busy: Header[] = [];")],
   },
