@@ -17,7 +17,7 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
     await startedOn(fleet, taskId, first.podId);
     const second = await fleet.start(held);
 
-    await first.pause();
+    await first.pauseOutsideWrites();
     await startedOn(fleet, taskId, second.podId);
     first.open("door");
     first.resume();
@@ -42,7 +42,7 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
     await startedOn(fleet, taskId, first.podId);
     const second = await fleet.start(held);
 
-    await first.pause();
+    await first.pauseOutsideWrites();
     await startedOn(fleet, taskId, second.podId);
     first.resume();
     await until("the first handler was aborted", () =>
@@ -68,7 +68,7 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
       // It leads once the first is silent, but has no handler for the task.
       await fleet.start({ names: ["work"] });
 
-      await first.pause();
+      await first.pauseOutsideWrites();
       await until("the task was recovered", async () => {
         const task = await fleet.flotilla.get(taskId);
         return task?.status === "pending" && task.deaths === before + 1;

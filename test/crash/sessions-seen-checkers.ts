@@ -52,20 +52,23 @@ const jumps: SessionCheck = ({ history }) => {
   });
 };
 
-/** S7: nobody is told of a tail that is shorter than what they know. */
+/**
+ * S7: nobody is told of a tail that is shorter than the place that they come with. What they were only
+ * acked may still be on its way to the server that they come to: it follows, as S5 says.
+ */
 const setBack: SessionCheck = ({ history }) => {
-  const known = new Map<string, number>();
-  const asked = new Map<string, number>();
+  const places = new Map<string, number>();
   return history.flatMap((event) => {
-    if (!("session" in event)) return [];
-    const key = `${event.client} ${event.session}`;
-    const tail = known.get(key) ?? 0;
-    if (event.type === "ok") known.set(key, Math.max(tail, event.seq));
-    if (event.type === "deliver") known.set(key, Math.max(tail, event.entry.seq));
-    if (event.type === "join") asked.set(key, tail);
-    if (event.type !== "joined" || event.lastSeq >= (asked.get(key) ?? 0)) return [];
+    if (event.type !== "join" && event.type !== "joined") return [];
     const { on, lastSeq, session } = event;
-    return [`S7: ${on} knew ${session} up to ${asked.get(key)}, and was told of ${lastSeq}`];
+    const key = `${on} ${session}`;
+    if (event.type === "join") {
+      places.set(key, lastSeq);
+      return [];
+    }
+    const place = places.get(key)!;
+    if (lastSeq >= place) return [];
+    return [`S7: ${on} knew ${session} up to ${place}, and was told of ${lastSeq}`];
   });
 };
 

@@ -94,7 +94,7 @@ test("four pods learn together what a server takes, and keep to it through kills
     async () => (await shareOf(first!.podId)) === 0,
   );
 
-  await second!.pause();
+  await second!.pauseOutsideWrites();
   await until(
     "what the stopped pod held is given to others",
     async () => (await shareOf(second!.podId)) === 0,
