@@ -79,6 +79,25 @@ test("a result for an answer that is replaced before the owner decides is for th
   ]);
 });
 
+test("a result that is sent again is the one that was stored, also where the answer has lost its call", async () => {
+  const journal = createMemoryJournal({ ids });
+  const calling = { ...answer, messageId: "a", parts: [{ type: "tool-ask", toolCallId: "c" }] };
+  const told = { kind: "tool_result", clientId: "told" } as const;
+  const anew = { ...answer, messageId: "a", replaces: 2 };
+  await storingSessions(journal)({ sessionId: "s", entries: [{}, calling, told, anew] });
+  const service = createService({
+    journal,
+    ids,
+    maxPayloadBytes: 1_000,
+    lookHere: () => undefined,
+  } as Partial<ServiceParts> as ServiceParts);
+  const result = { author: "ada", messageId: "a", results: [{ toolCallId: "c", output: "yes" }] };
+  const again = service.toolResult("default", "s", { ...result, id: "told" });
+  expect(await again).toEqual({ seq: 3, messageId: "a", duplicate: true });
+  const other = service.toolResult("default", "s", { ...result, id: "other" });
+  await expect(other).rejects.toMatchObject({ code: "invalid_input" });
+});
+
 test("what an agent is told is read in pieces that fit, however large what was said is", async () => {
   const journal = measuredJournal();
   const small = Array.from({ length: 700 }, () => ({}));

@@ -156,7 +156,13 @@ export function createService(parts: ServiceParts): SessionService {
       checkResults(results, maxPayloadBytes);
       const tokens = Math.ceil(JSON.stringify(results).length / 4);
       return askAbout(tenant, sessionId, messageId, async (answer, target) => {
-        checkCalls(answer, results);
+        const stray = strayAmong(results, answer);
+        if (stray !== undefined) {
+          // It may have been told already of calls that the answer lost when it was made anew.
+          const [stored] = await journal.storedIds([{ sessionId, clientId: id }]);
+          if (!stored) throw noCall(stray);
+          return { seq: stored.seq, messageId: target.messageId, duplicate: true };
+        }
         const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
           type: "tool_result",
           clientId: id,
@@ -252,14 +258,14 @@ function isReplaced(error: unknown): boolean {
 }
 
 /** A result has the agent asked again, so it has to be about something that the agent has asked for. */
-function checkCalls({ parts }: Entry, results: readonly ToolResult[]): void {
+function strayAmong(results: readonly ToolResult[], { parts }: Entry): string | undefined {
   const calls = new Set(parts.map((part) => part["toolCallId"]));
-  const stray = results.find(({ toolCallId }) => !calls.has(toolCallId));
-  if (!stray) return;
-  throw new FlotillaError(
-    "invalid_input",
-    `the message has no call ${JSON.stringify(stray.toolCallId.slice(0, 80))}`,
-  );
+  return results.find(({ toolCallId }) => !calls.has(toolCallId))?.toolCallId;
+}
+
+function noCall(toolCallId: string): FlotillaError {
+  const shown = JSON.stringify(toolCallId.slice(0, 80));
+  return new FlotillaError("invalid_input", `the message has no call ${shown}`);
 }
 
 function noSession(sessionId: string): FlotillaError {
