@@ -137,6 +137,49 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
+  test("that was deleted before it was followed isn't kept by its owner either", async () => {
+    const kept: unknown[] = [];
+    const scene = await hubScene({
+      carry: ({ text }, arrive) => (text.includes('"drop"') ? "lost" : queueMicrotask(arrive)),
+      between: (bus) => answering(bus, (answer) => (kept.push(answer["sessions"]), answer)),
+    });
+    await scene.commit("s", { say: 1 });
+    await scene.commit("gone", { status: "deleted" });
+    const clients = ["s", "gone"].map((each) => joinAs(scene.hub("gateway"), each));
+    await clients[0]!.joined.ready;
+    await scene.clock.advance(1_000);
+    expect(clients[1]!.failed).toMatchObject({ code: "not_found" });
+    expect(kept).toEqual([1]);
+    await scene.close();
+  });
+
+  test("that is joined while its owner says what it has makes nobody ask for all again", async () => {
+    let isJoining = false;
+    let asked = 0;
+    const scene = await hubScene({
+      carry({ text }, arrive) {
+        if (text.includes('"only"')) asked++;
+        queueMicrotask(arrive);
+      },
+      between: (bus) =>
+        answering(bus, (answer) => {
+          if (isJoining) clients.push(joinAs(scene.hub("gateway"), "other"));
+          isJoining = false;
+          return answer;
+        }),
+    });
+    await scene.commit("s", { say: 1 });
+    await scene.commit("other", { say: 1 });
+    const clients = [joinAs(scene.hub("gateway"), "s")];
+    await clients[0]!.joined.ready;
+    isJoining = true;
+    await scene.clock.advance(1_000);
+    await clients[1]!.joined.ready;
+    expect(clients[1]!.seqs).toEqual([1]);
+    expect(asked).toBe(0);
+    await scene.close();
+  });
+
   test("is followed at its next owner, with what the last one never told", async () => {
     const scene = await hubScene();
     await scene.commit("s", { say: 1 });
