@@ -168,6 +168,9 @@ async function drive(
           return await readState(machine, at.state);
         case "call": {
           const { part, attempt, outcome } = step;
+          const startedBy = await startedBefore(part, at);
+          const overtaken = overtakenBy(at);
+          if (overtaken) return overtaken;
           const made = startedAttempt({
             running,
             parts,
@@ -180,7 +183,6 @@ async function drive(
             outcome,
             traceId: tell.traceId,
           });
-          const startedBy = await startedBefore(part, at);
           const happened = await tell.attempting(made, () => call(part, made));
           return startedBy !== undefined && happened.type === "children_asked"
             ? { ...happened, startedBy }
@@ -211,8 +213,14 @@ async function drive(
     const ready = await initialize(machine, made, part.tries.timeoutMs);
     if ("happened" in ready) return ready.happened;
     ({ env } = ready);
-    if (run.intent === null && running.cancelSeen) return { type: "cancel_asked", reason: null };
-    return call(part, made);
+    return overtakenBy(run) ?? call(part, made);
+  }
+
+  /** Why a function isn't called any more that was to be: the pod may have been told to stop meanwhile. */
+  function overtakenBy(at: Run): Happened | undefined {
+    if (running.stopped !== undefined || parts.stopping()) return { type: "interrupted" };
+    if (at.intent === null && running.cancelSeen) return { type: "cancel_asked", reason: null };
+    return undefined;
   }
 
   function call(part: Callable, made: Attempt): Promise<Happened> {

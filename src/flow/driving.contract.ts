@@ -154,6 +154,31 @@ export function drivingContract(kind: StoreKind): void {
       ]);
     });
 
+    test("a transition isn't called where its pod is told to stop while initializers run", async () => {
+      const begun = Promise.withResolvers<void>();
+      const isStopping = Promise.withResolvers<void>();
+      const calls: string[] = [];
+      const slow = flow("slow", { version: 1 })
+        .init(async () => {
+          begun.resolve();
+          await isStopping.promise;
+          return {};
+        })
+        .to("work", () => void calls.push("work"))
+        .end();
+      const pod = await runs.pod("pod-1", [slow]);
+      const { runId } = await runs.start(slow, null);
+      await runs.outcome(begun.promise);
+      const stopped = pod.stop({ waitMs: 60_000 });
+      isStopping.resolve();
+      await runs.outcome(stopped);
+      expect(calls).toEqual([]);
+      expect(await runs.told(runId)).toEqual([]);
+      await runs.pod("pod-2", [slow]);
+      expect(await runs.ended(runId)).toMatchObject({ status: "completed" });
+      expect(calls).toEqual(["work"]);
+    });
+
     test("an initializer that throws, or takes too long, is an attempt of the transition that it was for", async () => {
       let tries = 0;
       const calls: string[] = [];

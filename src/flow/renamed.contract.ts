@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort } from "../base/errors.ts";
+import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { talker } from "./children.contract.ts";
 import { flow } from "./flow.ts";
@@ -66,6 +67,47 @@ export function renamedContract(kind: StoreKind): void {
       });
       expect(calls).toEqual(["a", "b", "b"]);
       expect(await scene.childrenOf(runId)).toHaveLength(2);
+    });
+
+    test("a transition isn't called where its pod is told to stop while its earlier children are looked for", async () => {
+      const calls: string[] = [];
+      const part = flow("part", { version: 1, attempts: 1 })
+        .to("do", () => {
+          throw abort("in a bad mood");
+        })
+        .end();
+      const parent = (version: number, name: string) =>
+        flow("parent", { version, ...(version > 1 && { renamed: { each: "all" } }) })
+          .children(name, () => (calls.push(name), [[part, null]]))
+          .end();
+      const old = await scene.work("pod-1", [parent(1, "each"), part]);
+      const { runId } = await scene.start(parent(1, "each"), null);
+      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
+      await scene.queue.outcome(old.stop({ waitMs: 0 }));
+      await scene.resume(runId);
+      const looked = Promise.withResolvers<void>();
+      const isStopping = Promise.withResolvers<void>();
+      const { database } = scene.queue;
+      const slow: Database = {
+        ...database,
+        async read(statement) {
+          const rows = await database.read(statement);
+          if (JSON.stringify(statement).includes("wait.awaited_id")) {
+            looked.resolve();
+            await isStopping.promise;
+          }
+          return rows;
+        },
+      };
+      const pod = await scene.work("pod-2", [parent(2, "all"), part], { database: slow });
+      await scene.queue.outcome(looked.promise);
+      const stopped = pod.stop({ waitMs: 60_000 });
+      isStopping.resolve();
+      await scene.queue.outcome(stopped);
+      expect(calls).toEqual(["each"]);
+      await scene.work("pod-3", [parent(2, "all"), part]);
+      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
+      expect(calls).toEqual(["each", "all"]);
     });
 
     test.each(["old", "new"] as const)("a signal by its %s name is heard", async (name) => {
