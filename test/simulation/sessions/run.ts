@@ -241,6 +241,8 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
 
   const isSettled = () => {
     if (clients.open > 0 || followers.behind() !== undefined) return false;
+    // What a pod shows that stands still is as old as its pause.
+    if (pods.some((pod) => pod?.alive && pod.troubledUntilMs > scheduler.nowMs)) return false;
     return [...witness.sessions.values()].every(
       ({ header }) => header.work === null && header.pending.length === 0,
     );
