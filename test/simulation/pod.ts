@@ -63,6 +63,8 @@ export type SimPodOptions = {
   onGone: (why: string) => void;
 };
 
+export const stopLimits = { graceMs: 1_000, shutdownMs: 2_000 };
+
 /** The name under which a pod's heartbeat alone can be frozen. */
 export const heartOf = (podId: string) => `the heart of ${podId}`;
 
@@ -150,8 +152,7 @@ export function startSimPod(
 
   const settings = resolveConfig({
     ...options.settings,
-    graceMs: 1_000,
-    shutdownMs: 2_000,
+    ...stopLimits,
     use: options.handlersFor(pod),
     schedules: options.schedules ?? schedules,
   });

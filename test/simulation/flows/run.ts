@@ -5,7 +5,7 @@ import { sql, table } from "../../../src/store/sql.ts";
 import { createSimDisk } from "../disk.ts";
 import { startFaults } from "../faults.ts";
 import { createNetwork } from "../link.ts";
-import { type SimPod, startSimPod } from "../pod.ts";
+import { type SimPod, startSimPod, stopLimits } from "../pod.ts";
 import { type Report, reportOn } from "../report.ts";
 import { judgeRequests } from "../requests.ts";
 import { createWorld, type World } from "../world.ts";
@@ -69,7 +69,10 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
       ],
       onGone(why) {
         const stoppingMs = pods[place]?.stoppingMs ?? 0;
-        if (why === "stopped" && stoppingMs > faultsMs) void judgeLeft(world, podId);
+        // A write that the faults refused is sent again up to five seconds later, and a stop may end before.
+        const isWaiting = scheduler.nowMs < faultsMs + 5_500;
+        const hadTime = scheduler.nowMs - stoppingMs < stopLimits.shutdownMs || !isWaiting;
+        if (why === "stopped" && stoppingMs > faultsMs && hadTime) void judgeLeft(world, podId);
         scheduler.after(world.between(100, 3_000), () => fill(place));
       },
     });
