@@ -94,7 +94,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [saying("state = 'stopping'", cancelRedrive("", noReason)), "redrive_cancel"],
   [endRedrive(noWrite, "done").strings, "redrive_end"],
   [recoverTasks([]).strings, "recover"],
-  [saying("set status = case when cancel_requested", releaseCall("", 0)), "release"],
+  [saying("claimed_by = null, claim_call = null", releaseCall("", 0)), "release"],
   [reserveAlone("", []).strings, "reserve"],
   [saying("aside_version = null", resumeAside(noResume)), "resume_run"],
   [saying("as retried", retryTask("", "")), "retry"],
