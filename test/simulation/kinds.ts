@@ -65,8 +65,12 @@ const leaving = releaseOf(noRun);
 const noResume = { runId: "", version: null, requestId: "" };
 const noSignal = { runId: "", signalId: "", name: "", payload: "" };
 
+/** What writes are told by: a mutation that changes one of these breaks the simulation, and shows nothing. */
+export const markers: string[] = [];
+
 /** The template of the one among several statements that says this, wherever it stands among them. */
 function saying(text: string, statements: readonly Statement[]): Statement["strings"] {
+  markers.push(text);
   const [found, ...others] = statements.filter(({ strings }) => strings.join("?").includes(text));
   if (found && others.length === 0) return found.strings;
   throw new Error(`of the statements, ${found ? "several say" : "none says"} "${text}"`);
@@ -87,7 +91,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [prunePods(0).strings, "prune"],
   [putPause("", null, 0).strings, "pause"],
   [dropPause("", 0).strings, "resume"],
-  [saying("set pauses = pauses + 1", tellPod("")), "tell_pod"],
+  [saying("set pauses = pauses", tellPod("")), "tell_pod"],
   [saying("insert into", insertRedrive("", {}, 1)), "redrive"],
   [saying("step_size = ?", takeStep(noWrite, [], { size: 0, remaining: 0 })), "redrive_step"],
   [stopRedrive(noWrite, noReason).strings, "redrive_stop"],
