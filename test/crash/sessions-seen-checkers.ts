@@ -53,8 +53,8 @@ const jumps: SessionCheck = ({ history }) => {
 };
 
 /**
- * S7: nobody is told of a tail that is shorter than the place that they come with. What they were only
- * acked may still be on its way to the server that they come to: it follows, as S5 says.
+ * S7: no client is told of a tail that is shorter than the place that it comes with. What it was only acked
+ * may still be on its way to the server that it comes to.
  */
 const setBack: SessionCheck = ({ history }) => {
   const places = new Map<string, number>();

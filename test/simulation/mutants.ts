@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { flowMutations } from "./flows/mutations.ts";
+import { markers } from "./kinds.ts";
 import { type Edit, type Mutation, mutations } from "./mutation-list.ts";
 import { sessionMutations } from "./sessions/mutations.ts";
 import { throttleMutations } from "./throttles/mutations.ts";
@@ -17,12 +18,24 @@ export const allMutations: readonly Mutation[] = [
 
 export const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Which edits of a mutation don't fit the source any more: each text must be there exactly once. */
+/**
+ * Which edits of a mutation don't fit: each text must be in the source exactly once, and what the simulation
+ * tells writes by must stay, because a copy without it can't be loaded.
+ */
 export function misfits({ edits }: Mutation): string[] {
-  return edits.flatMap(({ file, find }) => {
+  return edits.flatMap(({ file, find, put }) => {
     const times = readFileSync(join(root, file), "utf8").split(find).length - 1;
-    return times === 1 ? [] : [`${file} holds this ${times} times, not once: ${find}`];
+    const lost = markersIn(find).filter((each) => !markersIn(put).includes(each));
+    return [
+      ...(times === 1 ? [] : [`${file} holds this ${times} times, not once: ${find}`]),
+      ...lost.map((each) => `the simulation tells a write by this: ${each}`),
+    ];
   });
+}
+
+function markersIn(source: string): string[] {
+  const template = source.replaceAll(/\$\{[^}]*\}/g, "?");
+  return markers.filter((each) => template.includes(each));
 }
 
 /** A copy of the source with these edits. */

@@ -153,7 +153,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("that is joined while its owner says what it has makes nobody ask for all again", async () => {
+  test("that is joined while its owner says what it has doesn't have all asked for again", async () => {
     let isJoining = false;
     let asked = 0;
     const scene = await hubScene({
