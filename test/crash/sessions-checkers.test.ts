@@ -100,7 +100,7 @@ const calm = [
 
 describe("the checkers of sessions", () => {
   test("find nothing wrong with what is right, and nothing in what is unknown", () => {
-    const reads = [{ server: "a", session, entries: all.map(shownOf) }];
+    const reads = [{ reader: "a", session, entries: all.map(shownOf) }];
     expect(judged(calm, storedOf(all), reads)).toEqual([]);
     const unknown = [...calm, invoke("ada-3")];
     expect(judged(unknown, storedOf(all))).toEqual([]);
@@ -228,8 +228,8 @@ describe("the checkers of sessions", () => {
     expect(judged(events, stored)).toContainEqual(expect.stringMatching(violation));
   });
 
-  test("notice a server that has other entries than the store", () => {
-    const reads = [{ server: "a", session, entries: all.slice(0, 3).map(shownOf) }];
+  test("notice a server or a client that has other entries than the store", () => {
+    const reads = [{ reader: "a", session, entries: all.slice(0, 3).map(shownOf) }];
     expect(judged(calm, storedOf(all), reads)).toEqual([
       expect.stringMatching(/^S5: in the end a/),
     ]);

@@ -12,12 +12,15 @@ export type Client = {
   /** Asks for the answer's end; whether there was one to end. Undefined where nobody said. */
   stop(session: string): Promise<boolean | undefined>;
   entries(session: string): readonly Shown[];
+  /** The sessions that it follows. */
+  readonly follows: readonly string[];
   /** The answers that it saw being made, in order; one that began anew is there twice. */
   answers(session: string): readonly LiveAnswer[];
   /** Resolves once the server has answered a ping of now, and so has sent all that it had to send. */
   heard(): Promise<void>;
   /** Which server it talks to. */
   readonly at: string | undefined;
+  readonly isClosed: boolean;
   close(): void;
 };
 
@@ -78,6 +81,7 @@ export function createClient(options: ClientOptions): Client {
   const ops = new Map<string, Op>();
   const pongs = new Map<string, () => void>();
   let counter = 0;
+  let isClosed = false;
   const sendOp = (op: Op) => {
     if (connection.on === undefined) return;
     op.tries++;
@@ -236,6 +240,9 @@ export function createClient(options: ClientOptions): Client {
       }));
     },
     entries: (session) => followed.get(session)?.entries ?? [],
+    get follows() {
+      return [...followed.keys()];
+    },
     answers: (session) => followed.get(session)?.answers ?? [],
     heard: () =>
       new Promise((resolve) => {
@@ -246,7 +253,13 @@ export function createClient(options: ClientOptions): Client {
     get at() {
       return connection.at;
     },
-    close: connection.close,
+    get isClosed() {
+      return isClosed;
+    },
+    close() {
+      isClosed = true;
+      connection.close();
+    },
   };
 }
 

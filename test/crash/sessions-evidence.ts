@@ -14,9 +14,12 @@ export type StoredSession = {
 export type SessionEvidence = {
   readonly history: readonly HistoryEvent[];
   readonly stored: readonly StoredSession[];
-  /** What each server gave to somebody who came last and had nothing. */
+  /**
+   * What each server gave to a client that came last and had nothing, and what each client has that has
+   * followed all along.
+   */
   readonly reads: readonly {
-    readonly server: string;
+    readonly reader: string;
     readonly session: string;
     readonly entries: readonly Shown[];
   }[];

@@ -57,7 +57,6 @@ export type ServerOptions = {
 export const users = ["ada", "bob", "cid", "dan", "eve", "fay"] as const;
 
 const script = (name: string) => fileURLToPath(new URL(name, import.meta.url));
-let readers = 0;
 
 export function sessionFleetOn(fleet: Fleet): SessionFleet {
   const history = createSessionHistory(join(fleet.folder, "history.jsonl"));
@@ -67,11 +66,11 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
   let picked = 0;
   const anyServer = () => servers[picked++ % Math.max(1, servers.length)]?.url;
 
-  const client: SessionFleet["client"] = (name, options) => {
+  const openClient: SessionFleet["client"] = (name, options) => {
     const label = `${name}.${clients.length}`;
-    const made = createClient({ name, label, history, pick: anyServer, ...options });
-    clients.push(made);
-    return made;
+    const client = createClient({ name, label, history, pick: anyServer, ...options });
+    clients.push(client);
+    return client;
   };
 
   const stored = async (): Promise<StoredSession[]> => {
@@ -108,11 +107,19 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
       pick: () => url,
     });
     for (const { session } of all) reader.follow(session);
-    const isThere = () =>
-      all.every(({ session, entries }) => reader.entries(session).length >= entries.length);
-    await until(`reader ${++readers} has everything`, isThere, 15_000).catch(() => {});
+    const reads = await readOf(reader, url, all);
     reader.close();
-    return all.map(({ session }) => ({ server: url, session, entries: reader.entries(session) }));
+    return reads;
+  };
+
+  /** What a client has of the sessions that it follows, once it has as much as is stored. */
+  const readOf = async (client: Client, reader: string, all: readonly StoredSession[]) => {
+    const followed = all.filter(({ session }) => client.follows.includes(session));
+    const hasAll = () =>
+      followed.every(({ session, entries }) => client.entries(session).length >= entries.length);
+    // What isn't there by then is a violation that the checkers name.
+    await until(`${reader} has everything`, hasAll, 15_000).catch(() => {});
+    return followed.map(({ session }) => ({ reader, session, entries: client.entries(session) }));
   };
 
   const idle = (limitMs = 60_000) =>
@@ -154,7 +161,7 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
       agentUrl = `http://127.0.0.1:${port}/`;
       return agent;
     },
-    client,
+    client: openClient,
     async open(session, agent) {
       await fleet.flotilla.sessions.create(agent, { id: session, users: [...users] });
     },
@@ -184,8 +191,11 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
       // What isn't idle by then is a violation that the checkers name.
       await idle().catch(() => {});
       const all = await stored();
-      const reads = (await Promise.all(servers.map((server) => readFrom(server, all)))).flat();
-      return { history: history.events, stored: all, reads };
+      const reads = await Promise.all([
+        ...servers.map((server) => readFrom(server, all)),
+        ...clients.filter((each) => !each.isClosed).map((each) => readOf(each, each.name, all)),
+      ]);
+      return { history: history.events, stored: all, reads: reads.flat() };
     },
     hangUp() {
       for (const each of clients) each.close();

@@ -72,14 +72,14 @@ const setBack: SessionCheck = ({ history }) => {
   });
 };
 
-/** In the end every server gives what the store has. */
+/** S5: in the end every server gives what the store has, and every client that follows has been given it. */
 const disagreeing: SessionCheck = ({ stored, reads }) =>
-  reads.flatMap(({ server, session, entries }) => {
+  reads.flatMap(({ reader, session, entries }) => {
     const own = stored.find((each) => each.session === session);
     const wanted = own?.entries.map(contentOf).join("\n");
     if (entries.map(contentOf).join("\n") === wanted) return [];
     const count = `${entries.length} entries of ${session}, the store ${own?.entries.length}`;
-    return [`S5: in the end ${server} has ${count}, or others`];
+    return [`S5: in the end ${reader} has ${count}, or others`];
   });
 
 export const seenChecks = [misplaced, changed, jumps, setBack, disagreeing];
