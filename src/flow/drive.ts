@@ -216,9 +216,14 @@ async function drive(
     return overtakenBy(run) ?? call(part, made);
   }
 
-  /** Why a function isn't called any more that was to be: the pod may have been told to stop meanwhile. */
+  /**
+   * Why a function isn't called any more that was to be: the pod may have been told to stop meanwhile. What an
+   * earlier attempt was stopped for, its time or a cancel, keeps nothing from being called.
+   */
   function overtakenBy(at: Run): Happened | undefined {
-    if (running.stopped !== undefined || parts.stopping()) return { type: "interrupted" };
+    const { stopped } = running;
+    if (stopped === "shutdown" || stopped === "claim_lost" || parts.stopping())
+      return { type: "interrupted" };
     if (at.intent === null && running.cancelSeen) return { type: "cancel_asked", reason: null };
     return undefined;
   }

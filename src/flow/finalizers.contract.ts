@@ -117,6 +117,29 @@ export function finalizersContract(kind: StoreKind): void {
       },
     );
 
+    test.each(["its time", "a cancel"])(
+      "run in the claim of the transition that was told to stop for %s",
+      async (why) => {
+        const stuck = flow<null>("stuck", { version: 1, attempts: 1 })
+          .to("work", { timeoutMs: why === "its time" ? 20 : 60_000 }, ({ signal }) => {
+            calls.push("work");
+            const { promise, reject } = Promise.withResolvers<undefined>();
+            signal.addEventListener("abort", () => reject(signal.reason as Error));
+            return promise;
+          })
+          .finally("tidy", () => void calls.push("tidy"))
+          .end();
+        await scene.work("pod-1", [stuck]);
+        const { runId } = await scene.start(stuck, null);
+        await scene.queue.until("the work", () => calls.length > 0);
+        if (why === "a cancel") await scene.cancel(runId);
+        const status = why === "a cancel" ? "cancelled" : "failed";
+        expect(await scene.ended(runId)).toMatchObject({ status });
+        expect(calls).toEqual(["work", "tidy"]);
+        expect((await scene.queue.row(runId))["claim_token"]).toBe(1);
+      },
+    );
+
     test("where the input is wrong nothing has begun, and those that would get it are noted", async () => {
       const strict = flow("strict", { version: 1, input: z.object({ size: z.number() }) })
         .to("work", () => void calls.push("work"))

@@ -233,6 +233,7 @@ export const flowMutations: readonly Mutation[] = [
         'if (running.stopped === "shutdown" || parts.stopping()) return',
         'if (running.stopped === "shutdown") return',
       ),
+      drive('stopped === "claim_lost" || parts.stopping())', 'stopped === "claim_lost")'),
     ],
   },
   {
