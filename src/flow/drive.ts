@@ -119,7 +119,7 @@ async function drive(
     tell.at(run);
     // Nobody can cancel what is ending already.
     if (run.intent !== null) running.cancelSeen = true;
-    if (running.stopped === "shutdown" || parts.stopping()) return leave(releaseOf(held()));
+    if (isLeaving()) return leave(releaseOf(held()));
     const startedAtMs = storeMs();
     const startedMs = clock.monotonic();
     const now = nowAt(startedAtMs);
@@ -216,14 +216,16 @@ async function drive(
     return overtakenBy(run) ?? call(part, made);
   }
 
+  function isLeaving(): boolean {
+    return running.stopped === "shutdown" || parts.stopping();
+  }
+
   /**
    * Why a function isn't called any more that was to be: the pod may have been told to stop meanwhile. What an
    * earlier attempt was stopped for, its time or a cancel, keeps nothing from being called.
    */
   function overtakenBy(at: Run): Happened | undefined {
-    const { stopped } = running;
-    if (stopped === "shutdown" || stopped === "claim_lost" || parts.stopping())
-      return { type: "interrupted" };
+    if (running.stopped === "claim_lost" || isLeaving()) return { type: "interrupted" };
     if (at.intent === null && running.cancelSeen) return { type: "cancel_asked", reason: null };
     return undefined;
   }

@@ -230,10 +230,9 @@ export const flowMutations: readonly Mutation[] = [
     name: "drive: goes on while the pod stops",
     edits: [
       drive(
-        'if (running.stopped === "shutdown" || parts.stopping()) return',
-        'if (running.stopped === "shutdown") return',
+        'return running.stopped === "shutdown" || parts.stopping();',
+        'return running.stopped === "shutdown";',
       ),
-      drive('stopped === "claim_lost" || parts.stopping())', 'stopped === "claim_lost")'),
     ],
   },
   {
