@@ -81,7 +81,6 @@ export function createClient(options: ClientOptions): Client {
   const ops = new Map<string, Op>();
   const pongs = new Map<string, () => void>();
   let counter = 0;
-  let isClosed = false;
   const sendOp = (op: Op) => {
     if (connection.on === undefined) return;
     op.tries++;
@@ -254,12 +253,9 @@ export function createClient(options: ClientOptions): Client {
       return connection.at;
     },
     get isClosed() {
-      return isClosed;
+      return connection.isClosed;
     },
-    close() {
-      isClosed = true;
-      connection.close();
-    },
+    close: connection.close,
   };
 }
 

@@ -10,6 +10,7 @@ export type Connection = {
   readonly on: string | undefined;
   /** The server that it leads to, or led to last. */
   readonly at: string | undefined;
+  readonly isClosed: boolean;
   close(): void;
 };
 
@@ -86,6 +87,9 @@ export function keepConnected(options: ConnectionOptions): Connection {
     },
     get at() {
       return at;
+    },
+    get isClosed() {
+      return closed;
     },
     close() {
       closed = true;
