@@ -29,6 +29,9 @@ const alone = [
   "within",
 ].map((name) => `test/crash/${name}.test.ts`);
 
+// What is missing is seen before anything else is done.
+const setups = ["parts-setup", "built-setup", "postgres/setup"].map((name) => `./test/${name}.ts`);
+
 export default defineConfig({
   resolve: {
     // Examples and tests import by package name, and get the source without a build.
@@ -56,7 +59,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "fast",
-          globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
+          globalSetup: setups,
           include: apart,
           // It installs 300 MB, which `npm run test:next` is for.
           exclude: process.env["FLOTILLA_NEXT"] ? [] : ["test/consumer/next.test.ts"],
@@ -68,7 +71,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "light",
-          globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
+          globalSetup: setups,
           include: ["src/**/*.test.ts", "test/**/*.test.ts"],
           exclude: [...paired, ...apart],
           // To start a process for each of hundreds of files, and to load the same modules in each,
@@ -82,7 +85,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "paired",
-          globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
+          globalSetup: setups,
           include: paired,
           exclude: alone,
           maxWorkers: 2,
@@ -93,7 +96,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "alone",
-          globalSetup: ["./test/built-setup.ts", "./test/postgres/setup.ts"],
+          globalSetup: setups,
           include: alone,
           fileParallelism: false,
           sequence: { groupOrder: 3 },

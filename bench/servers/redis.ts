@@ -1,10 +1,10 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
-import { needPackage } from "../../test/postgres/need-package.ts";
+import { part } from "../../test/parts.ts";
 import { freePort } from "../../test/postgres/server.ts";
 import { diskFolder } from "../folder.ts";
 import type { Server } from "./server.ts";
@@ -18,7 +18,7 @@ const settings: Readonly<Record<RedisKeeps, Readonly<Record<string, string>>>> =
 
 /** A throw-away Redis on a free port of the loopback, that keeps nothing or everything over a crash. */
 export async function startBenchRedis(keeps: RedisKeeps): Promise<Server> {
-  const program = redisProgram();
+  const program = part("redis");
   const folder = mkdtempSync(join(diskFolder(), "flotilla-redis-"));
   const port = await freePort();
   const given = { port: String(port), bind: "127.0.0.1", dir: folder, ...settings[keeps] };
@@ -55,13 +55,6 @@ export async function startBenchRedis(keeps: RedisKeeps): Promise<Server> {
       rmSync(folder, { recursive: true, force: true });
     },
   };
-}
-
-function redisProgram(): string {
-  const places = ["/usr/bin", "/usr/local/bin", ...(process.env["PATH"] ?? "").split(":")];
-  return needPackage("redis-server", () =>
-    places.map((place) => join(place, "redis-server")).find((path) => existsSync(path)),
-  );
 }
 
 async function answering(port: number): Promise<void> {

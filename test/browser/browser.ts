@@ -1,13 +1,13 @@
 import process from "node:process";
 import { type Browser, type BrowserContext, chromium } from "playwright-core";
-import { findChromium } from "./chromium.ts";
+import { part } from "../parts.ts";
 
 /** A page takes as long as the machine is busy. */
 export const patienceMs = 60_000;
 
 export async function launch(): Promise<Browser> {
   return chromium.launch({
-    executablePath: findChromium(),
+    executablePath: part("chromium"),
     // Its sandbox doesn't work for root, and containers have little shared memory.
     args: [...(process.getuid?.() === 0 ? ["--no-sandbox"] : []), "--disable-dev-shm-usage"],
     timeout: patienceMs,

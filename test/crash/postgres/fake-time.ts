@@ -1,15 +1,7 @@
-import {
-  chmodSync,
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { needPackage } from "../../postgres/need-package.ts";
+import { part } from "../../parts.ts";
 
 export type FakeTime = {
   /** What a process is started with to live by this clock. */
@@ -24,7 +16,7 @@ export type FakeTime = {
  * alone, as the setting of a machine's clock leaves them.
  */
 export function fakeTime(offsetMs: number): FakeTime {
-  const library = needPackage("libfaketime", findLibrary);
+  const library = part("faketime");
   const folder = mkdtempSync(join(tmpdir(), "flotilla-clock-"));
   // A server runs as another user, and reads it too.
   chmodSync(folder, 0o755);
@@ -45,17 +37,4 @@ export function fakeTime(offsetMs: number): FakeTime {
     set,
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };
-}
-
-// Of several threads, all must see the same clock.
-const name = join("faketime", "libfaketimeMT.so.1");
-
-function findLibrary(): string | undefined {
-  for (const root of ["/usr/lib", "/usr/lib64", "/usr/local/lib"]) {
-    if (!existsSync(root)) continue;
-    const folders = ["", ...readdirSync(root)].map((folder) => join(root, folder, name));
-    const found = folders.find((path) => existsSync(path));
-    if (found) return found;
-  }
-  return undefined;
 }

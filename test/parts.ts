@@ -1,0 +1,138 @@
+import { spawnSync } from "node:child_process";
+import { accessSync, constants, existsSync, readdirSync, statSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import process from "node:process";
+import { installedPrograms, oldestVersion } from "./postgres/installed.ts";
+import { keptPrograms } from "./postgres/packaged.ts";
+
+/** A program, library or server that tests and benches need and npm doesn't install. */
+export type Part = {
+  readonly what: string;
+  /** The package of Debian that it comes in. */
+  readonly package: string;
+  /** Where it is, or undefined where it isn't installed. */
+  find(): string | undefined;
+  /** How to have it where apt-get can't install it. */
+  readonly otherwise?: string;
+};
+
+const usualFolders = [
+  "/usr/bin",
+  "/usr/sbin",
+  "/usr/local/bin",
+  "/usr/local/sbin",
+  "/snap/bin",
+  "/opt/homebrew/bin",
+];
+const folders = [...(process.env["PATH"] ?? "").split(delimiter), ...usualFolders];
+const browsers = [
+  ...["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"].flatMap(
+    (name) => folders.map((folder) => join(folder, name)),
+  ),
+  "/Applications/Chromium.app/Contents/MacOS/Chromium",
+  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+];
+
+export const parts = {
+  postgres: {
+    what: `a Postgres server, version ${oldestVersion} or later`,
+    package: "postgresql",
+    find: () => installedPrograms() ?? keptPrograms(),
+    otherwise:
+      "macOS: brew install postgresql; or name the folder of its initdb and postgres in FLOTILLA_TEST_POSTGRES",
+  },
+  chromium: {
+    what: "Chromium or Chrome",
+    package: "chromium",
+    find: () => findBrowser(process.env["CHROMIUM_PATH"] ?? "", browsers),
+    otherwise: "macOS: brew install --cask chromium; or name its program in CHROMIUM_PATH",
+  },
+  pgbouncer: { what: "PgBouncer", package: "pgbouncer", find: () => program("pgbouncer") },
+  faketime: { what: "libfaketime", package: "libfaketime", find: findFakeTime },
+  openssl: { what: "openssl", package: "openssl", find: () => program("openssl") },
+  redis: { what: "Redis", package: "redis-server", find: () => program("redis-server") },
+} satisfies Record<string, Part>;
+
+export type PartName = keyof typeof parts;
+
+/** Where a part is. One that is missing is installed where that is allowed, and is an error elsewhere. */
+export function part(name: PartName): string {
+  const found = parts[name].find();
+  if (found !== undefined) return found;
+  const failure = getParts([parts[name]]);
+  const got = parts[name].find();
+  if (got !== undefined) return got;
+  throw missing([parts[name]], failure);
+}
+
+/** Installs those that are missing, all with one call of apt-get. Gives why that failed, if it did. */
+export function getParts(wanted: readonly Part[], install = installPackages): string | undefined {
+  const absent = wanted.filter((each) => each.find() === undefined);
+  if (absent.length === 0) return undefined;
+  return install(absent.map((each) => each.package));
+}
+
+/** Says what is missing and what to do about it. */
+export function missing(absent: readonly Part[], failure: string | undefined): Error {
+  return new Error(
+    [
+      `the tests need what isn't installed here: ${absent.map(({ what }) => what).join(", ")}.`,
+      ...(failure === undefined ? [] : [failure]),
+      `Debian and Ubuntu: apt-get install ${absent.map((each) => each.package).join(" ")}`,
+      ...absent.flatMap(({ what, otherwise }) => (otherwise ? [`${what}: ${otherwise}`] : [])),
+    ].join("\n"),
+  );
+}
+
+// An upgrade that runs by itself on a new machine may take minutes.
+const patience = ["-o", "DPkg::Lock::Timeout=600"];
+
+/** Installs packages of Debian's. Gives why that failed, if it did. */
+export function installPackages(
+  names: readonly string[],
+  isRoot = process.getuid?.() === 0,
+): string | undefined {
+  if (program("apt-get") === undefined) return "There is no apt-get here, so nothing is installed.";
+  if (!isRoot) return "Only root may install packages, and this isn't root.";
+  console.error(`Getting ${names.join(", ")} for the tests with apt-get, once …`);
+  // A runlevel without services keeps packages from starting what they bring.
+  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", RUNLEVEL: "1" };
+  const apt = (...args: string[]) =>
+    spawnSync("apt-get", [...patience, ...args], { env, encoding: "utf8" });
+  // Where it fails, the lists that are there may be good enough.
+  apt("update");
+  const { status, stderr } = apt("install", "-y", "--no-install-recommends", ...names);
+  return status === 0 ? undefined : `apt-get install ${names.join(" ")} failed: ${stderr}`;
+}
+
+/** The browser that is named, else the first that can be run. */
+export function findBrowser(named: string, places: readonly string[]): string | undefined {
+  if (named === "") return places.find(canRun);
+  if (canRun(named)) return named;
+  throw new Error(`CHROMIUM_PATH: ${named} isn't a program that can be run`);
+}
+
+function findFakeTime(): string | undefined {
+  // Of several threads, all must see the same clock.
+  const name = join("faketime", "libfaketimeMT.so.1");
+  for (const root of ["/usr/lib", "/usr/lib64", "/usr/local/lib"]) {
+    if (!existsSync(root)) continue;
+    const places = ["", ...readdirSync(root)].map((folder) => join(root, folder, name));
+    const found = places.find((path) => existsSync(path));
+    if (found) return found;
+  }
+  return undefined;
+}
+
+function program(name: string): string | undefined {
+  return folders.map((folder) => join(folder, name)).find(canRun);
+}
+
+function canRun(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
