@@ -99,6 +99,10 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     "Reads and writes that the store refused or whose outcome isn't known, by error code",
     ["code"],
   );
+  const forged = make.counter(
+    "flotilla_forged_notifications_total",
+    "Notifications that claimed to be from a pod, weren't signed by one, and were dropped",
+  );
   const lag = make.histogram(
     "flotilla_heartbeat_lag_seconds",
     "How much later than planned heartbeats of this pod were committed",
@@ -184,6 +188,9 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           break;
         case "resent":
           backoff.observe({ what: "write" }, event.waitMs / 1_000);
+          break;
+        case "forged":
+          forged.inc();
           break;
         case "store_error":
           storeErrors.inc({ code: event.code });

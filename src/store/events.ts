@@ -8,7 +8,9 @@ export type StoreEvent =
   /** Somebody else was in the way. The store tries again by itself after the wait. */
   | { readonly type: "contended"; readonly cause: ContentionCause; readonly waitMs: number }
   /** A write that was refused, or whose outcome isn't known, is sent again after the wait. */
-  | { readonly type: "resent"; readonly waitMs: number };
+  | { readonly type: "resent"; readonly waitMs: number }
+  /** A notification that claims to bring letters isn't signed by a pod, and was dropped. */
+  | { readonly type: "forged" };
 
 /**
  * `busy`: a lock that another held. `deadlock`, `serialization`: the database undid one of two

@@ -1,4 +1,4 @@
-import { hash } from "node:crypto";
+import { createHmac, hash, timingSafeEqual } from "node:crypto";
 import type { WriteOptions } from "../database.ts";
 import type { Query } from "../sql.ts";
 
@@ -7,7 +7,10 @@ export const channelOf = (schema: string) => `${schema}_hint`;
 export const mailChannelOf = (key: MailKey, address: string) =>
   `flotilla_mail_${hash("sha256", JSON.stringify([key.schema, key.secret, address]), "hex").slice(0, 32)}`;
 
-/** What it takes to know the channel of an address. Without a secret, it is told of letters and gets none. */
+/**
+ * What it takes to know the channel of an address, and to sign what is sent there. Without a secret, the pod at
+ * the address is told that there are letters, and gets none.
+ */
 export type MailKey = { readonly schema: string; readonly secret: string | undefined };
 
 export function secretTableQuery(schema: string): Query {
@@ -39,10 +42,10 @@ export function mailQuery(
 ): Query {
   const answeredEarly = "set_config('synchronous_commit', 'off', true)";
   if (mail.length === 0) return { text: `select ${answeredEarly}`, values: [] };
-  const told = mail.map((address) => ({
-    channel: mailChannelOf(key, address),
-    payload: key.secret === undefined ? "" : short(letters?.get(address)),
-  }));
+  const told = mail.map((address) => {
+    const channel = mailChannelOf(key, address);
+    return { channel, payload: signed(key, channel, letters?.get(address) ?? "") };
+  });
   const [first] = told;
   if (told.length === 1) {
     return {
@@ -57,9 +60,28 @@ export function mailQuery(
   };
 }
 
+const signatureChars = 22;
 // The server refuses 8,000 bytes and more. Whoever hears of letters without them looks for them.
-const payloadBytes = 7_999;
+const letterBytes = 7_999 - signatureChars;
 
-function short(text = ""): string {
-  return text.length * 3 <= payloadBytes || Buffer.byteLength(text) <= payloadBytes ? text : "";
+/**
+ * A role that may only connect can notify any channel whose name it learns, so letters are signed with what only
+ * pods may read. A plain hint carries nothing.
+ */
+function signed({ secret }: MailKey, channel: string, letters: string): string {
+  if (secret === undefined || letters === "" || Buffer.byteLength(letters) > letterBytes) return "";
+  return signatureOf(secret, channel, letters) + letters;
+}
+
+/** The letters that a notification brings; undefined where no pod signed them for this channel. */
+export function openLetters(secret: string, channel: string, payload: string): string | undefined {
+  const letters = payload.slice(signatureChars);
+  const given = Buffer.from(payload.slice(0, signatureChars));
+  const right = Buffer.from(signatureOf(secret, channel, letters));
+  return given.length === right.length && timingSafeEqual(given, right) ? letters : undefined;
+}
+
+function signatureOf(secret: string, channel: string, letters: string): string {
+  const whole = createHmac("sha256", secret).update(`${channel}\n${letters}`).digest("base64url");
+  return whole.slice(0, signatureChars);
 }

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import process from "node:process";
+import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
@@ -10,16 +11,18 @@ import type { Database } from "../database.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
 import { migrate } from "../migrate.ts";
 import { sql, table } from "../sql.ts";
-import { mailChannelOf } from "./hint-queries.ts";
+import { channelOf, mailChannelOf } from "./hint-queries.ts";
 import { openPostgres } from "./postgres.ts";
 
 let url: string;
 let remove: () => Promise<void>;
 let database: Database;
+const events: string[] = [];
 
 beforeEach(async () => {
   ({ url, remove } = await temporaryDatabase());
-  database = await openPostgres({ url });
+  events.length = 0;
+  database = await openPostgres({ url, onEvent: ({ type }) => events.push(type) });
   await migrate(database);
 });
 afterEach(async () => {
@@ -101,13 +104,38 @@ describe("letters on Postgres", () => {
     expect(got).toEqual(["true"]);
   });
 
+  test("that no pod has signed are dropped and counted, also where their channel is known", async () => {
+    const alice = await hearing("alice");
+    const bob = await hearing("bob");
+    const [kept] = await database.read(sql`select secret from ${table("mail_secret")}`);
+    const key = { schema: "flotilla", secret: String(kept!["secret"]) };
+    const channel = mailChannelOf(key, "alice");
+    const payloads: string[] = [];
+    const spy = new pg.Client(url);
+    await spy.connect();
+    await spy.query(`listen ${mailChannelOf(key, "bob")}`);
+    spy.on("notification", ({ payload }) => payloads.push(payload!));
+    await tell({ bob: "for bob" });
+    await until("a letter", () => payloads.length > 0 && bob.got.length > 0);
+    const [forBob] = payloads;
+    const forged = ["forged", "", forBob!, forBob!.replace("for bob", "for eve"), "x".repeat(22)];
+    for (const payload of forged) await spy.query("select pg_notify($1, $2)", [channel, payload]);
+    await spy.query("select pg_notify($1, $2)", [channelOf("flotilla"), "forged"]);
+    await spy.end();
+    await tell({ alice: "true" });
+    await until("it", () => alice.got.includes("true"));
+    // A plain hint carries nothing, so that anybody may send one.
+    expect(alice.got).toEqual([undefined, "true"]);
+    expect(events.filter((type) => type === "forged")).toHaveLength(4);
+  });
+
   test("that are too long for it are hinted at", async () => {
     const { got } = await hearing("alice");
-    for (const letters of ["x".repeat(7_999), "x".repeat(8_000), "✓".repeat(2_667)]) {
+    for (const letters of ["x".repeat(7_977), "x".repeat(7_978), "✓".repeat(2_660)]) {
       await tell({ alice: letters });
     }
     await until("all", () => got.length === 3);
-    expect(got).toEqual(["x".repeat(7_999), undefined, undefined]);
+    expect(got).toEqual(["x".repeat(7_977), undefined, undefined]);
   });
 
   test("aren't listened for at an address where nobody waits any more", async () => {

@@ -4,7 +4,7 @@ import { contentionMs } from "../../base/backoff.ts";
 import { afterUnlessOver, systemClock } from "../../base/clock.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { Listener } from "../database.ts";
-import { channelOf, mailChannelOf, type MailKey } from "./hint-queries.ts";
+import { channelOf, mailChannelOf, type MailKey, openLetters } from "./hint-queries.ts";
 
 // A dead socket says nothing; asking now and then shows it. Polling makes up for what is missed.
 const checkMs = 30_000;
@@ -19,6 +19,8 @@ export type HintParts = {
   /** A client that has yet to connect, or undefined where no hint would arrive. */
   open: () => Promise<pg.Client | undefined>;
   log: Logger;
+  /** A notification brought what no pod has signed. */
+  onForged: () => void;
 };
 
 /**
@@ -27,13 +29,14 @@ export type HintParts = {
  * that deals out connections per transaction nothing would arrive, so there nobody listens, and polling
  * has to do.
  */
-export function listenForHints({ schema, mailKey, open, log }: HintParts) {
+export function listenForHints({ schema, mailKey, open, log, onForged }: HintParts) {
   const workers = new Set<Listener>();
   /** Those who wait for letters, by their address. */
   const mail = new Map<string, Set<Listener>>();
   /** The channels that the present connection listens to, and who is told of what comes there. */
   let heard = new Map<string, Set<Listener>>();
   let tuning = Promise.resolve();
+  let secret: string | undefined;
   let client: pg.Client | undefined;
   let state: "idle" | "opening" | "listening" | "resting" | "pointless" | "closed" = "idle";
   let failures = 0;
@@ -41,6 +44,12 @@ export function listenForHints({ schema, mailKey, open, log }: HintParts) {
 
   const tell = (channel: string, letters?: string) => {
     for (const listener of heard.get(channel) ?? []) listener(undefined, letters);
+  };
+  const hear = (channel: string, payload: string) => {
+    if (payload === "") return tell(channel);
+    const letters = secret === undefined ? undefined : openLetters(secret, channel, payload);
+    if (letters === undefined) onForged();
+    else tell(channel, letters);
   };
   const subscribers = () => workers.size + mail.size;
 
@@ -60,6 +69,7 @@ export function listenForHints({ schema, mailKey, open, log }: HintParts) {
       // Somebody may have come for letters while another channel was tuned to.
       if (mail.size > 0 && !key) {
         key = await mailKey();
+        secret = key.secret;
         continue;
       }
       const channels = wanted(key);
@@ -92,9 +102,7 @@ export function listenForHints({ schema, mailKey, open, log }: HintParts) {
       }
       const opened = made;
       client = opened;
-      opened.on("notification", ({ channel, payload }) =>
-        tell(channel, payload === "" ? undefined : payload),
-      );
+      opened.on("notification", ({ channel, payload = "" }) => hear(channel, payload));
       opened.on("error", () => again(opened));
       opened.on("end", () => again(opened));
       await opened.connect();

@@ -52,7 +52,13 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     const [rows] = await connections.run("read", [secretQuery(schema)]);
     return { schema, secret: (secret = rows![0]?.["secret"] as string | undefined) };
   };
-  const hints = listenForHints({ schema, mailKey, open: connections.listener, log });
+  const hints = listenForHints({
+    schema,
+    mailKey,
+    open: connections.listener,
+    log,
+    onForged: () => onEvent?.({ type: "forged" }),
+  });
   let closing: Promise<unknown> | undefined;
   const underWay = new Set<Promise<unknown>>();
 
