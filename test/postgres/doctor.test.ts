@@ -100,7 +100,7 @@ describe("flotilla doctor on Postgres", () => {
     expect({ code, ok: report.ok }).toEqual({ code: 0, ok: true });
     const names = report.checks.map(({ name }) => name).join(" ");
     expect(names).toBe(
-      "node server writable durability clock pooler connections idle snapshots schema indexes vacuum pods workers claims",
+      "node server writable durability clock pooler connections idle snapshots schema indexes vacuum roles pods workers claims",
     );
     expect((await run(["doctor", "--store", url], { cwd })).stdout).toMatch(
       /^ok +pods +1 running/m,
@@ -196,6 +196,29 @@ describe("flotilla doctor on Postgres", () => {
     expect(found.message).toMatch(/step_tracker has 2000 dead rows.*last vacuumed never/);
     await ask(url, "vacuum flotilla.step_tracker");
     await until("the vacuum to be counted", async () => (await vacuum()).verdict === "ok");
+  });
+
+  test("names roles that may read what is for pods alone", async () => {
+    expect(await check("roles")).toMatchObject({ verdict: "ok" });
+    await ask(
+      url,
+      "create role onlooker login",
+      "create role a_pod login",
+      "grant usage on schema flotilla to onlooker, a_pod",
+      "grant select on all tables in schema flotilla to onlooker, a_pod",
+      "grant insert, update, delete on all tables in schema flotilla to a_pod",
+    );
+    expect(await check("roles")).toMatchObject({
+      verdict: "warn",
+      message: expect.stringContaining(
+        'revoke select on flotilla.agent, flotilla.mail_secret, flotilla.message from "onlooker"',
+      ),
+    });
+    await ask(url, "revoke select on flotilla.agent, flotilla.mail_secret from onlooker");
+    expect((await check("roles")).message).toContain('on flotilla.message from "onlooker"');
+    await ask(url, "revoke select on flotilla.message from onlooker");
+    expect(await check("roles")).toMatchObject({ verdict: "ok" });
+    await ask(url, "drop owned by onlooker, a_pod", "drop role onlooker, a_pod");
   });
 
   test("names autovacuum that is off, for all or for a table", async () => {

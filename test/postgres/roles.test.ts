@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connect, startPod, task } from "flotilla";
+import { connect, flow, startPod, task } from "flotilla";
 import { silentLogger } from "../../src/base/log.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -39,7 +39,14 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const double = task("double", {}, ({ input }: { input: number }) => input * 2);
-const settings = { use: [double], log: silentLogger, migrate: "check" } as const;
+const counting = flow("counting", { version: 1 })
+  .to("count", async () => ({ counted: 1 }))
+  .end();
+const settings = { use: [double, counting], log: silentLogger, migrate: "check" } as const;
+
+function reading(table: string): [string, string] {
+  return ["flotilla_producers", `select * from flotilla.${table}`];
+}
 
 describe("the documented roles", () => {
   test("let pods run what producers enqueue, and producers wait for it", async () => {
@@ -51,8 +58,31 @@ describe("the documented roles", () => {
     const many = await producer.enqueueMany(double, [1, 2, 3]);
     const results = many.map(({ taskId }) => producer.waitFor(taskId));
     expect(await Promise.all(results)).toEqual([2, 4, 6]);
+    const run = await producer.runs.start(counting, {});
+    expect(await producer.runs.wait(run)).toMatchObject({ counted: 1 });
+    expect(await producer.get(run.runId)).toMatchObject({ status: "completed" });
+    expect((await producer.list({ limit: 3 })).tasks).toHaveLength(3);
+    expect((await producer.stats()).byStatus.completed).toBeGreaterThan(5);
     expect((await producer.pods()).map(({ podId }) => podId)).toEqual([pod.podId]);
     await pod.cancel((await pod.enqueue(double, 1, { delayMs: 3_600_000 })).taskId);
+  });
+
+  test("let producers whose tasks wait for others have what that takes besides", async () => {
+    await ask(
+      as("postgres"),
+      `create role planner login in role flotilla_producers;
+      grant insert on flotilla.step_wait to planner;
+      grant select, update on flotilla.step_tracker, flotilla.step_wait to planner`,
+    );
+    await using _pod = await startPod({ ...settings, store: as("flotilla_pods") });
+    await using producer = connect(as("planner"), { migrate: "check" });
+    const first = await producer.enqueue(double, 1);
+    expect(await producer.waitFor(await producer.enqueue(double, 2, { after: [first] }))).toBe(4);
+    const graph = await producer.enqueueGraph([
+      { ref: "first", task: double, input: 5 },
+      { ref: "then", task: double, input: 6, after: ["first"] },
+    ]);
+    expect(await producer.waitFor(graph.then)).toBe(12);
   });
 
   test.each([
@@ -67,6 +97,9 @@ describe("the documented roles", () => {
     ["flotilla_producers", "update flotilla.step_tracker set status = 'completed'"],
     ["flotilla_producers", "delete from flotilla.step_tracker"],
     ["flotilla_producers", "insert into flotilla.pod_health (pod_id) values ('me')"],
+    ["flotilla_producers", "insert into flotilla.mailbox values ('pod', 'me', 1, '[]')"],
+    ...["agent", "log_head", "mail_secret", "mailbox", "message"].map(reading),
+    ...["session", "session_user", "step_signal", "throttle", "turn_checkpoint"].map(reading),
   ])("don't let %s %s", async (role, text) => {
     await expect(ask(as(role), text)).rejects.toMatchObject({ code: "42501" });
   });

@@ -22,6 +22,7 @@ export async function lookAtTables(
   return [
     await attempt("indexes", () => indexCheck(connection, schema, version)),
     await attempt("vacuum", () => vacuumCheck(connection, schema, limits)),
+    await attempt("roles", () => roleCheck(connection, schema)),
   ];
 }
 
@@ -52,6 +53,35 @@ async function indexCheck(
     return fail("indexes", `invalid, so not used: ${remedies.join("; ")}`);
   }
   return ok("indexes", `all ${expected.length} are there and valid`);
+}
+
+const secretTables = ["agent", "mail_secret", "message"];
+
+/** A role that can't write tasks isn't a pod's, and what only pods need to read are secrets to it. */
+async function roleCheck({ ask }: PlainConnection, schema: string): Promise<Check> {
+  const rows = await ask(
+    `select role.rolname as name, array_agg(class.relname order by class.relname)::text[] as tables
+      from pg_class class
+        join pg_class tracker on tracker.relnamespace = class.relnamespace
+          and tracker.relname = 'step_tracker'
+        cross join pg_roles role
+      where class.relnamespace = to_regnamespace($1) and class.relname = any ($2)
+        and role.rolcanlogin and not role.rolsuper and role.oid <> class.relowner
+        and has_schema_privilege(role.oid, class.relnamespace, 'usage')
+        and has_table_privilege(role.oid, class.oid, 'select')
+        and not has_table_privilege(role.oid, tracker.oid, 'update')
+      group by role.rolname order by role.rolname`,
+    [schema, secretTables],
+  );
+  const [first] = rows;
+  if (!first) return ok("roles", "conversations and secrets can be read by pods alone");
+  const tables = (first["tables"] as string[]).map((table) => `${schema}.${table}`).join(", ");
+  const name = JSON.stringify(first["name"]);
+  const others = rows.length > 1 ? ` (and ${rows.length - 1} more)` : "";
+  return warn(
+    "roles",
+    `the role ${name}${others} isn't a pod's, but may read conversations or secrets: revoke select on ${tables} from ${name} (docs/postgres.md, Roles)`,
+  );
 }
 
 /** The server starts to clear a table away at 50 dead rows and a fifth of the live ones. */
