@@ -25,6 +25,11 @@ export function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
+/** What is worth knowing beside the output, which programs may read. */
+export function note(text: string): void {
+  process.stderr.write(`flotilla: ${text}\n`);
+}
+
 export function printJson(value: unknown): void {
   print(JSON.stringify(value));
 }

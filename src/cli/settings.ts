@@ -7,6 +7,7 @@ import type { Config, Settings } from "../runtime/config.ts";
 import type { Workable } from "../runtime/handlers.ts";
 import type { Store } from "../store/open.ts";
 import type { ServerFlags, StoreFlags } from "./flags.ts";
+import { note } from "./output.ts";
 
 const usualNames = ["flotilla.config.ts", "flotilla.config.mjs", "flotilla.config.js"];
 
@@ -108,7 +109,20 @@ function firstFrame(error: Error): string {
  * something else, and tables of ours have no business in that.
  */
 function storeOf(flags: StoreFlags, config: Config): Store | undefined {
-  return flags.store || config.store || process.env["DATABASE_URL"] || undefined;
+  return flags.store || config.store || withoutSchema(process.env["DATABASE_URL"]) || undefined;
+}
+
+/** The schema in that variable is where the application's own tables are, as Prisma writes it. */
+function withoutSchema(url = ""): string {
+  if (!/^postgres(ql)?:/i.test(url)) return url;
+  const at = url.indexOf("?");
+  const given = at < 0 ? [] : url.slice(at + 1).split("&");
+  const kept = given.filter((each) => !/^schema(=|$)/.test(each));
+  if (kept.length === given.length) return url;
+  note(
+    "the schema in DATABASE_URL is the application's, and isn't used: Flotilla's tables are in the schema flotilla (name another with --store or FLOTILLA_STORE)",
+  );
+  return url.slice(0, at) + (kept.length > 0 ? `?${kept.join("&")}` : "");
 }
 
 function keysFromEnvironment(): string[] | undefined {

@@ -3,7 +3,7 @@ import type { Database } from "./database.ts";
 import type { OpenStore, StoreKind } from "./database.contract.ts";
 import { migrate, schemaState } from "./migrate.ts";
 import { type Migration, migrations as ours } from "./schema.ts";
-import { sql, table } from "./sql.ts";
+import { home, sql, table } from "./sql.ts";
 
 const first: Migration = {
   name: "first",
@@ -131,7 +131,33 @@ export function migrateContract(kind: StoreKind): void {
       }
     });
 
+    test("that are the first leave all of their steps or none", async () => {
+      const failing = migrate(database, { migrations: [first, faulty] });
+      await expect(failing).rejects.toThrow(/already exists/);
+      await expect(applied()).rejects.toThrow(/no such table|does not exist/);
+      await expect(database.read(sql`select * from one`)).rejects.toThrow("one");
+      expect(await migrate(database, { migrations: [first, second] })).toMatchObject({
+        version: 2,
+      });
+    });
+
+    test.each([
+      ["another's table of a name that we use", sql`create table ${table("session")} (id integer)`],
+      ["another's history of migrations", sql`create table ${table("migration")} (id text)`],
+    ])("refuse a place that holds %s, before the first write", async (_, theirs) => {
+      await database.write([sql`${home}`, theirs]);
+      for (const mode of ["auto", "check"] as const) {
+        await expect(migrate(database, { mode })).rejects.toMatchObject({
+          code: "invalid_option",
+          message: expect.stringMatching(/holds what Flotilla didn't make \((flotilla_)?\w+\)/),
+        });
+      }
+      const written = database.read(sql`select * from ${table("pod_health")}`);
+      await expect(written).rejects.toMatchObject({ code: "store_outdated" });
+    });
+
     test("that fail leave nothing half done, and are tried again", async () => {
+      await migrate(database, { migrations: [first] });
       const failing = migrate(database, { migrations: [first, faulty] });
       await expect(failing).rejects.toThrow(/already exists/);
       expect(await applied()).toHaveLength(1);

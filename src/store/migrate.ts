@@ -5,7 +5,7 @@ import type { Logger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import type { Database } from "./database.ts";
 import { type Migration, migrations as ours } from "./schema.ts";
-import { home, migrationLock, now, sql, type Statement, table } from "./sql.ts";
+import { foreign, home, migrationLock, now, sql, type Statement, table } from "./sql.ts";
 
 export type MigrateOptions = {
   /** `auto` brings the schema up to date, `check` refuses to start on an older one. Default `auto`. */
@@ -43,14 +43,15 @@ export async function schemaState(
 
 /**
  * Brings the schema up to date. Each migration is one transaction that begins by taking its number,
- * so any number of pods may try at once and each migration is applied by one of them.
+ * so any number of pods may try at once and each migration is applied by one of them. In an empty
+ * store all of them are one transaction: a failure leaves it as empty as it was.
  */
 export async function migrate(
   database: Database,
   { mode = "auto", log, migrations = ours, patienceMs = 60_000 }: MigrateOptions = {},
 ): Promise<SchemaState> {
   const startedMs = systemClock.monotonic();
-  let state = await schemaState(database, migrations);
+  let state = await stateOfOurs(database, migrations);
   refuseNewer(state, log);
   if (state.pending.length > 0 && mode === "check") {
     throw new FlotillaError(
@@ -62,9 +63,12 @@ export async function migrate(
   for (let tries = 1; state.pending.length > 0; tries++) {
     const id = state.version + 1;
     const next = state.pending[0]!;
+    const together = state.version === 0 ? state.pending : [next];
     try {
-      await database.write(migrationStatements(id, next));
-      log?.info({ version: id, name: next.name }, "migrated the schema");
+      await database.write(together.flatMap((each, at) => migrationStatements(id + at, each)));
+      together.forEach(({ name }, at) =>
+        log?.info({ version: id + at, name }, "migrated the schema"),
+      );
     } catch (error) {
       // Another pod took this number first or is about to, or the migration itself is at fault.
       const after = await schemaState(database, migrations);
@@ -78,6 +82,38 @@ export async function migrate(
   }
   refuseNewer(state, log);
   return state;
+}
+
+/** Where the schema stands, where what is there is ours. */
+export async function stateOfOurs(
+  database: Database,
+  migrations: readonly Migration[] = ours,
+): Promise<SchemaState> {
+  let state: SchemaState;
+  try {
+    state = await schemaState(database, migrations);
+  } catch (error) {
+    // Another's table under the name of ours is a reason why ours can't be read.
+    if (hasCode(error, "internal")) await refuseForeign(database);
+    throw error;
+  }
+  if (state.version === 0) await refuseForeign(database);
+  return state;
+}
+
+const namesShown = 5;
+
+/** Our tables have plain names, which must not get mixed up with those of others. */
+async function refuseForeign(database: Database): Promise<void> {
+  const found = await database.read(sql`${foreign}`);
+  if (found.length === 0) return;
+  const names = found.slice(0, namesShown).map((row) => String(row["name"]));
+  const more = found.length > names.length ? ", …" : "";
+  throw new FlotillaError(
+    "invalid_option",
+    `${found[0]!["place"]} holds what Flotilla didn't make (${names.join(", ")}${more}), and Flotilla needs a place of its own: on Postgres leave \`schema\` out of the store's URL or options, which means the schema flotilla, or name one that is empty; on SQLite name another file`,
+    { details: { found: names } },
+  );
 }
 
 function outOfPatience(id: number, migration: Migration, error: unknown): unknown {

@@ -1,4 +1,4 @@
-import { migrationStatements, refuseNewer, schemaState, type SchemaState } from "./migrate.ts";
+import { migrationStatements, refuseNewer, type SchemaState, stateOfOurs } from "./migrate.ts";
 import { type Place, placeOf, type Store } from "./open.ts";
 import { postgresDialect } from "./postgres/dialect.ts";
 import { migrations } from "./schema.ts";
@@ -33,7 +33,7 @@ async function stateOf(place: Place): Promise<SchemaState> {
       ? openToLook(place.path)
       : await (await import("./postgres/postgres.ts")).openPostgres(place.store);
   try {
-    return await schemaState(database);
+    return await stateOfOurs(database);
   } finally {
     await database.close();
   }

@@ -22,6 +22,7 @@ const numbered: Dialect = {
     fleeting: "",
     row_address: "row",
     new_id: "uuid()",
+    foreign: "",
     home: "make home",
     migration_lock: "lock",
     take_rows: "for update",

@@ -42,6 +42,7 @@ export type WordName =
   | "hold_pod"
   | "hold_rows"
   | "fleeting"
+  | "foreign"
   | "hold_task"
   | "home"
   | "key_text"
@@ -118,6 +119,9 @@ export const seizePod: Word = { [ours]: true, word: "seize_pod" };
 
 /** Makes the place that our tables live in, where there must be one. A statement of its own. */
 export const home: Word = { [ours]: true, word: "home" };
+
+/** Finds what others have made where our tables are to live, before ours are there. A query of its own. */
+export const foreign: Word = { [ours]: true, word: "foreign" };
 
 /** Keeps others from migrating until this transaction ends. A statement of its own. */
 export const migrationLock: Word = { [ours]: true, word: "migration_lock" };

@@ -24,6 +24,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       new_id: newId(),
       // `create schema if not exists` needs a right on the database even where the schema exists.
       home: `do $$ begin if to_regnamespace('${schema}') is null then create schema ${schema}; end if; end $$`,
+      foreign: foreignIn(schema),
       migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
       // Without the skipping, claims wait for each other instead.
       take_rows: without.includes("skip locked") ? "for update" : "for update skip locked",
@@ -55,6 +56,25 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       return `(select ${picked.join(", ")} from unnest(${arrays.join(", ")}) as each_row (${names.join(", ")}))`;
     },
   };
+}
+
+/** What extensions have put there has names of its own, and is left to them. */
+function foreignIn(schema: string): string {
+  const kept = (catalog: string, its: string) =>
+    `${its}namespace = to_regnamespace('${schema}') and not exists (
+      select 1 from pg_depend where classid = '${catalog}'::regclass and objid = ${catalog}.oid
+        and deptype = 'e')`;
+  return `select 'the schema ${schema}' as place, name from (
+      select relname::text as name from pg_class
+        where relkind not in ('i', 'I', 't', 'c') and ${kept("pg_class", "rel")}
+      union select typname from pg_type where typrelid = 0 and typcategory <> 'A'
+        and ${kept("pg_type", "typ")}
+      union select proname from pg_proc where ${kept("pg_proc", "pro")}
+    ) as found
+    where not exists (
+      select 1 from pg_attribute
+      where attrelid = to_regclass('${schema}.migration') and attname = 'needs')
+    order by name`;
 }
 
 const special = /["\\]/g;

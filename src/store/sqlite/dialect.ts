@@ -24,6 +24,11 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       new_id: newId(now),
       // A file is place enough, and its one writer is a lock already.
       home: "select 1",
+      // A file may be shared with tables of other names: the prefix is what is ours.
+      foreign: `select 'this SQLite file' as place, name from sqlite_schema
+        where name like 'flotilla\\_%' escape '\\' and type <> 'index'
+          and not exists (select 1 from pragma_table_info('flotilla_migration') where name = 'needs')
+        order by name`,
       migration_lock: "select 1",
       take_rows: "",
       hold_task: "",
