@@ -1,9 +1,9 @@
-import { DatabaseSync } from "node:sqlite";
 import type { DeadLetter } from "./letter.ts";
 import { fingerprintVersion } from "./fingerprint.ts";
 import type { Picking, Selection } from "./selection.ts";
 import type { Place } from "./statements.ts";
 import { conditionOf, type ErrorGroups, toGroup, toLetter } from "./view-rows.ts";
+import { DatabaseSync } from "../store/sqlite/driver.ts";
 
 export type { ErrorGroup, ErrorGroups } from "./view-rows.ts";
 

@@ -103,7 +103,9 @@ async function tellPassword(
   worker.postMessage(order);
 }
 
-if (parentPort && isThreadData(workerData)) await beatOnThisThread(parentPort, workerData);
+// Not awaited: `require` of the package loads this file too, and takes no module that waits. What is
+// thrown ends the thread all the same.
+if (parentPort && isThreadData(workerData)) void beatOnThisThread(parentPort, workerData);
 
 function isThreadData(data: unknown): data is ThreadData {
   return typeof data === "object" && data !== null && "heartbeatMs" in data;

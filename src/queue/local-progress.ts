@@ -1,9 +1,9 @@
 import { existsSync, mkdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import { DatabaseSync } from "../store/sqlite/driver.ts";
 
 /** The attempt that a progress belongs to. */
 export type Attempt = { readonly taskId: string; readonly token: number };

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { oldestNode } from "./node.ts";
+import { oldestNode, tooOldNode } from "./node.ts";
 import { compile, installTarball, packTarball } from "./package.ts";
 
 let folder: string;
@@ -56,12 +56,53 @@ describe("a project that has installed the package", () => {
   });
 
   test("runs on the oldest Node that is supported, and so does the command", () => {
-    const found = oldestNode();
-    if ("none" in found) throw new Error(`there is no Node 22 to run it on: ${found.none}`);
+    const oldest = oldestNode();
     const url = `sqlite:${join(project, "oldest.db")}`;
-    expect(run(found.node, "dist/program.js", url)).toBe("done on Node 22\n");
+    expect(run(oldest, "dist/program.js", url)).toBe("done on Node 22\n");
     const bin = join("node_modules", "flotilla", "bin", "flotilla.js");
-    const listed = run(found.node, bin, "tasks", "list", "--store", url, "--json");
+    const listed = run(oldest, bin, "tasks", "list", "--store", url, "--json");
     expect(JSON.parse(listed).tasks).toHaveLength(3);
   }, 180_000);
+
+  test.each([
+    ["the Node that this is", () => process.execPath],
+    ["the oldest Node that is supported", oldestNode],
+  ])(
+    "can be of CommonJS, on %s",
+    (_, node) => {
+      const program = `
+      const flotilla = require("flotilla");
+      const { testFlotilla } = require("flotilla/testing");
+      for (const entry of ["client", "agent"]) require("flotilla/" + entry);
+      import("flotilla").then(async (imported) => {
+        if (imported.task !== flotilla.task) throw new Error("there are two of them");
+        const ping = flotilla.task("ping", {}, async () => "pong");
+        const t = await testFlotilla({ use: [ping] });
+        console.log(await t.run(ping, null));
+        await t[Symbol.asyncDispose]();
+      });`;
+      writeFileSync(join(project, "required.cjs"), program);
+      expect(run(node(), "required.cjs")).toBe("pong\n");
+    },
+    180_000,
+  );
+
+  test.each([
+    ["imports it", `import "flotilla";`],
+    ["imports what tests need", `import "flotilla/testing";`],
+    [
+      "requires it",
+      `import { createRequire } from "node:module";
+      createRequire(import.meta.url)("flotilla");`,
+    ],
+  ])(
+    "is told on an older Node which one it needs, where it %s",
+    (_, program) => {
+      writeFileSync(join(project, "old.mjs"), program);
+      expect(() => run(tooOldNode(), "old.mjs")).toThrow(
+        /FlotillaError: flotilla needs Node 22\.18 or newer, and this is Node 20\.19\.0 \(/,
+      );
+    },
+    180_000,
+  );
 });

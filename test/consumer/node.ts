@@ -3,10 +3,20 @@ import { join } from "node:path";
 import process from "node:process";
 import { fetched } from "./fetched.ts";
 
-const version = "22.18.0";
+/** The oldest Node that is supported. */
+export const oldestNode = (): string => nodeOf("22.18.0");
 
-/** The oldest Node that is supported, from npm, where it is one package per platform. */
-export function oldestNode(): { node: string } | { none: string } {
+/** One that is too old, and that people still have. */
+export const tooOldNode = (): string => nodeOf("20.19.0");
+
+function nodeOf(version: string): string {
+  const found = fetchNode(version);
+  if ("none" in found) throw new Error(`there is no Node ${version} to run it on: ${found.none}`);
+  return found.node;
+}
+
+/** From npm, where it is one package per platform. */
+function fetchNode(version: string): { node: string } | { none: string } {
   const name = `node-${process.platform}-${process.arch}`;
   const found = fetched("node", [`${name}@${version}`]);
   if ("none" in found) return found;

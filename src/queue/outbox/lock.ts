@@ -1,4 +1,4 @@
-import { DatabaseSync } from "node:sqlite";
+import { DatabaseSync } from "../../store/sqlite/driver.ts";
 
 /**
  * Locks a file for as long as this process lives, or gives undefined where another holds it. The lock

@@ -1,10 +1,10 @@
-import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { accessSync, constants, existsSync, statSync, utimesSync } from "node:fs";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Dialect, Query, Value } from "../sql.ts";
 import { sqliteDialect } from "./dialect.ts";
 import { isBusy, isTooWide, storeError } from "./errors.ts";
+import { DatabaseSync, type StatementSync } from "./driver.ts";
 
 /** The rows of one statement, as arrays because they may cross threads by the thousand. */
 export type Table = { readonly columns: readonly string[]; readonly rows: readonly Value[][] };

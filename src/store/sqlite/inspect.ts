@@ -1,11 +1,11 @@
 import { accessSync, constants, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import type { Database } from "../database.ts";
 import { sql } from "../sql.ts";
 import { openConnection } from "./connection.ts";
 import { freeBytes } from "./disk.ts";
 import { inlineDatabase } from "./inline.ts";
+import { DatabaseSync } from "./driver.ts";
 
 /** What can be told of a database file from outside, without opening it. */
 export type FileFacts = {

@@ -1,5 +1,5 @@
 import { type FSWatcher, watch } from "node:fs";
-import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { DatabaseSync, type StatementSync } from "./driver.ts";
 
 /**
  * Tells when any process has committed to the file. The write-ahead log's change is the signal; it
