@@ -27,10 +27,12 @@ if (found[0] < needed[0] || (found[0] === needed[0] && found[1] < needed[1])) {
   run();
 }
 
-// Node 22 warns that its SQLite is experimental, once per thread; nobody here can act on that.
+// Node 22 warns that its SQLite is experimental, once per thread; nobody here can act on that. And a
+// config in a package without a `type` is loaded as well as any other.
 var emitWarning = process.emitWarning;
 process.emitWarning = function (warning, type) {
   if (type === "ExperimentalWarning" && /SQLite/.test(String(warning))) return;
+  if (type && type.code === "MODULE_TYPELESS_PACKAGE_JSON") return;
   emitWarning.apply(process, arguments);
 };
 

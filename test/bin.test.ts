@@ -90,6 +90,15 @@ describe("in an installed package", () => {
     expect(await run(["dev", "a b"])).toMatchObject({ code: 7, stdout: "built dev a b\n" });
   });
 
+  test("nothing is said of a config whose package has no type, nor of SQLite", async () => {
+    write(
+      "dist/cli.js",
+      `process.emitWarning("Module type …", { code: "MODULE_TYPELESS_PACKAGE_JSON" });
+       process.emitWarning("SQLite is an experimental feature", "ExperimentalWarning");`,
+    );
+    expect(await run([])).toMatchObject({ code: 0, stderr: "" });
+  });
+
   test("what was compiled is kept for the next start, in the folder that Node is told", async () => {
     write("dist/cli.js", `console.log("built");`);
     const cache = join(root, "compiled");

@@ -20,7 +20,7 @@ export function withStore(command: Command): Command {
     .addOption(
       new Option(
         "--config <file>",
-        "the config file (default: flotilla.config.ts, .mjs or .js, where there is one)",
+        "the config file (default: flotilla.config.ts, .mts, .mjs or .js, where there is one)",
       ).env("FLOTILLA_CONFIG"),
     )
     .addOption(

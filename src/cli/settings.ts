@@ -1,15 +1,10 @@
-import { existsSync } from "node:fs";
-import { resolve } from "node:path";
 import process from "node:process";
-import { pathToFileURL } from "node:url";
-import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Config, Settings } from "../runtime/config.ts";
 import type { Workable } from "../runtime/handlers.ts";
 import type { Store } from "../store/open.ts";
+import { loadConfig } from "./config-file.ts";
 import type { ServerFlags, StoreFlags } from "./flags.ts";
 import { note } from "./output.ts";
-
-const usualNames = ["flotilla.config.ts", "flotilla.config.mjs", "flotilla.config.js"];
 
 /** The settings of a pod or server: flag over environment over config file over default. */
 export async function loadSettings(flags: ServerFlags): Promise<Settings> {
@@ -65,43 +60,6 @@ export async function loadHandlers(
 async function resolved(config: Config): Promise<Settings> {
   const { resolveConfig } = await import("../runtime/config.ts");
   return resolveConfig(config);
-}
-
-/** What the config file says; nothing where there is none. */
-export async function loadConfig(given: string | undefined): Promise<Config> {
-  const path = given ?? usualNames.find((name) => existsSync(name));
-  if (path === undefined) return {};
-  const full = resolve(path);
-  if (!existsSync(full)) {
-    throw new FlotillaError("invalid_option", `there is no config file ${full}: check --config`);
-  }
-  const loaded = await load(full);
-  if (typeof loaded.default !== "object" || loaded.default === null) {
-    throw new FlotillaError(
-      "invalid_option",
-      `the config file ${full} has no default export: end it with \`export default defineConfig({ … })\``,
-    );
-  }
-  return loaded.default;
-}
-
-async function load(full: string): Promise<{ default?: Config | null }> {
-  try {
-    return (await import(pathToFileURL(full).href)) as { default?: Config };
-  } catch (error) {
-    const where = error instanceof Error ? firstFrame(error) : "";
-    throw new FlotillaError(
-      "invalid_option",
-      `the config file ${full} can't be loaded: ${messageOf(error)}${where}`,
-      { cause: error },
-    );
-  }
-}
-
-/** The line that threw, which the message alone often doesn't tell. */
-function firstFrame(error: Error): string {
-  const frame = error.stack?.split("\n").find((line) => /^\s+at .*file:/.test(line));
-  return frame ? `\n  ${frame.trim()}` : "";
 }
 
 /**

@@ -2,9 +2,9 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** What docs/quickstart.md has its readers write. */
+/** What a page has its readers write. */
 export type Guide = {
-  /** Files, by the name in front of the block. */
+  /** Files, by the name that begins the paragraph in front of the block. */
   readonly files: ReadonlyMap<string, string>;
   /** The one block that isn't a file, and has this in it. */
   block(containing: string): string;
@@ -12,15 +12,12 @@ export type Guide = {
   writeInto(folder: string): void;
 };
 
-export function readGuide(): Guide {
-  const page = readFileSync(
-    fileURLToPath(new URL("../../docs/quickstart.md", import.meta.url)),
-    "utf8",
-  );
-  const blocks = [...page.matchAll(/(?:^`([\w./-]+)`\n\n)?^```\w+\n([^]*?)^```$/gm)];
+export function readGuide(path: string): Guide {
+  const page = readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), "utf8");
+  const blocks = [...page.matchAll(/(?:^`([\w./-]+)`(?::.*)?\n\n)?^```\w+\n([^]*?)^```$/gm)];
   const named = blocks.flatMap(([, name, text]) => (name ? [[name, text!] as const] : []));
   const files = new Map(named);
-  if (files.size < named.length) throw new Error("the quickstart has a file twice");
+  if (files.size < named.length) throw new Error(`${path} has a file twice`);
   return {
     files,
     block(containing) {

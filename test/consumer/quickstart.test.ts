@@ -14,7 +14,7 @@ import { compile, installTarball, link, packTarball } from "./package.ts";
 
 const installed = ["ai", "@ai-sdk/react", "react", "react-dom", "vite", "@vitejs/plugin-react"];
 const types = ["@types/react", "@types/react-dom", "@types/node", "undici-types"];
-const guide = readGuide();
+const guide = readGuide("docs/quickstart.md");
 const children = new Set<ChildProcess>();
 let folder: string;
 let project: string;

@@ -1,0 +1,137 @@
+import { existsSync, readFileSync } from "node:fs";
+import { findPackageJSON } from "node:module";
+import { dirname, extname, isAbsolute, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { types } from "node:util";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import type { Config } from "../runtime/config.ts";
+
+const usualNames = ["ts", "mts", "mjs", "js"].map((extension) => `flotilla.config.${extension}`);
+
+/** The config file that is meant: the given one, or one of the usual names in the working folder. */
+export function configFile(given: string | undefined): string | undefined {
+  return given ?? usualNames.find((name) => existsSync(name));
+}
+
+/** What the config file says; nothing where there is none. */
+export async function loadConfig(given: string | undefined): Promise<Config> {
+  const path = configFile(given);
+  if (path === undefined) return {};
+  const full = resolve(path);
+  if (!existsSync(full)) {
+    throw new FlotillaError("invalid_option", `there is no config file ${full}: check --config`);
+  }
+  let config: unknown;
+  try {
+    config = defaultOf(await load(full));
+  } catch (error) {
+    const message = `the config file ${full} can't be loaded: ${explained(error)}`;
+    throw new FlotillaError("invalid_option", message, { cause: error });
+  }
+  if (typeof config !== "object" || config === null) {
+    throw new FlotillaError(
+      "invalid_option",
+      `the config file ${full} has no default export: end it with \`export default defineConfig({ … })\``,
+    );
+  }
+  return config;
+}
+
+type Loaded = { readonly default?: unknown; readonly __esModule?: true };
+
+/**
+ * Node loads most configs by itself. It refuses imports without extensions, paths of tsconfig.json,
+ * enums, types that are imported like values, and modules that a `package.json` calls CommonJS: what
+ * people's other tools take. It finds all of that before anything runs, so a loader can begin anew.
+ */
+async function load(full: string): Promise<Loaded> {
+  const { href } = pathToFileURL(full);
+  if (isCalledCommonJs(full)) return loadByLoader(href);
+  try {
+    return (await import(href)) as Loaded;
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return loadByLoader(href);
+  }
+}
+
+async function loadByLoader(href: string): Promise<Loaded> {
+  const { createJiti } = await import("jiti");
+  // What it keeps on disk would be shared with other users of the machine, in the folder for
+  // temporary files.
+  const jiti = createJiti(href, { fsCache: false, interopDefault: false, tsconfigPaths: true });
+  return jiti.import<Loaded>(href);
+}
+
+/** Where Node would take the file for CommonJS, it complains by itself before it fails. */
+function isCalledCommonJs(full: string): boolean {
+  if (![".ts", ".js"].includes(extname(full))) return false;
+  try {
+    const manifest = findPackageJSON(pathToFileURL(full));
+    if (manifest === undefined) return false;
+    return (JSON.parse(readFileSync(manifest, "utf8")) as { type?: unknown }).type === "commonjs";
+  } catch {
+    // Node itself says what is wrong with that file.
+    return false;
+  }
+}
+
+const refusals = [
+  "ERR_MODULE_NOT_FOUND",
+  "ERR_UNSUPPORTED_DIR_IMPORT",
+  "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX",
+];
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof SyntaxError || refusals.includes(codeOf(error) ?? "");
+}
+
+function codeOf(error: unknown): string | undefined {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return typeof code === "string" ? code : undefined;
+}
+
+function defaultOf(loaded: Loaded): unknown {
+  // What the loader gives of a CommonJS file is its `module.exports`, the config itself.
+  const isModule =
+    types.isModuleNamespaceObject(loaded) || "default" in loaded || loaded.__esModule;
+  return isModule ? loaded.default : loaded;
+}
+
+/** What went wrong and what to change. */
+function explained(error: unknown): string {
+  const missing = missingImport(error);
+  if (missing === undefined) return messageOf(error) + firstFrame(error);
+  const { from, to } = missing;
+  const what = `${from} imports ${JSON.stringify(to)}, which isn't`;
+  if (/^[./]/.test(to) || isAbsolute(to)) return `${what} there: check the path`;
+  return `${what} installed: run \`npm install ${packageOf(to)}\`, or name it in \`paths\` of tsconfig.json`;
+}
+
+function missingImport(error: unknown): { from: string; to: string } | undefined {
+  if (codeOf(error) !== "MODULE_NOT_FOUND") return undefined;
+  const [, to] = /^Cannot find module '([^']+)'/.exec(messageOf(error)) ?? [];
+  const { requireStack = [] } = error as { requireStack?: readonly string[] };
+  return to === undefined || requireStack[0] === undefined
+    ? undefined
+    : { from: requireStack[0], to };
+}
+
+function packageOf(specifier: string): string {
+  return specifier
+    .split("/")
+    .slice(0, specifier.startsWith("@") ? 2 : 1)
+    .join("/");
+}
+
+const loaderFolder = dirname(fileURLToPath(import.meta.url));
+
+/** The line that threw, which the message alone often doesn't tell. */
+function firstFrame(error: unknown): string {
+  const lines = error instanceof Error ? (error.stack?.split("\n") ?? []) : [];
+  const frame = lines.find(
+    (line) =>
+      /^\s+at .*[/\\].*:\d+:\d+/.test(line) && !/node:|node_modules[/\\]jiti[/\\]/.test(line),
+  );
+  return frame === undefined || frame.includes(loaderFolder) ? "" : `\n  ${frame.trim()}`;
+}
