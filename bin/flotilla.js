@@ -61,10 +61,12 @@ function runSource(source) {
   }
   process.on("SIGINT", forward);
   process.on("SIGTERM", forward);
+  process.on("SIGHUP", forward);
 
   child.on("close", function (code, signal) {
     process.removeListener("SIGINT", forward);
     process.removeListener("SIGTERM", forward);
+    process.removeListener("SIGHUP", forward);
     if (signal) process.kill(process.pid, signal);
     else process.exitCode = code;
   });

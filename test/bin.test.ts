@@ -61,7 +61,7 @@ describe("in a checkout", () => {
     ]);
   });
 
-  test.each(["SIGINT", "SIGTERM"] as const)("%s reaches the source", async (signal) => {
+  test.each(["SIGINT", "SIGTERM", "SIGHUP"] as const)("%s reaches the source", async (signal) => {
     write(
       "src/cli/main.ts",
       `process.on("${signal}", () => { console.log("stopping"); process.exit(3); });

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { silentLogger } from "../src/base/log.ts";
 import { connect, type Flotilla } from "../src/runtime/connect.ts";
 import { built } from "./built.ts";
 import { type Outcome, run as runIn, type Running, start as startIn } from "./command.ts";
@@ -211,6 +212,8 @@ describe("wrong usage ends with 2 and says what was meant", () => {
   test.each([
     [["wrok"], /unknown command 'wrok'\n\(Did you mean work\?\)/],
     [["tasks", "lisst"], /unknown command 'lisst'\n\(Did you mean list\?\)/],
+    [["sessions", "exprt"], /unknown command 'exprt'\n\(Did you mean export\?\)/],
+    [["dlq", "everything"], /unknown command 'everything'\n$/],
     [["work", "--slot", "3"], /unknown option '--slot'\n\(Did you mean --slots\?\)/],
     [["work", "--only", "mial"], /`use` has no handler for "mial", did you mean "mail"\?/],
     [["work", "--slots", "0"], /--slots must be a whole number from 1 to 100000, not 0/],
@@ -238,6 +241,28 @@ describe("wrong usage ends with 2 and says what was meant", () => {
     const { code, stderr } = await run(["pods", "--config", "broken.config.mjs"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(message);
+  });
+});
+
+describe("a bare command of things", () => {
+  test.each([
+    ["tasks", "tasks"],
+    ["runs", "runs"],
+    ["schedules", "schedules"],
+    ["dlq", "groups"],
+    ["limits", "limits"],
+  ])("%s lists them, with the flags of its list", async (command, field) => {
+    const { code, stdout } = await run([command, "--json"]);
+    expect(code).toBe(0);
+    const page = JSON.parse(stdout) as Record<string, unknown>;
+    expect(page[field] ?? page).toBeInstanceOf(Array);
+  });
+
+  test("enqueue says on the side where no pod works on the name", async () => {
+    const { code, stderr } = await run(["enqueue", "orphan", "--json"]);
+    expect(code).toBe(0);
+    expect(stderr).toContain('no pod that is up works on "orphan"');
+    expect((await run(["enqueue", "mail", `{"to":"ada"}`])).stderr).toBe("");
   });
 });
 
@@ -331,9 +356,43 @@ describe("serve", () => {
       usual.once("error", resolve).listen(8080, "127.0.0.1", () => resolve(null)),
     );
     const dev = start(["dev"]);
-    expect(await urlOf(dev)).not.toMatch(/:8080$/);
+    const url = await urlOf(dev);
+    expect(url).not.toMatch(/:8080$/);
+    expect(dev.output.stderr).toContain(
+      `port 8080 is taken, so this listens on ${new URL(url).port}: choose one with --port`,
+    );
+    expect(dev.output.stderr).not.toContain("no config");
     usual.close();
-    expect(await stop(dev, "SIGTERM")).toMatchObject({ code: 0 });
+    // As a terminal that is closed does.
+    expect(await stop(dev, "SIGHUP")).toMatchObject({ code: 0 });
+  });
+
+  test("`dev` says where it found no config", async () => {
+    const cwd = mkdtempSync(join(tmpdir(), "flotilla-empty-"));
+    const dev = startIn(["dev", "--port", "0"], { cwd });
+    others.push(dev);
+    await urlOf(dev);
+    expect(dev.output.stderr).toContain(
+      `there is no config (flotilla.config.ts) in ${cwd}, so nothing is worked on: write one, or pass --config`,
+    );
+    await stop(dev, "SIGTERM");
+    rmSync(cwd, { recursive: true, force: true });
+  });
+
+  test("`serve` claims nothing where it can't listen", async () => {
+    const cwd = mkdtempSync(join(tmpdir(), "flotilla-taken-"));
+    writeFileSync(join(cwd, "flotilla.config.mjs"), config);
+    const made = connect(`sqlite:${join(cwd, "flotilla.db")}`, { log: silentLogger });
+    const { taskId } = await made.enqueue("mail", { to: "ada" });
+    const other = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => other.once("listening", resolve));
+    const port = String((other.address() as AddressInfo).port);
+    expect(await runIn(["serve", "--port", port], { cwd })).toMatchObject({ code: 4 });
+    other.close();
+    expect(await made.get(taskId)).toMatchObject({ status: "pending", claimToken: 0 });
+    expect(await made.pods()).toEqual([]);
+    await made.close();
+    rmSync(cwd, { recursive: true, force: true });
   });
 });
 

@@ -136,7 +136,6 @@ describe("what isn't JSON", () => {
 
   test("becomes null where JSON has no word for it", () => {
     expect(encodeJson("x", undefined)).toBe("null");
-    expect(encodeJson("x", () => 1)).toBe("null");
     expect(encodeJson("x", Symbol("s"))).toBe("null");
     expect(encodeJson("x", [undefined, Number.NaN])).toBe("[null,null]");
     expect(encodeJson("x", { a: undefined })).toBe("{}");
@@ -150,5 +149,35 @@ describe("what isn't JSON", () => {
         expect(encodeJson("x", value)).toBe(text);
       }),
     );
+  });
+});
+
+describe("what JSON would lose without a word", () => {
+  test.each([
+    ["a Map", new Map([["a", 1]]), "the result is a Map"],
+    ["a Set", { tags: new Set(["a"]) }, "the result has a Set at tags"],
+    ["a function", () => 1, "the result is a function"],
+    ["a function in it", { a: [{ b: () => 1 }] }, "the result has a function at a.0.b"],
+    ["a promise in it", [Promise.resolve(1)], "the result has a promise at 0"],
+  ])("is refused with a sentence: %s", (_, value, message) => {
+    expect(() => encodeJson("the result", value)).toThrow(
+      expect.objectContaining({
+        code: "payload_not_storable",
+        message: expect.stringContaining(message),
+      }),
+    );
+  });
+
+  test("is no matter where the value says itself how it is written", () => {
+    const list = Object.assign(new Map([["a", 1]]), { toJSON: () => ["a"] });
+    expect(encodeJson("the result", { list, at: new Date(0), none: undefined })).toBe(
+      `{"list":["a"],"at":"1970-01-01T00:00:00.000Z"}`,
+    );
+  });
+
+  test("is looked for without following circles for ever", () => {
+    const circle: Record<string, unknown> = {};
+    circle["self"] = circle;
+    expect(() => encodeJson("the result", circle)).toThrow(/circular/);
   });
 });

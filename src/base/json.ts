@@ -17,6 +17,10 @@ export const defaultMaxDepth = 64;
  */
 export function encodeJson(what: string, value: unknown, limits: JsonLimits = {}): string {
   const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth } = limits;
+  if (typeof value === "function" || (typeof value === "object" && value !== null)) {
+    const lost = whatIsLost(value, maxDepth);
+    if (lost !== undefined) throw notStorable(what, lost);
+  }
   let text: string | undefined;
   try {
     text = JSON.stringify(value);
@@ -49,6 +53,35 @@ function checkSize(what: string, text: string, maxBytes: number): void {
     `${what} takes ${bytes} bytes as JSON, the limit is ${maxBytes}: store it elsewhere and pass a reference`,
     { details: { bytes, maxBytes } },
   );
+}
+
+type Lost = { readonly kind: string; readonly path: string };
+
+function notStorable(what: string, { kind, path }: Lost): FlotillaError {
+  const where = path === "" ? `is ${kind}` : `has ${kind} at ${path}`;
+  return new FlotillaError(
+    "payload_not_storable",
+    `${what} ${where}, which JSON can't hold: give plain objects, arrays, texts and numbers, such as \`Object.fromEntries(map)\` or \`[...set]\`, and await promises`,
+  );
+}
+
+/** The first thing of which JSON would keep nothing, and not say so. */
+function whatIsLost(value: unknown, levels: number, path = ""): Lost | undefined {
+  if (typeof value === "function") return { kind: "a function", path };
+  if (typeof value !== "object" || value === null) return undefined;
+  if ("toJSON" in value && typeof value.toJSON === "function") return undefined;
+  if (value instanceof Map || value instanceof WeakMap) return { kind: "a Map", path };
+  if (value instanceof Set || value instanceof WeakSet) return { kind: "a Set", path };
+  if (value instanceof Promise) return { kind: "a promise", path };
+  // What is deeper, or a circle, is refused for that.
+  if (levels === 0) return undefined;
+  for (const name of Object.keys(value)) {
+    const inner = (value as Record<string, unknown>)[name];
+    if (typeof inner !== "object" && typeof inner !== "function") continue;
+    const lost = whatIsLost(inner, levels - 1, path === "" ? name : `${path}.${name}`);
+    if (lost !== undefined) return lost;
+  }
+  return undefined;
 }
 
 function tooDeep(what: string, maxDepth: number): FlotillaError {

@@ -29,6 +29,28 @@ describe("an unknown option", () => {
     );
   });
 
+  test.each([
+    ["retries", ["attempts", "slots"], "attempts"],
+    ["maxRetries", ["attempts", "slots"], "attempts"],
+    ["delay", ["delayMs", "runAt"], "delayMs"],
+    ["startAfter", ["delayMs", "runAt"], "runAt"],
+    ["cron", ["pattern", "everyMs"], "pattern"],
+    ["every", ["pattern", "everyMs"], "everyMs"],
+    ["concurrency", ["slots", "target"], "slots"],
+    ["jobId", ["key", "priority"], "key"],
+    ["singletonKey", ["key", "priority"], "key"],
+  ])("in the words of other queues, %s suggests what it is here", (name, ours, meant) => {
+    expect(() => checkOptions("task", { [name]: 1 }, ours)).toThrow(
+      `task: unknown option \`${name}\`, did you mean \`${meant}\`?`,
+    );
+  });
+
+  test("that is said elsewhere is named with where", () => {
+    expect(() => checkOptions("task", { cron: "* * * * *" }, known)).toThrow(
+      "task: unknown option `cron`: a schedule says when, as in `schedule(",
+    );
+  });
+
   test("far from all of them gets the list", () => {
     expect(() => checkOptions("enqueue", { colour: 1 }, known)).toThrow(
       "unknown option `colour`; it takes attempts, timeoutMs, backoff, priority, key",

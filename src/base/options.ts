@@ -14,12 +14,50 @@ export function checkOptions(
   }
   for (const name of Object.keys(given)) {
     if (known.includes(name)) continue;
-    const meant = nearest(name, known);
-    const hint = meant ? `, did you mean \`${meant}\`?` : `; it takes ${known.join(", ")}`;
+    const meant = nearest(name, known) ?? otherWords[name]?.find((each) => known.includes(each));
+    const hint = meant
+      ? `, did you mean \`${meant}\`?`
+      : (saidElsewhere[name] ?? `; it takes ${known.join(", ")}`);
     throw new FlotillaError("invalid_option", `${what}: unknown option \`${name}\`${hint}`, {
       details: { option: name, ...(meant && { suggestion: meant }) },
     });
   }
+}
+
+/** What other queues call what is ours, by their word. */
+const otherWords: Readonly<Record<string, readonly string[]>> = withoutPrototype({
+  concurrency: ["slots"],
+  cron: ["pattern"],
+  delay: ["delayMs"],
+  every: ["everyMs"],
+  interval: ["everyMs"],
+  jobId: ["key"],
+  jobKey: ["key"],
+  maxAttempts: ["attempts"],
+  maxRetries: ["attempts"],
+  repeat: ["pattern"],
+  retries: ["attempts"],
+  retry: ["attempts"],
+  retryLimit: ["attempts"],
+  singletonKey: ["key"],
+  startAfter: ["runAt"],
+  timezone: ["zone"],
+  tz: ["zone"],
+});
+
+const bySchedule =
+  ': a schedule says when, as in `schedule("nightly", { task, pattern: "0 3 * * *" })`, which goes into `schedules`';
+const saidElsewhere: Readonly<Record<string, string>> = withoutPrototype({
+  cron: bySchedule,
+  every: bySchedule,
+  repeat: bySchedule,
+  concurrency:
+    ": how many run at once is `slots` of a handler or of a pod, and `concurrency` of a task's contract for the whole fleet",
+});
+
+/** Names come from outside, and `constructor` is one too. */
+function withoutPrototype<Value>(given: Record<string, Value>): Record<string, Value> {
+  return Object.assign(Object.create(null) as Record<string, Value>, given);
 }
 
 export type NumberRange = { readonly min: number; readonly max: number; readonly whole?: boolean };

@@ -1,3 +1,4 @@
+import { silentLogger } from "../base/log.ts";
 import type { ConnectOptions, Flotilla } from "../runtime/connect.ts";
 import type { StoreFlags } from "./flags.ts";
 import { loadPlace } from "./settings.ts";
@@ -20,6 +21,8 @@ export async function onStore<Result>(
     dataDir: dataDir !== false && canBeWritten(dataDir) && dataDir,
     create: false,
     migrate: "check",
+    // What is worth saying the command says itself.
+    log: silentLogger,
   });
   return await work(flotilla);
 }

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { messageOf } from "../base/errors.ts";
-import { checkNumber, type NumberRange } from "../base/options.ts";
+import { checkNumber, nearest, type NumberRange } from "../base/options.ts";
 
 /** Flags that several commands share, each with the variable that stands in for it. */
 export type StoreFlags = { config?: string; store?: string };
@@ -73,6 +73,20 @@ export function withServer(command: Command): Command {
 
 export function withJson(command: Command): Command {
   return command.option("--json", "print JSON");
+}
+
+/** Makes a command's list what it does when nothing else is said: `flotilla tasks` is `flotilla tasks list`. */
+export function listsByDefault(things: Command, list: Command): void {
+  // A word that is no command of its would otherwise be taken for a word too many of the list.
+  list.allowExcessArguments(true).hook("preAction", (_, { args: [word] }) => {
+    if (word === undefined) return;
+    const meant = nearest(
+      word,
+      things.commands.map((each) => each.name()),
+    );
+    const hint = meant === undefined ? "" : `\n(Did you mean ${meant}?)`;
+    things.error(`error: unknown command '${word}'${hint}`, { code: "commander.unknownCommand" });
+  });
 }
 
 /** For commands that list page by page. */

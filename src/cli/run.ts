@@ -20,7 +20,7 @@ import type { Listening } from "../server/listen.ts";
 import type { Metrics } from "../server/metrics.ts";
 import type { ServerFlags } from "./flags.ts";
 import { countsLine, countsTable, type Live, startLive } from "./live.ts";
-import { paint, print } from "./output.ts";
+import { note, paint, print } from "./output.ts";
 import { prettyLogger } from "./pretty-log.ts";
 import { createScreen, type Screen } from "./screen.ts";
 import { stopSignals } from "./signals.ts";
@@ -66,7 +66,6 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   };
   // Loaded while the store's threads start. What is wrong with it is told where it is used.
   if (serve) import("../server/serve.ts").catch(() => {});
-  if (work) pod = await startPod({ ...settings, log }, { onEvent });
   const flotilla = metrics && openFlotilla(settings, log, metrics);
   let server: Listening | undefined;
   try {
@@ -80,6 +79,10 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
       const sessions = lazyService(nearest);
       const parts = { flotilla, sessions, deadLetters, metrics, isStopping, log };
       server = await startServer(options, parts);
+    }
+    // Nothing is claimed before it is known that this can listen: its tasks would only be given back.
+    if (work) pod = await startPod({ ...settings, log }, { onEvent });
+    if (flotilla && server) {
       announce(options, server.url, screen);
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
@@ -163,7 +166,10 @@ async function startServer(options: RunOptions, parts: ServerParts): Promise<Lis
   } catch (error) {
     // Whoever just tries things out has often something else on the usual port.
     if (!live || port !== undefined || !hasCode(error, "conflict")) throw error;
-    return await serveAt(0);
+    const server = await serveAt(0);
+    const got = new URL(server.url).port;
+    note(`port ${defaultPort} is taken, so this listens on ${got}: choose one with --port`);
+    return server;
   }
 }
 

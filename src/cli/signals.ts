@@ -6,7 +6,10 @@ export type StopSignals = {
   readonly asked: Promise<NodeJS.Signals>;
 };
 
-/** The first SIGTERM or SIGINT asks for a graceful stop; a second one ends the process at once. */
+/**
+ * The first SIGTERM, SIGINT or SIGHUP (a terminal that is closed) asks for a graceful stop; a second one
+ * ends the process at once.
+ */
 export function stopSignals(): StopSignals {
   let stopping = false;
   const asked = new Promise<NodeJS.Signals>((resolve) => {
@@ -17,6 +20,7 @@ export function stopSignals(): StopSignals {
     };
     process.on("SIGTERM", onSignal);
     process.on("SIGINT", onSignal);
+    process.on("SIGHUP", onSignal);
   });
   return { asked };
 }

@@ -23,7 +23,8 @@ import { freeKey } from "./room-keeping.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./row.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./statements/ask.ts";
 import { getEvents } from "./statements/events.ts";
-import type { InputOf, ResultOf, TaskContract } from "./task.ts";
+import { checkName, type InputOf, type ResultOf, type TaskContract } from "./task.ts";
+import { createUnheard } from "./unheard.ts";
 import { createWaiting, type WaitOptions } from "./wait.ts";
 import { toTasks } from "./waits.ts";
 import { markWaiting, withoutWorker } from "./workers.ts";
@@ -101,6 +102,8 @@ export type Tasks = Pausing & {
     rows: Rows & TypedRows<Rows>,
     options?: GraphOptions,
   ): Promise<GraphEnqueued<Rows>>;
+  /** Whether a pod that is up works on tasks of this name; others wait until one does. */
+  hasWorker(name: string): Promise<boolean>;
   get(taskId: string): Promise<Task | undefined>;
   events(taskId: string): Promise<TaskEvent[]>;
   list(options?: ListOptions): Promise<TaskPage>;
@@ -127,6 +130,8 @@ export type TasksParts = {
   maxPayloadBytes?: number;
   /** Told after tasks were stored here, so that a pod in this process needn't wait for a hint. */
   onEnqueued?: () => void;
+  /** Told of a name that a task was enqueued under and that no pod which is up works on, once in a while. */
+  onNoWorker?: (name: string) => void;
 };
 
 /** What the process itself has of them besides. */
@@ -139,9 +144,14 @@ export type OwnTasks = Tasks & {
 export function createTasks(parts: TasksParts): OwnTasks {
   const { database, clock, random, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
   const waiting = createWaiting(parts);
+  const unheard = parts.onNoWorker && createUnheard({ ...parts, onNoWorker: parts.onNoWorker });
 
   return {
-    ...createProducing({ ...parts, maxPayloadBytes }),
+    ...createProducing({ ...parts, maxPayloadBytes, ...(unheard && { onName: unheard }) }),
+    async hasWorker(name) {
+      checkName(name);
+      return (await withoutWorker(database, [name])).size === 0;
+    },
     ...createPausing(parts),
     limits: createLimits(parts),
     async get(taskId) {
@@ -220,7 +230,7 @@ export function createTasks(parts: TasksParts): OwnTasks {
     },
     async settled(taskId, options = {}) {
       checkOptions("settled", options, ["timeoutMs", "signal"]);
-      const { seen } = await existing(taskId);
+      const { seen } = await existing(taskId as Enqueued | string);
       return waiting.settled(taskId, { ...options, seen });
     },
     ended: waiting.ended,
@@ -228,11 +238,20 @@ export function createTasks(parts: TasksParts): OwnTasks {
   };
 
   async function existing(task: Enqueued | string): Promise<{ taskId: string; seen: boolean }> {
-    if (typeof task !== "string") return { taskId: task.taskId, seen: false };
+    if (typeof task !== "string") return { taskId: idOf(task), seen: false };
     const [row] = await database.read(getTask(task));
     if (!row) throw notFound(task);
     return { taskId: task, seen: true };
   }
+}
+
+function idOf(task: Enqueued): string {
+  if (typeof task?.taskId === "string") return task.taskId;
+  const what =
+    (task as unknown) instanceof Promise
+      ? "got a promise: await what `enqueue` gives first, as in `waitFor(await enqueue(…))`"
+      : "needs what `enqueue` gives, or a task's id";
+  throw new FlotillaError("invalid_option", `waiting for a task ${what}`);
 }
 
 function notFound(taskId: string): FlotillaError {

@@ -27,6 +27,8 @@ export type ProducingParts = {
   maxPayloadBytes: number;
   /** Told after tasks were stored here, so that a pod in this process needn't wait for a hint. */
   onEnqueued?: () => void;
+  /** Told of the name of what was stored here. */
+  onName?: (name: string) => void;
 };
 
 /** What brings tasks in: one by one or many at once, traced where the program traces. */
@@ -50,6 +52,7 @@ export function createProducing(parts: ProducingParts) {
     const [stored] = news.after ? await storing.all([news]) : [await storing.one(news)];
     const enqueued = unlessRejected(news, stored!);
     onEnqueued?.();
+    parts.onName?.(news.name);
     return enqueued;
   };
 
@@ -72,6 +75,7 @@ export function createProducing(parts: ProducingParts) {
     }
     const enqueued = await storing.all(news);
     onEnqueued?.();
+    if (news[0] !== undefined) parts.onName?.(news[0].name);
     return enqueued;
   };
 

@@ -139,6 +139,12 @@ export function task(
   run?: Run<any, any>,
 ): unknown {
   checkName(name);
+  if (typeof options === "function") {
+    throw new FlotillaError(
+      "invalid_option",
+      `task "${name}": the function comes third, as in \`task("${name}", {}, async ({ input }) => …)\``,
+    );
+  }
   const { input, output, concurrency, ...rest } = options;
   checkSchema(`task "${name}": input`, input);
   checkSchema(`task "${name}": output`, output);

@@ -6,6 +6,7 @@ import type { Task } from "./row.ts";
 import { getTasks } from "./statements/ask.ts";
 import { lookAt } from "./statements/finish.ts";
 import { toTasks } from "./waits.ts";
+import { whyOpen } from "./why-waiting.ts";
 
 export type WaitOptions = {
   /** How long to wait before rejecting with `timeout`. Default: no limit. */
@@ -121,6 +122,12 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
     }
   };
 
+  const timedOut = async (waiter: Waiter, taskId: string, timeoutMs: number): Promise<void> => {
+    const why = await whyOpen({ database, clock }, taskId);
+    const message = `task ${taskId} didn't finish within ${timeoutMs} ms${why ? `: ${why}` : ""}`;
+    waiter.reject(new FlotillaError("timeout", message, { details: { taskId, timeoutMs } }));
+  };
+
   const settled = (
     taskId: string,
     { timeoutMs, signal, seen = false }: WaitOptions & Known,
@@ -144,11 +151,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
       const stopTimeout =
         timeoutMs === undefined
           ? undefined
-          : clock.after(timeoutMs, () =>
-              waiter.reject(
-                new FlotillaError("timeout", `task ${taskId} didn't finish within ${timeoutMs} ms`),
-              ),
-            );
+          : clock.after(timeoutMs, () => void timedOut(waiter, taskId, timeoutMs));
       signal?.addEventListener("abort", onAbort, { once: true });
       waiters.set(taskId, (waiters.get(taskId) ?? new Set()).add(waiter));
       // What this process has stored itself it is told of by whoever has.

@@ -25,6 +25,7 @@ import { createQuiet } from "./quiet.ts";
 import { reasonsOf } from "./reasons.ts";
 import { createReporting, type WorkerEvent } from "./report.ts";
 import type { Claim } from "./row.ts";
+import { runAs } from "./left-behind.ts";
 import { runHandler } from "./run-handler.ts";
 import { endingOf, type Running, startedRun, type StopReason, stopRun } from "./run.ts";
 import type { Ending } from "./settle.ts";
@@ -181,8 +182,14 @@ export function startWorker(options: WorkerOptions): Worker {
     if (run.throttled !== undefined && "refused" in run.throttled) {
       return end(run, run.throttled.refused);
     }
-    if (flow) return void flow.drive(run, driveParts).then((driven) => end(run, driven));
-    const ending = runHandler(run, runParts);
+    const { taskId, name } = run.claim;
+    const origin = { taskId, name, podId, log };
+    if (flow) {
+      return void runAs(origin, () => flow.drive(run, driveParts)).then((driven) =>
+        end(run, driven),
+      );
+    }
+    const ending = runAs(origin, () => runHandler(run, runParts));
     if (ending instanceof Promise) void ending.then((later) => end(run, later));
     else end(run, ending);
   };

@@ -66,6 +66,11 @@ export type Config = {
   dataDir?: string | false;
   /** How much of results the outbox keeps while the store is away. Default 64 MiB. */
   outboxMaxBytes?: number;
+  /**
+   * What becomes of a promise that a handler leaves behind and that rejects: `log` (default) logs it
+   * with its task, `exit` lets Node end the process.
+   */
+  onUnhandledRejection?: "log" | "exit";
   /** A pino logger, or anything like it. Default: pino on standard error. */
   log?: Logger;
   /** Called once the pod claims: the place to enqueue what keeps itself going, or to warm a cache. */
@@ -146,6 +151,7 @@ const others = [
   "server",
   "sessions",
   "dataDir",
+  "onUnhandledRejection",
 ];
 
 /** Checks a config where it is written, so that mistakes show at once, with types that help. */
@@ -170,6 +176,8 @@ export function resolveConfig(config: Config): Settings {
   checkedStore(store);
   checkChoice("durability", durability, ["full", "relaxed"]);
   checkChoice("migrate", migrate, ["auto", "check"]);
+  const { onUnhandledRejection = "log" } = config;
+  checkChoice("onUnhandledRejection", onUnhandledRejection, ["log", "exit"]);
   const { heartbeatMs, deadAfterMs } = settings as { heartbeatMs: number; deadAfterMs: number };
   if (deadAfterMs < heartbeatMs * 2) {
     throw new FlotillaError(
@@ -190,6 +198,7 @@ export function resolveConfig(config: Config): Settings {
     store,
     durability,
     migrate,
+    onUnhandledRejection,
     use,
     schedules,
     pressure: pressureOf(config.pressure),

@@ -1,3 +1,4 @@
+import process from "node:process";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
@@ -9,6 +10,7 @@ import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createRuns, type Runs } from "../flow/client.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
+import { noWorkerText } from "../queue/unheard.ts";
 import type { PodState } from "../queue/telling.ts";
 import { type Depth, readDepth } from "../queue/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../queue/prune.ts";
@@ -136,7 +138,13 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     ids: uuidv7(systemClock, systemRandom),
     ...(maxPayloadBytes !== undefined && { maxPayloadBytes }),
   };
-  const tasks = createTasks(parts);
+  const { log } = options;
+  // A program that has given no log still has what Node does with warnings.
+  const onNoWorker = (name: string) =>
+    log
+      ? log.warn({ name }, noWorkerText(name))
+      : process.emitWarning(noWorkerText(name), "FlotillaWarning");
+  const tasks = createTasks({ ...parts, onNoWorker });
   const { close: closeLetters, ...deadLetters } = createDeadLetters({
     ...parts,
     views: failedViews(options.dataDir, database),

@@ -52,6 +52,8 @@ export type PodParts = {
   /** Lets code of this process that is outside of handlers use the pod's permits, until it is undone. */
   enlist?: (throttles: Throttles) => () => void;
   onEvent?: (event: PodEvent) => void;
+  /** Told of a name that a task was enqueued under here and that no pod which is up works on. */
+  onNoWorker?: (name: string) => void;
 };
 
 export type HeartbeatHooks = Pick<

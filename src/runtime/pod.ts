@@ -5,6 +5,8 @@ import { systemClock } from "../base/clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
+import { watchLeftBehind } from "../queue/left-behind.ts";
+import { noWorkerText } from "../queue/unheard.ts";
 import { openStore } from "../store/open.ts";
 import { enlist } from "../throttle/throttles-here.ts";
 import { failedViews } from "./failed-views.ts";
@@ -33,6 +35,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
   const ids = uuidv7(systemClock, systemRandom);
   const pulse = createPulse();
   const gauge = settings.pressure ? createPressureGauge() : undefined;
+  const stopWatch = settings.onUnhandledRejection === "log" ? watchLeftBehind() : () => {};
   try {
     const pod = await assemblePod(settings, {
       podId: ids.next(),
@@ -57,9 +60,11 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       raiseFloor: pulse.raiseFloor,
       ...(gauge && { readPressure: gauge.read }),
       ...(onEvent && { onEvent }),
+      onNoWorker: (name) => log.warn({ name }, noWorkerText(name)),
     });
     const stop = async () => {
       await pod.stop();
+      stopWatch();
       gauge?.stop();
       await database.close();
     };
@@ -72,6 +77,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
     }
     return started;
   } catch (error) {
+    stopWatch();
     await database.close();
     throw error;
   }

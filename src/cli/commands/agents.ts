@@ -4,7 +4,14 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { AgentGiven, AgentView } from "../../session/agents/stored.ts";
-import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import {
+  listsByDefault,
+  number,
+  type StoreFlags,
+  withJson,
+  withPage,
+  withStore,
+} from "../flags.ts";
 import { harmless } from "../harmless.ts";
 import { onAgents, usualTenant } from "../looked-after.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
@@ -46,6 +53,7 @@ others on the machine can see. What is secret is never shown again.`,
 
   const listing = command("list", "list agents, those in code too", { isDefault: true });
   withPage(listing, 100).action(list);
+  listsByDefault(agents, listing);
   command("show <name>", "show one agent, without its secrets").action(show);
   command("set <name> <settings>", "make an agent or change it: JSON, a file that holds some, or -")
     .option("--secret-file <file>", "holds what signs its requests: whsec_…")

@@ -7,7 +7,7 @@ import type { Selection } from "../../deadletters/selection.ts";
 import type { ErrorGroup } from "../../deadletters/view.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";
-import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { listsByDefault, number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { count, plural, startProgress } from "../progress.ts";
 import { isGroup, type SelectFlags, selectionOf, withSelection } from "../selection.ts";
@@ -36,10 +36,11 @@ Examples:
   $ flotilla dlq redrive g1-79ef601d010c6cb2       starts one over, then more, until the error comes back
   $ flotilla dlq discard --name mail --yes         gives up all failed tasks of a name`,
     );
-  withJson(withStore(dlq.command("list").description("list failed tasks, grouped by their errors")))
-    .option("--name <name>", "only tasks of this name")
-    .addOption(most(20))
-    .action(list);
+  const listing = withStore(dlq.command("list", { isDefault: true }))
+    .description("list failed tasks, grouped by their errors")
+    .option("--name <name>", "only tasks of this name");
+  withJson(listing).addOption(most(20)).action(list);
+  listsByDefault(dlq, listing);
   withJson(
     withStore(
       dlq

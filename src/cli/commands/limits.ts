@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { limitRange } from "../../queue/concurrency.ts";
 import type { LimitState } from "../../queue/limits.ts";
 import { onStore } from "../connection.ts";
-import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { listsByDefault, number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
 
 type Flags = StoreFlags & { json?: true };
@@ -21,10 +21,12 @@ Examples:
   $ flotilla limits set key/summarize/ada 2
   $ flotilla limits list`,
     );
-  const command = (words: string, does: string) =>
-    withJson(withStore(limits.command(words).description(does)));
+  const command = (words: string, does: string, options = {}) =>
+    withJson(withStore(limits.command(words, options).description(does)));
 
-  command("list", "list limits that were set or that tasks wait for, and tenants").action(list);
+  const listed = "list limits that were set or that tasks wait for, and tenants";
+  const listing = command("list", listed, { isDefault: true }).action(list);
+  listsByDefault(limits, listing);
   command("set", "let so many run at once, whatever the code says")
     .argument("<scope>")
     .argument("<limit>", "1 to 10,000", number("<limit>", limitRange))

@@ -1,6 +1,9 @@
+import process from "node:process";
 import type { Command } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
+import { configFile } from "../config-file.ts";
 import { type PodFlags, type ServerFlags, withPod, withServer } from "../flags.ts";
+import { note } from "../output.ts";
 import type { RunOptions } from "../run.ts";
 import { loadSettings } from "../settings.ts";
 
@@ -16,6 +19,11 @@ Examples:
     )
     .action(async (flags: ServerFlags) => {
       const settings = await loadSettings(flags);
+      if (configFile(flags.config) === undefined) {
+        note(
+          `there is no config (flotilla.config.ts) in ${process.cwd()}, so nothing is worked on: write one, or pass --config`,
+        );
+      }
       await runUntilSignal({ settings, flags, work: true, serve: true, live: true });
     });
 }

@@ -4,7 +4,14 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { RunListOptions } from "../../flow/client.ts";
 import type { RunView } from "../../flow/row.ts";
 import { onStore } from "../connection.ts";
-import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import {
+  listsByDefault,
+  number,
+  type StoreFlags,
+  withJson,
+  withPage,
+  withStore,
+} from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { parseInput, withNewTask, withWait } from "../task-options.ts";
 import { show } from "./runs-show.ts";
@@ -32,10 +39,10 @@ Examples:
 
 They need no pod: the database of one that was stopped tells as much.`,
     );
-  const command = (words: string, does: string) =>
-    withJson(withStore(runs.command(words).description(does)));
+  const command = (words: string, does: string, options = {}) =>
+    withJson(withStore(runs.command(words, options).description(does)));
 
-  const listing = command("list", "list runs, newest first")
+  const listing = command("list", "list runs, newest first", { isDefault: true })
     .option("--flow <name>", "only runs of this flow")
     .addOption(new Option("--status <status>", "only runs in this state").choices(statuses))
     .option("--at <transition>", "only runs that stand there")
@@ -43,6 +50,7 @@ They need no pod: the database of one that was stopped tells as much.`,
     .option("--set-aside", "only runs that can't be read, and that nobody touches")
     .option("--tenant <tenant>", "only runs of this tenant");
   withPage(listing, 20).action(list);
+  listsByDefault(runs, listing);
   command("show <id>", "show one run: where it stands, its state and its history").action(show);
   withWait(withNewTask(command("start <flow> [json]", "start a run of a flow"), "run"))
     .addOption(

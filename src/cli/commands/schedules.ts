@@ -6,7 +6,14 @@ import { everyRange, missedPolicies } from "../../schedules/plan.ts";
 import type { Schedule } from "../../schedules/row.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
 import { onStore } from "../connection.ts";
-import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import {
+  listsByDefault,
+  number,
+  type StoreFlags,
+  withJson,
+  withPage,
+  withStore,
+} from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
 
@@ -36,10 +43,12 @@ Examples:
   $ flotilla schedules show nightly
   $ flotilla schedules pause nightly`,
     );
-  const command = (words: string, does: string) =>
-    withJson(withStore(schedules.command(words).description(does)));
+  const command = (words: string, does: string, options = {}) =>
+    withJson(withStore(schedules.command(words, options).description(does)));
 
-  withPage(command("list", "list schedules, in order of their ids"), 100).action(list);
+  const listing = command("list", "list schedules, in order of their ids", { isDefault: true });
+  withPage(listing, 100).action(list);
+  listsByDefault(schedules, listing);
   command("show <id>", "show one schedule and its next times").action(show);
   command("add <id> <name> [json]", "store a schedule, or change what it says")
     .option("--pattern <cron>", "when, as cron: minute, hour, day of month, month, day of week")

@@ -4,7 +4,14 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { ListSessions, SessionView } from "../../session/service.ts";
 import { entryText, outcomeText } from "../entry-text.ts";
-import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import {
+  listsByDefault,
+  number,
+  type StoreFlags,
+  withJson,
+  withPage,
+  withStore,
+} from "../flags.ts";
 import { harmless } from "../harmless.ts";
 import { onSessions, type Sessions, usualTenant } from "../looked-after.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
@@ -48,6 +55,7 @@ Examples:
       ]),
     );
   withPage(listing, 20).action(list);
+  listsByDefault(sessions, listing);
   command("show <id>", "show a session and what was said in it last")
     .addOption(
       new Option("--last <number>", "how many entries of its log")

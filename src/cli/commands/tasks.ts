@@ -5,7 +5,7 @@ import type { TaskEvent } from "../../queue/client.ts";
 import { type Task, taskStatuses, type TaskStatus } from "../../queue/row.ts";
 import { onStore } from "../connection.ts";
 import { whatHoldsUp } from "../held-up.ts";
-import { type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import { listsByDefault, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
 import { pruneCommand } from "./prune.ts";
 import { noWorkerText } from "./runs-text.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
@@ -32,11 +32,14 @@ Examples:
   $ flotilla tasks retry 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e`,
     );
 
-  const listing = withJson(withStore(tasks.command("list").description("list tasks, newest first")))
+  const listing = withJson(
+    withStore(tasks.command("list", { isDefault: true }).description("list tasks, newest first")),
+  )
     .option("--name <name>", "only tasks of this name")
     .addOption(new Option("--status <status>", "only tasks in this state").choices(taskStatuses))
     .option("--tenant <tenant>", "only tasks of this tenant");
   withPage(listing, 20).action(list);
+  listsByDefault(tasks, listing);
   withJson(
     withStore(tasks.command("show <id>").description("show one task and its events")),
   ).action(show);

@@ -4,7 +4,14 @@ import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";
-import { number, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";
+import {
+  listsByDefault,
+  number,
+  type StoreFlags,
+  withJson,
+  withPage,
+  withStore,
+} from "../flags.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import { createScreen } from "../screen.ts";
 import { stopSignals } from "../signals.ts";
@@ -42,6 +49,7 @@ Examples:
     "look again every second, until it is interrupted",
   );
   withPage(listing, 100).action(list);
+  listsByDefault(throttles, listing);
   command("show <name>", "show one throttle and what each pod has of it")
     .addOption(key())
     .action(show);

@@ -39,6 +39,8 @@ export type Enqueued = {
   readonly taskId: string;
   readonly created: boolean;
   readonly replaced?: boolean;
+  /** No pod that is up works on tasks of this name: it waits until one does. */
+  readonly noWorker?: boolean;
 };
 
 export type ListTasksOptions = PageOptions & {

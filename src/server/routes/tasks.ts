@@ -23,12 +23,16 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
   const contractOf = (name: string): TaskContract =>
     contracts?.get(name) ?? { name, input: undefined, output: undefined };
 
+  /** Where the store can't say so, what was stored is still the answer. */
+  const hasWorker = (name: string) => flotilla.hasWorker(name).catch(() => true);
+
   return [
     route(taskSpecs.enqueue, { maxBytes }).to(async ({ body, context }) => {
       const { name, input, options } = parseRow("the body", await body());
       const trace = traceOf(context);
       const enqueued = await flotilla.enqueue(contractOf(name), input, { ...options, trace });
-      return { status: enqueued.created ? 201 : 200, body: enqueued };
+      const noWorker = !(await hasWorker(name));
+      return { status: enqueued.created ? 201 : 200, body: { ...enqueued, noWorker } };
     }),
     route(taskSpecs.graph, { maxBytes: graphBytes }).to(async ({ body, context }) => {
       const { tasks } = await body();

@@ -163,6 +163,10 @@ const enqueued = named(
       z.boolean(),
       "With `onDuplicate: replace`: whether it does this now.",
     ).optional(),
+    noWorker: said(
+      z.boolean(),
+      "No pod that is up works on tasks of this name: it waits until one does.",
+    ).optional(),
   }),
 );
 

@@ -1,0 +1,39 @@
+import type { Clock } from "../base/clock.ts";
+import type { Database } from "../store/database.ts";
+import { withoutWorker } from "./workers.ts";
+
+// Pods come and go, and a name that was looked at is looked at again; but enqueueing must stay as cheap
+// as it is.
+const againMs = 60_000;
+const namesMost = 1_000;
+
+/**
+ * Looks, beside what is enqueued, whether a pod that is up works on such tasks. A slip in a name would
+ * otherwise show only by nothing happening.
+ */
+export function createUnheard({
+  database,
+  clock,
+  onNoWorker,
+}: {
+  database: Database;
+  clock: Clock;
+  onNoWorker: (name: string) => void;
+}): (name: string) => void {
+  const lookedMs = new Map<string, number>();
+  return (name) => {
+    const nowMs = clock.monotonic();
+    if (nowMs - (lookedMs.get(name) ?? -Infinity) < againMs) return;
+    if (lookedMs.size >= namesMost) lookedMs.clear();
+    lookedMs.set(name, nowMs);
+    void withoutWorker(database, [name]).then(
+      (found) => found.has(name) && onNoWorker(name),
+      // The store is away, which whoever enqueues is told of anyway.
+      () => lookedMs.delete(name),
+    );
+  };
+}
+
+export function noWorkerText(name: string): string {
+  return `no pod that is up works on "${name}": its tasks wait until one does`;
+}

@@ -1,0 +1,139 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connect, startPod, task } from "flotilla";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { silentLogger } from "../src/base/log.ts";
+
+/** What goes wrong in a first hour, and what is said of it. */
+let folder: string;
+let store: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "flotilla-misuse-"));
+  store = `sqlite:${join(folder, "flotilla.db")}`;
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const quiet = { log: silentLogger, dataDir: false } as const;
+const greet = task("greet", {}, async () => "hello");
+
+describe("waiting", () => {
+  test("for what `enqueue` gives before it was awaited is refused with a sentence", async () => {
+    await using flotilla = connect(store, quiet);
+    const enqueued = flotilla.enqueue(greet, null);
+    for (const wait of [flotilla.waitFor, flotilla.settled]) {
+      await expect(wait(enqueued as never)).rejects.toMatchObject({
+        code: "invalid_option",
+        message: expect.stringContaining("got a promise: await what `enqueue` gives first"),
+      });
+      await expect(wait({ id: 1 } as never)).rejects.toMatchObject({ code: "invalid_option" });
+    }
+    await enqueued;
+  });
+
+  test("says why, where it takes longer than it may", async () => {
+    await using flotilla = connect(store, quiet);
+    const why = async (taskId: string) => {
+      const waited = flotilla.waitFor(taskId, { timeoutMs: 50 });
+      return waited.then(String, (error: Error) => error.message);
+    };
+    const { taskId } = await flotilla.enqueue("greet", null);
+    expect(await why(taskId)).toMatch(
+      /didn't finish within 50 ms: no pod that is up works on "greet"$/,
+    );
+    const later = await flotilla.enqueue("greet", null, { delayMs: 60_000 });
+    expect(await why(later.taskId)).toMatch(/it isn't due before \d{4}-.*Z, and no pod/);
+    const after = await flotilla.enqueue("greet", null, { after: [taskId] });
+    expect(await why(after.taskId)).toMatch(/it waits for other tasks/);
+    await flotilla.pause("greet");
+    expect(await why(taskId)).toMatch(/"greet" is paused/);
+    await flotilla.resume("greet");
+    const slow = task("greet", {}, () => new Promise(() => {}));
+    await using pod = await startPod({ store, use: [slow], ...quiet, shutdownMs: 0, graceMs: 0 });
+    await vi.waitFor(async () => expect((await flotilla.get(taskId))!.status).toBe("claimed"));
+    expect(await why(taskId)).toContain(`it runs on pod ${pod.podId}, attempt 1`);
+  });
+});
+
+describe("enqueueing a name that no pod which is up works on", () => {
+  test("is told to the log, once in a while", async () => {
+    const warned: string[] = [];
+    const log = { ...silentLogger, warn: (_: object, text: string) => void warned.push(text) };
+    await using flotilla = connect(store, { ...quiet, log });
+    await flotilla.enqueue("gret", null);
+    await flotilla.enqueue("gret", null);
+    await vi.waitFor(() => expect(warned).toHaveLength(1));
+    expect(warned[0]).toBe('no pod that is up works on "gret": its tasks wait until one does');
+    expect(await flotilla.hasWorker("gret")).toBe(false);
+    await using _ = await startPod({ store, use: [greet], ...quiet });
+    await using another = connect(store, { ...quiet, log });
+    await another.waitFor(await another.enqueue(greet, null));
+    expect(await another.hasWorker("greet")).toBe(true);
+    expect(warned).toHaveLength(1);
+  });
+
+  test("is a warning of the process where there is no log", async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error) => void warnings.push(warning);
+    process.on("warning", onWarning);
+    try {
+      await using flotilla = connect(store, { dataDir: false });
+      await flotilla.enqueue("gret", null);
+      await vi.waitFor(() => expect(warnings.map(String)).toHaveLength(1));
+      expect(warnings[0]!.message).toMatch(/^no pod that is up works on "gret"/);
+    } finally {
+      process.off("warning", onWarning);
+    }
+  });
+});
+
+describe("a task", () => {
+  test("with a function where its options go is refused with a sentence", () => {
+    expect(() => task("greet", (async () => "hello") as never)).toThrow(
+      'task "greet": the function comes third, as in `task("greet", {}, async ({ input }) => …)`',
+    );
+  });
+
+  test.each([
+    ["a Map", new Map([["a", 1]])],
+    ["a function", { log() {} }],
+  ])("that returns %s fails with a sentence, at once", async (_, value) => {
+    const odd = task("odd", {}, async () => value as never);
+    await using pod = await startPod({ store, use: [odd], ...quiet });
+    const { taskId } = await pod.enqueue(odd, null);
+    const ended = await pod.settled(taskId);
+    expect(ended).toMatchObject({
+      status: "failed",
+      error: { message: expect.stringMatching(/^the result of "odd" (is|has) a (Map|function)/) },
+    });
+  });
+});
+
+describe("a promise that a handler leaves behind and that rejects", () => {
+  test("is logged with its task, and the pod goes on", async () => {
+    const errors: [object, string][] = [];
+    const error = (details: object, text: string) => void errors.push([details, text]);
+    const log = { ...silentLogger, error };
+    const careless = task("careless", {}, async () => {
+      void Promise.reject(new Error("left behind"));
+      return "done";
+    });
+    await using pod = await startPod({ ...quiet, store, use: [careless, greet], log });
+    const enqueued = await pod.enqueue(careless, null);
+    expect(await pod.waitFor(enqueued)).toBe("done");
+    await vi.waitFor(() => expect(errors).toHaveLength(1));
+    expect(errors[0]).toEqual([
+      expect.objectContaining({ task: enqueued.taskId, name: "careless", error: "left behind" }),
+      "a promise that a handler left behind was rejected",
+    ]);
+    expect(await pod.waitFor(await pod.enqueue(greet, null))).toBe("hello");
+  });
+
+  test("is left to Node where the config says so, or where it isn't a handler's", async () => {
+    const before = process.listenerCount("unhandledRejection");
+    await using _ = await startPod({ ...quiet, store, use: [greet], onUnhandledRejection: "exit" });
+    expect(process.listenerCount("unhandledRejection")).toBe(before);
+    const unknown = startPod({ store, use: [greet], onUnhandledRejection: "ignore" as never });
+    await expect(unknown).rejects.toMatchObject({ code: "invalid_option" });
+  });
+});
