@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { FrameMessage } from "../protocol/frames.ts";
 import type { SendMessage } from "../session/service.ts";
-import type { Caller } from "./auth/caller.ts";
+import { type Caller, localUser } from "./auth/caller.ts";
 
 /** A message as its writer may write it: users only as themselves, programs as whom they say. */
 export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
@@ -17,8 +17,9 @@ export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
   return { ...rest, role, author: authorOf(caller) };
 }
 
-export function authorOf({ user }: Caller): string {
+export function authorOf({ kind, user }: Caller): string {
   if (user !== undefined) return user;
+  if (kind === "local") return localUser;
   throw new FlotillaError(
     "invalid_input",
     "say who writes: `author`, `Flotilla-User` as a header, or `user` of a client",

@@ -12,7 +12,7 @@ import {
   sessionsBelow,
 } from "./look-statements.ts";
 
-const window = { before: "s5", count: 51 };
+const window = { before: { activeAtMs: 9_000, sessionId: "s5" }, count: 51 };
 const inbox = { tenant: "t", user: "u1", limit: 100, consideredMost: 5_000, countedMost: 1_000 };
 
 const statements: Record<string, Statement> = {

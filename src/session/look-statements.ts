@@ -18,33 +18,38 @@ export function readSessions(tenant: string, sessionIds: readonly string[]): Sta
 
 export type Filter = Pick<ListSessions, "user" | "agent" | "status" | "state">;
 
-export type Window = { readonly before: string; readonly count: number };
+/** A place in the order that sessions are listed in: by what happened last, then by their ids. */
+export type Place = { readonly activeAtMs: number; readonly sessionId: string };
+
+export type Window = { readonly before: Place; readonly count: number };
 
 /**
- * The next so many sessions below a place, newest first, with the contents of those alone that fit the
- * filter. The others are named too, so that whoever asks knows how far it has looked.
+ * The next so many sessions below a place, the one that something happened in last first, with the
+ * contents of those alone that fit the filter. The others are named too, so that whoever asks knows how
+ * far it has looked. Of a user all sessions are looked at, since nothing else knows whose they are.
  */
 export function sessionsBelow(tenant: string, filter: Filter, window: Window): Statement {
   const fits = conditionOf(filter);
   const columns = sql`
-    session_id,
+    session_id, active_at,
     case when ${fits} then header end as header,
     case when ${fits} then metadata end as metadata`;
   const { before, count } = window;
   if (filter.user === undefined) {
     return sql`
       select ${columns} from ${sessions}
-      where tenant = ${tenant} and session_id < ${before}
-      order by session_id desc ${limit(count)}`;
+      where tenant = ${tenant}
+        and (active_at, session_id) < (${before.activeAtMs}, ${before.sessionId})
+      order by active_at desc, session_id desc ${limit(count)}`;
   }
   const theirs = sql`
     select member.session_id from ${members} member
-    where member.tenant = ${tenant} and member.user_id = ${filter.user}
-      and member.session_id < ${before}
-    order by member.session_id desc ${limit(count)}`;
+    where member.tenant = ${tenant} and member.user_id = ${filter.user}`;
   return sql`
     select ${columns} from ${sessions} session
-    where ${isAmong(theirs, sql`session.session_id`)} order by session_id desc`;
+    where ${isAmong(theirs, sql`session.session_id`)}
+      and (active_at, session_id) < (${before.activeAtMs}, ${before.sessionId})
+    order by active_at desc, session_id desc ${limit(count)}`;
 }
 
 /**
@@ -53,14 +58,16 @@ export function sessionsBelow(tenant: string, filter: Filter, window: Window): S
  */
 export function busySessionsBelow(tenant: string, filter: Filter, window: Window): Statement {
   const { user } = filter;
+  const { before } = window;
   const ofUser = sql`and exists (select 1 from ${members} member
     where member.session_id = session.session_id and member.user_id = ${user ?? ""})`;
   return sql`
-    select session_id, header, metadata from ${sessions} session
+    select session_id, active_at, header, metadata from ${sessions} session
     where state <> 'idle' and log_id >= 0 and (tenant || '') = ${tenant}
-      and (session_id || '') < ${window.before} and ${conditionOf(filter)}
+      and (active_at + 0, session_id || '') < (${before.activeAtMs}, ${before.sessionId})
+      and ${conditionOf(filter)}
       ${user === undefined ? sql`` : ofUser}
-    order by (session_id || '') desc ${limit(window.count)}`;
+    order by active_at + 0 desc, (session_id || '') desc ${limit(window.count)}`;
 }
 
 function conditionOf({ agent, status, state }: Filter): Statement {

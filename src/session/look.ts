@@ -8,6 +8,7 @@ import type { Journal } from "./journal/journal.ts";
 import {
   busySessionsBelow,
   type Filter,
+  type Place,
   readInboxRows,
   readSessions,
   sessionsBelow,
@@ -30,32 +31,54 @@ const windowSessions = 500;
 const windowsMost = 10;
 const listRange = { min: 1, max: 1_000 };
 // No character comes after this one, in the order that ids are sorted by.
-const top = "\u{10ffff}";
+const top: Place = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
 
-/** A page of a tenant's sessions, newest first. */
+/**
+ * A page of a tenant's sessions, the one that something happened in last first. One in which something
+ * happens between two pages is on the first page of the next list, and may be missed by this one.
+ */
 export async function listSessions(
   database: Database,
   tenant: string,
   options: ListSessions = {},
 ): Promise<SessionPage> {
-  const { cursor = top, limit = 50, ...filter } = checkedList(options);
+  const { cursor, limit = 50, ...filter } = checkedList(options);
   const isBusy = filter.state !== undefined && filter.state !== "idle";
   const isFiltered = [filter.agent, filter.status, filter.state].some((each) => each !== undefined);
   // One more than asked for, to see whether there is another page.
   const count = isFiltered && !isBusy ? Math.max(windowSessions, limit + 1) : limit + 1;
   const below = isBusy ? busySessionsBelow : sessionsBelow;
   const found: Row[] = [];
-  let before = cursor;
+  let before = cursor === undefined ? top : placeIn(cursor);
   let hasMore = true;
   for (let windows = 0; hasMore && found.length <= limit && windows < windowsMost; windows++) {
     const window = await database.read(below(tenant, filter, { before, count }));
     found.push(...window.filter((row) => row["header"] !== null));
     hasMore = window.length === count;
-    before = window.at(-1)?.["session_id"] ?? before;
+    if (window.length > 0) before = placeOf(window.at(-1)!);
   }
-  const sessions = found.slice(0, limit).map(toView);
-  if (found.length > limit) return { sessions, next: sessions.at(-1)!.sessionId };
-  return { sessions, next: hasMore ? before : null };
+  const shown = found.slice(0, limit);
+  const sessions = shown.map(toView);
+  if (found.length > limit) return { sessions, next: cursorOf(placeOf(shown.at(-1)!)) };
+  return { sessions, next: hasMore ? cursorOf(before) : null };
+}
+
+function placeOf(row: Row): Place {
+  return { activeAtMs: Number(row["active_at"]), sessionId: row["session_id"] };
+}
+
+function cursorOf({ activeAtMs, sessionId }: Place): string {
+  return `${activeAtMs}.${sessionId}`;
+}
+
+const expectedCursor = "the `next` of an earlier page";
+
+function placeIn(cursor: string): Place {
+  const [, activeAtMs, sessionId] = /^(\d{1,15})\.(.+)$/s.exec(cursor) ?? [];
+  if (activeAtMs !== undefined && sessionId !== undefined) {
+    return { activeAtMs: Number(activeAtMs), sessionId };
+  }
+  throw new FlotillaError("invalid_option", `cursor must be ${expectedCursor}`);
 }
 
 function checkedList(options: ListSessions): Filter & { cursor?: string; limit?: number } {
@@ -65,7 +88,7 @@ function checkedList(options: ListSessions): Filter & { cursor?: string; limit?:
   if (state !== undefined) checkChoice("state", state, ["idle", "catching_up", "compacting"]);
   if (limit !== undefined) checkNumber("limit", limit, listRange);
   for (const name of ["user", "agent"] as const) checkText(name, options[name]);
-  checkText("cursor", cursor, "the `next` of an earlier page");
+  checkText("cursor", cursor, expectedCursor);
   return options;
 }
 

@@ -341,7 +341,8 @@ const sessions: Migration = {
       created_at bigint not null,
       active_at bigint not null
     )`,
-    sql`create index ${index("session_tenant")} on ${table("session")} (tenant, session_id)`,
+    sql`create index ${index("session_recent")}
+      on ${table("session")} (tenant, active_at, session_id)`,
     sql`create index ${index("session_busy")} on ${table("session")} (log_id)
       where state <> 'idle'`,
     // Who takes part, and up to where they have read.

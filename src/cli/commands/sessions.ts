@@ -43,7 +43,9 @@ Examples:
       `whose sessions (default: ${usualTenant}, or that of the key or token)`,
     );
 
-  const listing = command("list", "list sessions, newest first", { isDefault: true })
+  const listing = command("list", "list sessions, the one that something happened in last first", {
+    isDefault: true,
+  })
     .option("--user <user>", "only those that this user takes part in")
     .option("--agent <name>", "only those that this agent answers in")
     .addOption(new Option("--status <status>", "only these").choices(["active", "archived"]))

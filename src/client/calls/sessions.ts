@@ -6,7 +6,7 @@ export type SessionCalls = {
   /** Makes a session; again with the same id, gives what there is. */
   create(options?: CreateSessionOptions): Promise<SessionView>;
   get(sessionId: string): Promise<SessionView>;
-  /** A page, newest first. */
+  /** A page, the one that something happened in last first. */
   list(options?: ListSessionsOptions): Promise<SessionPage>;
   /** Closes it: it can be read, and nothing can be added. */
   archive(sessionId: string): Promise<void>;

@@ -29,9 +29,13 @@ export function sees(caller: Caller, { tenant }: { readonly tenant: string }): b
   return may(caller, "admin") || caller.tenant === tenant;
 }
 
+/** Who speaks on a server without credentials, where a program doesn't say so. */
+export const localUser = "local";
+
 /** Whose inbox or read mark is meant. */
 export function userOf(caller: Caller): string {
   if (caller.user !== undefined) return caller.user;
+  if (caller.kind === "local") return localUser;
   throw new FlotillaError(
     "invalid_input",
     "say for which user: `Flotilla-User: <id>`, or `?user=<id>` where there is such a parameter",

@@ -151,7 +151,9 @@ function shown(session: SessionView) {
  * a way into their inboxes.
  */
 function withCaller(caller: Caller, users: readonly string[]): readonly string[] {
-  if (caller.kind !== "user" && caller.user === undefined) return users;
+  if (caller.kind === "server" && caller.user === undefined) return users;
+  // A program without a name that names others has made its choice.
+  if (caller.kind === "local" && caller.user === undefined && users.length > 0) return users;
   const own = userOf(caller);
   const others = users.filter((user) => user !== own);
   if (caller.kind === "user" && others.length > 0) demand(caller, "sessions:manage");

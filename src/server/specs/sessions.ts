@@ -64,7 +64,7 @@ export const sessionSpecs = {
     path: "/v1/sessions",
     operationId: "listSessions",
     tag,
-    summary: "Sessions, newest first: in the order of their ids, from the last.",
+    summary: "Sessions, the one that something happened in last first.",
     verb: "sessions:read",
     query: z.strictObject({
       user: shortText().optional(),
