@@ -1,8 +1,12 @@
-import { readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { errorCodes, FlotillaError } from "../src/base/errors.ts";
 import { exitCodeOf } from "../src/cli/failure.ts";
 import { statusOf } from "../src/server/errors.ts";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
 
 /** The rows of all tables of a document, as their cells. */
 function rowsOf(file: string): string[][] {
@@ -59,6 +63,23 @@ describe("docs/limits.md", () => {
     expect(values).not.toEqual([]);
     const isShown = (each: string) => new RegExp(`(?<![\\d.,])${each}(?!\\d|,\\d)`).test(bound);
     expect(shown.some(isShown)).toBe(true);
+  });
+});
+
+describe("what is published", () => {
+  const { files } = JSON.parse(read("package.json")) as { files: string[] };
+  const isPublished = (path: string) =>
+    files.some((each) => path === each || path.startsWith(`${each}/`));
+  const pages = globSync("**/*.md", { cwd: root, exclude: ["node_modules/**", ".built/**"] });
+
+  test.each(pages.filter(isPublished))("has everything that %s links to", (page) => {
+    const text = read(page).replaceAll(/^```[^]*?^```$/gm, "");
+    const links = [...text.matchAll(/\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"/g)]
+      .map(([, link, other]) => (link ?? other)!)
+      .filter((link) => !/^(https?:|mailto:|#)/.test(link))
+      .map((link) => join(dirname(page), link.replace(/#.*$/, "")));
+    const broken = links.filter((path) => !isPublished(path) || !existsSync(join(root, path)));
+    expect(broken).toEqual([]);
   });
 });
 

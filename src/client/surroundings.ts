@@ -41,6 +41,11 @@ export function serverUrl(url: string | undefined): string {
   throw new FlotillaError("invalid_option", message);
 }
 
+/** Whether people can see what the program shows. */
+export function isShown(): boolean {
+  return page().document?.visibilityState !== "hidden";
+}
+
 /** Browsers say when the network comes and goes, and when a page is shown again. Node says nothing. */
 export const usualNetwork: Network = {
   isOnline: () => page().navigator?.onLine !== false,

@@ -65,7 +65,10 @@ function pack(folder: string): string {
   const source = join(folder, "source");
   mkdirSync(source);
   const { files } = manifestOf(root);
-  for (const name of ["package.json", ...files.filter((each) => each !== "dist")]) {
+  for (const name of [
+    "package.json",
+    ...files.filter((each) => each !== "dist" && !each.startsWith("!")),
+  ]) {
     cpSync(join(root, name), join(source, name), { recursive: true });
   }
   const dist = join(source, "dist");

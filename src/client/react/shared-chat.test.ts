@@ -81,6 +81,23 @@ describe.each([
     await until("the stored answer", async () => (await stored(id)).length === 2);
   };
 
+  test("reads what it shows, so that the inbox doesn't call the open chat unread", async () => {
+    const id = next();
+    const { latest } = tab(id);
+    await until("a chat", () => latest());
+    void latest()!.sendMessage({ text: "hello" });
+    await letGo(id);
+    const item = async () => {
+      const answer = await fetch(`${server.url}/v1/inbox`, { headers: { "Flotilla-User": "ada" } });
+      const { sessions } = (await answer.json()) as {
+        sessions: { sessionId: string; lastSeq: number; unread: number }[];
+      };
+      return sessions.find((each) => each.sessionId === id);
+    };
+    await until("the answer in the inbox", async () => (await item())?.lastSeq === 2);
+    await expect.poll(async () => (await item())?.unread).toBe(0);
+  });
+
   test("shows two tabs the same, whichever of them asks", async () => {
     const id = next();
     const one = tab(id);
