@@ -13,6 +13,7 @@ describe("a config", () => {
       use: [],
       durability: "full",
       migrate: "auto",
+      onUnhandledRejection: "log",
       slots: 100,
       target: 0.8,
       pollMs: 1_000,
