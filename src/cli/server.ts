@@ -1,6 +1,7 @@
 import process from "node:process";
 import { type Command, Option } from "commander";
 import { errorCodes, type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
+import { trimEnd } from "../base/trim-end.ts";
 import { network } from "../throttle/network.ts";
 
 /** Commands that can go through a server instead of the store. */
@@ -42,7 +43,7 @@ export function openServer(
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
     throw new FlotillaError("invalid_option", "--url must be a URL, as http://localhost:8080");
   }
-  const base = url.replace(/\/+$/, "");
+  const base = trimEnd(url, (char) => char === "/");
   const key = keyOfServer();
   const headers = {
     ...(key !== undefined && { Authorization: `Bearer ${key}` }),

@@ -1,4 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
+import { trimEnd } from "../base/trim-end.ts";
 import type { Fetch, Network, SocketClass } from "./options.ts";
 
 /** What the program runs in: a page, a worker or Node. Nothing is looked at before it is needed. */
@@ -33,7 +34,7 @@ export function serverUrl(url: string | undefined): string {
   try {
     const { href } = new URL(url ?? "/", at);
     // What lacks its protocol may look as if it had another, such as `localhost:`.
-    if (href.startsWith("http")) return href.replace(/\/+$/, "");
+    if (href.startsWith("http")) return trimEnd(href, (char) => char === "/");
   } catch {
     // Then it is no address at all.
   }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { groupOf, groupVersion, shapeOf } from "./fingerprint.ts";
+import { groupOf, groupVersion, shapeOf, withoutQuotations } from "./fingerprint.ts";
 
 describe("the shape of a message", () => {
   test.each([
@@ -113,5 +113,32 @@ describe("a group", () => {
     (text) => {
       expect(groupVersion(text)).toBe(undefined);
     },
+  );
+});
+
+test("a quotation is found as the plain expression finds it, however its marks are mixed", () => {
+  const plain =
+    /"[^"\n]*"|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»|(?<![\p{L}\p{Nd}])'[^'\n]*'(?![\p{L}\p{Nd}])/gu;
+  const marks = fc.constantFrom(
+    '"',
+    "`",
+    "“",
+    "”",
+    "«",
+    "»",
+    "'",
+    "\n",
+    "x",
+    "𝒳",
+    "\ud835",
+    " ",
+    "-",
+  );
+  fc.assert(
+    fc.property(fc.array(marks, { maxLength: 30 }), (given) => {
+      const text = given.join("");
+      expect(withoutQuotations(text)).toBe(text.replaceAll(plain, "<text>"));
+    }),
+    { numRuns: 3_000 },
   );
 });

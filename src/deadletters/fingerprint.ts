@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { trimEnd } from "../base/trim-end.ts";
 
 /**
  * Which errors are one and the same to a person: those of one task name with the same code, and
@@ -32,11 +33,11 @@ const shapeChars = 300;
 
 /** A message without what varies: URLs' paths and queries, quoted parts, ids, hex, numbers. */
 export function shapeOf(message: string): string {
-  const shape = message
+  const named = message
     .slice(0, readChars)
     .replaceAll(url, (_, scheme: string, rest: string) => `${scheme}://${siteOf(rest)}`)
-    .replaceAll(uuid, "<id>")
-    .replaceAll(quoted, "<text>")
+    .replaceAll(uuid, "<id>");
+  const shape = withoutQuotations(named)
     .replaceAll(time, "<time>")
     .replaceAll(exponent, "$1")
     .replaceAll(word, wordShape)
@@ -48,14 +49,49 @@ export function shapeOf(message: string): string {
 
 const url = /\b([a-z][a-z0-9+.-]{0,20}):\/\/([^\s"'`<>(){}[\]|]+)/giu;
 const uuid = /(?<![\p{L}\p{Nd}])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\p{L}\p{Nd}])/giu;
-// An apostrophe within a word opens no quotation, nor closes one.
-const quoted =
-  /"[^"\n]*"|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»|(?<![\p{L}\p{Nd}])'[^'\n]*'(?![\p{L}\p{Nd}])/gu;
 const word = /[\p{L}\p{Nd}_]+/gu;
 const time = /\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[-+]\d\d:?\d\d)?/gu;
 const exponent = /(?<![\p{L}\p{Nd}_])(\d+(?:\.\d+)?)e[-+]?\d+(?![\p{L}\p{Nd}_])/giu;
 // With a unit or without: 3 s, 3.5s and -1,200 ms.
 const joinedNumbers = /(?:(?<![\p{L}\p{Nd}_>])[-+])?(?<![\p{L}\p{Nd}_])N(?:[.,:]N)*/gu;
+
+const closing: Readonly<Record<string, string>> = {
+  '"': '"',
+  "`": "`",
+  "“": "”",
+  "«": "»",
+  "'": "'",
+};
+
+/**
+ * Says `<text>` for each quotation that ends in its line. An apostrophe within a word opens none, nor
+ * closes one. Where the next mark of a kind is, is looked for once, so that marks that are never closed
+ * cost no more than other characters.
+ */
+export function withoutQuotations(text: string): string {
+  const nexts = new Map<string, number>();
+  const next = (mark: string, from: number): number => {
+    const known = nexts.get(mark);
+    if (known !== undefined && known >= from) return known;
+    const found = text.indexOf(mark, from);
+    nexts.set(mark, found === -1 ? Infinity : found);
+    return nexts.get(mark)!;
+  };
+  let shown = "";
+  let shownTo = 0;
+  for (let at = 0; at < text.length; at++) {
+    const mark = closing[text[at]!];
+    if (mark === undefined) continue;
+    if (mark === "'" && /[\p{L}\p{Nd}]$/u.test(text.slice(Math.max(0, at - 2), at))) continue;
+    const end = next(mark, at + 1);
+    if (end === Infinity || next("\n", at + 1) < end) continue;
+    if (mark === "'" && /^[\p{L}\p{Nd}]/u.test(text.slice(end + 1, end + 3))) continue;
+    shown += `${text.slice(shownTo, at)}<text>`;
+    shownTo = end + 1;
+    at = end;
+  }
+  return shown + text.slice(shownTo);
+}
 
 /** Who was called, and how: not what for. */
 function siteOf(rest: string): string {
@@ -63,7 +99,10 @@ function siteOf(rest: string): string {
   const [authority = "", ...path] = beforeQuery.split("/");
   const site = authority.slice(authority.lastIndexOf("@") + 1);
   const end = /[.,;:!]$/.test(rest) ? rest.slice(-1) : "";
-  return [site.replace(/[.,;:!]+$/, ""), ...(path.length > 0 ? ["…"] : [])].join("/") + end;
+  return (
+    [trimEnd(site, (char) => ".,;:!".includes(char)), ...(path.length > 0 ? ["…"] : [])].join("/") +
+    end
+  );
 }
 
 /** An id is told from a word by its digits: several runs of them, hex, or one in something long. */

@@ -1,3 +1,5 @@
+import { trimEnd } from "../base/trim-end.ts";
+
 /**
  * What can be read of JSON text that isn't all there yet, as an agent's tool input while it comes:
  * `{"city":"Par` is read as `{ city: "Par" }`. Undefined where nothing can be read. One pass and no
@@ -106,5 +108,6 @@ function readWord(found: string, last: boolean): string | undefined {
   const word = words.find((candidate) => candidate.startsWith(found));
   if (word !== undefined) return word;
   // Of `12.`, `1e` and `1e-`, the digits count that are there already.
-  return /^-?\d/.test(found) ? found.replace(/[^\d]+$/, "") : found === "-" ? "" : undefined;
+  if (/^-?\d/.test(found)) return trimEnd(found, (char) => char < "0" || char > "9");
+  return found === "-" ? "" : undefined;
 }

@@ -1,4 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
+import { trimEnd } from "../base/trim-end.ts";
 
 const prefix = "whsec_";
 const keyBytes = { least: 24, most: 64 };
@@ -24,6 +25,10 @@ export function fromBase64(text: string): Uint8Array<ArrayBuffer> | undefined {
   } catch {
     return undefined;
   }
-  if (btoa(bytes).replace(/=+$/, "") !== text.replace(/=+$/, "")) return undefined;
+  if (withoutPadding(btoa(bytes)) !== withoutPadding(text)) return undefined;
   return Uint8Array.from(bytes, (byte) => byte.charCodeAt(0));
+}
+
+function withoutPadding(base64: string): string {
+  return trimEnd(base64, (char) => char === "=");
 }

@@ -13,8 +13,9 @@ export function blocksOf(text: string): Block[] {
   let plain: string[] = [];
   let fence: { mark: string; language: string; lines: string[] } | undefined;
   const flush = () => {
-    const joined = plain.join("\n").replace(/^\n+|\n+$/g, "");
-    if (joined !== "") blocks.push({ type: "text", spans: spansOf(joined) });
+    const isSaid = (line: string) => line !== "";
+    const said = plain.slice(plain.findIndex(isSaid), plain.findLastIndex(isSaid) + 1);
+    if (said.length > 0) blocks.push({ type: "text", spans: spansOf(said.join("\n")) });
     plain = [];
   };
   const close = () => {
@@ -23,18 +24,27 @@ export function blocksOf(text: string): Block[] {
     fence = undefined;
   };
   for (const line of text.split("\n")) {
-    const found = /^ {0,3}(```+|~~~+)\s*([\w+#.-]{0,20})\s*$/.exec(line);
+    const found = fenceIn(line);
     if (fence) {
-      if (found && found[2] === "" && found[1]!.startsWith(fence.mark)) close();
+      if (found?.language === "" && found.mark.startsWith(fence.mark)) close();
       else fence.lines.push(line);
     } else if (found) {
       flush();
-      fence = { mark: found[1]!, language: found[2]!, lines: [] };
+      fence = { ...found, lines: [] };
     } else plain.push(line);
   }
   close();
   flush();
   return blocks;
+}
+
+/** The mark and the language in a line that is a fence. */
+function fenceIn(line: string): { mark: string; language: string } | undefined {
+  const [begins, mark] = /^ {0,3}(```+|~~~+)/.exec(line) ?? [];
+  if (begins === undefined) return undefined;
+  // Taken off first: an expression with white space on both sides tries every way to share it out.
+  const language = line.slice(begins.length).trim();
+  return /^[\w+#.-]{0,20}$/.test(language) ? { mark: mark!, language } : undefined;
 }
 
 // Only these two lead anywhere. What follows a sentence's end isn't part of an address.
