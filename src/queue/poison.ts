@@ -1,9 +1,9 @@
 import type { Ids } from "../base/ids.ts";
+import { deathLimit } from "../base/deaths.ts";
 import { podsKnown } from "../pods/statements.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 import { followUpOf } from "./on-failure.ts";
-import { deathLimit } from "./settle.ts";
 import { getTasks } from "./statements/ask.ts";
 import { followRecovery, type Orphan, poisonError } from "./statements/recover.ts";
 

@@ -20,8 +20,6 @@ export type RetryPolicy = { readonly attempts: number; readonly backoff: Backoff
 
 /** After this many deaths of pods under it, a task runs only on a pod that has nothing else. */
 export const aloneAfterDeaths = 2;
-/** After this many it is failed: the last ones happened while it ran alone. */
-export const deathLimit = 4;
 
 /** Decides; never does. What the store should say of an attempt that has ended. */
 export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random: Random): Finish {

@@ -2,7 +2,8 @@
  * Judges every committed change as it happens, and every run of a handler as it starts and ends.
  * What can only be judged when all is over is in `verdict.ts`.
  */
-import { aloneAfterDeaths, deathLimit } from "../../src/queue/settle.ts";
+import { deathLimit } from "../../src/base/deaths.ts";
+import { aloneAfterDeaths } from "../../src/queue/settle.ts";
 import type { Change, TaskState } from "./audit.ts";
 import { createGateChecker, isGateMove } from "./gates.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";

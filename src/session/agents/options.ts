@@ -29,7 +29,7 @@ export type AgentOptions = {
   retries?: number;
   /** The waits between those tries. */
   backoff?: Backoff;
-  /** How many pods may lose a turn before it is given up. Default 3. */
+  /** How many pods may lose a turn before it is given up, four at most. Default 3. */
   attempts?: number;
   /** Sums up what was said when it gets long. */
   compaction?: CompactionOptions;

@@ -1,7 +1,7 @@
 import type { Command, Decision, Facts } from "../command.ts";
 import type { Compaction, Header } from "../header.ts";
 import { goOnAfterCompaction } from "./ending.ts";
-import { factsOf, startCompaction } from "./starting.ts";
+import { factsOf, lossesMost, startCompaction } from "./starting.ts";
 import {
   decided,
   firstStep,
@@ -95,7 +95,7 @@ export function releaseCompaction(header: Header, work: Compaction, facts: Facts
 
 export function loseCompaction(header: Header, work: Compaction, facts: Facts): Decision {
   const lost = work.lost + 1;
-  const mayTry = lost < factsOf(facts, work.agent).attempts;
+  const mayTry = lost < lossesMost(facts, work.agent);
   const again = { ...work, lost, attempt: work.attempt + 1 };
   const next = mayTry ? startOver(header, again, facts) : undefined;
   return next ? decided(next, { done: true }) : failCompaction(header, facts);

@@ -1,3 +1,4 @@
+import { deathLimit } from "../../base/deaths.ts";
 import type { AgentFacts, Facts } from "../command.ts";
 import type { Header, Turn, Work } from "../header.ts";
 import { isDue, rangeOf } from "./due.ts";
@@ -9,6 +10,11 @@ const unknownAgent: AgentFacts = { during: "queue", attempts: 3, compaction: nul
 
 export function factsOf(facts: Facts, agent: string): AgentFacts {
   return facts.agent(agent) ?? unknownAgent;
+}
+
+/** How many pods may be lost under one turn or compaction: never more than a task takes with it. */
+export function lossesMost(facts: Facts, agent: string): number {
+  return Math.min(factsOf(facts, agent).attempts, deathLimit);
 }
 
 export type Asked = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId">;

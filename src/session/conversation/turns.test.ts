@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { deathLimit } from "../../base/deaths.ts";
 import type { Target } from "../command.ts";
 import type { Turn } from "../header.ts";
 import { pendingMost } from "./pending.ts";
@@ -230,6 +231,24 @@ describe("a runner", () => {
       outcome: "cut",
       parts: checkpoint.parts,
       error: { code: "runner_lost" },
+    });
+  });
+
+  test("is lost at most as often as under a task, whatever the agent says, and the failure is seen", () => {
+    const talk = startTalk({ helper: { ...plain, attempts: 100 } });
+    talk.say("one");
+    for (let lost = 1; lost < deathLimit; lost++) {
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+      expect(turnOf(talk)).toMatchObject({ attempt: lost + 1, lost });
+    }
+    // One that is handed on by a pod that stops isn't counted.
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(talk.header.work).toBeNull();
+    expect(talk.entries.at(-1)).toMatchObject({
+      role: "assistant",
+      outcome: "failed",
+      error: { code: "runner_lost", message: expect.stringContaining("all 4 pods") },
     });
   });
 

@@ -1,7 +1,7 @@
 import type { Command, Decision, Facts } from "../command.ts";
 import type { Header, Turn } from "../header.ts";
 import { abortWork, endTurn, replySoFar } from "./ending.ts";
-import { factsOf } from "./starting.ts";
+import { lossesMost } from "./starting.ts";
 import { decided, firstStep, type Step, unchanged, withEffect, withHeader } from "./step.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
@@ -50,12 +50,13 @@ export function loseTurn(
     return isFound ? decided(next, { done: true }) : unchanged(header, { done: false });
   }
   const lost = turn.lost + 1;
-  if (lost < factsOf(facts, agent).attempts) {
+  if (lost < lossesMost(facts, agent)) {
     const next = { ...turn, lost, attempt: attempt + 1 };
     return decided(startOver(header, next, facts), { done: true });
   }
   const outcome = checkpoint && checkpoint.parts.length > 0 ? "cut" : "failed";
-  const error = { code: "runner_lost", message: "every pod that made this answer was lost" };
+  const message = `${lost === 1 ? "the pod" : `all ${lost} pods`} that made this answer died or fell silent`;
+  const error = { code: "runner_lost", message };
   const reply = replySoFar(checkpoint, { outcome, error });
   return end(header, turn, reply, facts);
 }
