@@ -1,3 +1,4 @@
+import { makePrivate } from "../store/sqlite/private-file.ts";
 import type { DeadLetter } from "./letter.ts";
 import { fingerprintVersion } from "./fingerprint.ts";
 import type { Picking, Selection } from "./selection.ts";
@@ -203,6 +204,7 @@ export function openView(path?: string) {
 
 /** Held by this process alone. A power cut loses what was written last, and never spoils the rest. */
 function openFile(path: string): DatabaseSync {
+  makePrivate(path);
   const db = new DatabaseSync(path, { timeout: 0 });
   try {
     db.exec(

@@ -47,7 +47,7 @@ export function viewsIn(
   };
 
   const openAny = (inFolder: string): View => {
-    mkdirSync(inFolder, { recursive: true });
+    mkdirSync(inFolder, { recursive: true, mode: 0o700 });
     for (let at = 1; at <= filesMost; at++) {
       const view = openFile(join(inFolder, `failed-${at}.db`));
       if (view) return view;

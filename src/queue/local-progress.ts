@@ -4,6 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { DatabaseSync } from "../store/sqlite/driver.ts";
+import { makePrivate } from "../store/sqlite/private-file.ts";
 
 /** The attempt that a progress belongs to. */
 export type Attempt = { readonly taskId: string; readonly token: number };
@@ -72,6 +73,7 @@ export function localProgress(
 }
 
 function open(path: string, olderThanMs: number) {
+  makePrivate(path);
   const db = new DatabaseSync(path, { timeout: patienceMs });
   try {
     db.exec("pragma journal_mode = wal; pragma synchronous = normal");

@@ -7,6 +7,7 @@ import {
   openSync,
   readdirSync,
   rmSync,
+  statSync,
   writeSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -135,4 +136,16 @@ test("a folder that can't be made is an error, and works once it can", async () 
   rmSync(folder);
   await disk.write([entry("a")], []);
   expect(await disk.takeOver()).toEqual([entry("a")]);
+});
+
+test("its files are their owner's alone, whatever else the process makes is", async () => {
+  const umask = process.umask(0);
+  try {
+    await openDisk().write([entry("one")], []);
+    const modes = readdirSync(folder).map((name) => statSync(join(folder, name)).mode & 0o777);
+    expect(modes.length).toBeGreaterThanOrEqual(4);
+    expect(new Set(modes)).toEqual(new Set([0o600]));
+  } finally {
+    process.umask(umask);
+  }
 });

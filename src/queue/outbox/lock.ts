@@ -1,10 +1,12 @@
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
+import { makePrivate } from "../../store/sqlite/private-file.ts";
 
 /**
  * Locks a file for as long as this process lives, or gives undefined where another holds it. The lock
  * is SQLite's, so it goes with the process however that ends, and nobody has to judge who is alive.
  */
 export function lockFile(path: string): { release(): void } | undefined {
+  makePrivate(path);
   const db = new DatabaseSync(path, { timeout: 0 });
   try {
     db.exec("begin exclusive");

@@ -4,6 +4,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  statSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
@@ -139,6 +140,20 @@ test("a full disk is an error of its own, and passes when there is room again", 
   const [row] = await database.read(sql`select count(*) as count from filler`);
   expect(row).toEqual({ count: 1 });
   await database.close();
+});
+
+test("the files of a new store are its owner's alone, whatever else the process makes is", async () => {
+  const umask = process.umask(0);
+  try {
+    const database = await openStore(place.path, { create: true });
+    await database.write([sql`create table filler (body text)`]);
+    const modes = listed().map((name) => [name, statSync(join(place.folder, name)).mode & 0o777]);
+    expect(modes).toEqual(listed().map((name) => [name, 0o600]));
+    expect(modes.length).toBeGreaterThanOrEqual(3);
+    await database.close();
+  } finally {
+    process.umask(umask);
+  }
 });
 
 /** A number as text of the statement, because pragmas take no values. */
