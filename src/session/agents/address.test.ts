@@ -14,6 +14,8 @@ describe("an agent's URL", () => {
     "https://192.168.1.1/",
     "https://100.64.0.1/",
     "https://169.254.169.254/latest/meta-data",
+    "https://168.63.129.16/machine",
+    "https://[::ffff:168.63.129.16]/machine",
     "https://224.0.0.1/",
     "https://255.255.255.255/",
     "https://198.18.0.1/",
@@ -75,7 +77,13 @@ describe("an agent's URL", () => {
 });
 
 test("services that tell machines their secrets are no agents, though they are in private ranges", () => {
-  for (const address of ["100.100.100.200", "fd00:ec2::254", "fd20:ce::254", "::ffff:6464:64c8"]) {
+  for (const address of [
+    "100.100.100.200",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "::ffff:6464:64c8",
+    "168.63.129.16",
+  ]) {
     expect(isAllowedAddress(address, true)).toBe(false);
   }
   expect(isAllowedAddress("100.100.100.201", true)).toBe(true);

@@ -4,17 +4,23 @@ import { FlotillaError } from "../../base/errors.ts";
 // With private addresses allowed, still not those of cloud metadata services and of nobody.
 const privateRanges = new Set(["loopback", "private", "uniqueLocal", "carrierGradeNat"]);
 
-// Those of them that are in private ranges.
-const metadataServices = new Set(["100.100.100.200", "fd00:ec2::254", "fd20:ce::254"]);
+// Those of them that are in private ranges, and Azure's, which looks public and is each machine's own.
+const metadataServices = new Set([
+  "100.100.100.200",
+  "168.63.129.16",
+  "fd00:ec2::254",
+  "fd20:ce::254",
+]);
 
 /** Whether an agent may be at this address. Everything that isn't plainly public counts as private. */
 export function isAllowedAddress(address: string, allowPrivate: boolean): boolean {
   if (!ipaddr.isValid(address)) return false;
   // A mapped address is the one that it maps.
   const found = ipaddr.process(address);
+  if (metadataServices.has(found.toString())) return false;
   const range = found.range();
   if (range === "unicast") return !isCompatible(found);
-  return allowPrivate && privateRanges.has(range) && !metadataServices.has(found.toString());
+  return allowPrivate && privateRanges.has(range);
 }
 
 /** Whether it is `::127.0.0.1` or the like, which URLs write as `::7f00:1`: long gone, and never public. */
