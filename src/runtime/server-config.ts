@@ -37,7 +37,7 @@ export type ApiKey =
       tenant?: string;
       /** What it may do. Default: everything, or with a tenant all that concerns sessions. */
       verbs?: readonly Verb[];
-      /** Whether it may do everything. Default: if it has neither a tenant nor verbs. */
+      /** Whether it may do everything, for all tenants. Default: if it has neither a tenant nor verbs. */
       admin?: boolean;
     };
 
@@ -114,6 +114,10 @@ function checkKey(given: ApiKey): void {
   if (tenant !== undefined && (typeof tenant !== "string" || tenant === ""))
     throw invalid("server.apiKeys: a tenant is text");
   for (const verb of given.verbs ?? []) checkChoice("server.apiKeys: a verb", verb, verbs);
+  if (tenant !== undefined && (given.admin === true || given.verbs?.includes("admin")))
+    throw invalid(
+      "server.apiKeys: an administrator acts for all tenants: leave out `admin` or `tenant`, or name `verbs`",
+    );
 }
 
 function checkKeyText(key: unknown): void {
@@ -137,12 +141,22 @@ function checkTokens(tokens: TokenConfig): void {
     throw invalid("server.tokens needs one of `secret`, `jwks` and `jwksUrl`");
   if (secret !== undefined && (typeof secret !== "string" || secret.length < secretChars))
     throw invalid(`server.tokens.secret has at least ${secretChars} characters`);
-  if (jwksUrl !== undefined && !/^https?:\/\//.test(jwksUrl))
-    throw invalid("server.tokens.jwksUrl is a URL that begins with https://");
+  if (jwksUrl !== undefined && !isPrivateWay(jwksUrl))
+    throw invalid(
+      "server.tokens.jwksUrl is a URL that begins with https://, or with http:// on this machine: whoever can change the keys on their way makes tokens",
+    );
   // An algorithm of the other kind would take a public key for a shared secret.
   const allowed = secret === undefined ? keyAlgorithms : secretAlgorithms;
   for (const each of algorithms ?? []) checkChoice("server.tokens.algorithms: each", each, allowed);
   if (algorithms?.length === 0) throw invalid("server.tokens.algorithms names at least one");
+}
+
+/** Whether nobody in between can change what comes from there. */
+function isPrivateWay(url: unknown): boolean {
+  if (typeof url !== "string" || !URL.canParse(url)) return false;
+  const { protocol, hostname } = new URL(url);
+  const isHere = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+  return protocol === "https:" || (protocol === "http:" && isHere);
 }
 
 function checkOrigin(origin: string): void {

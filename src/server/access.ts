@@ -7,6 +7,7 @@ import type { ServerConfig } from "../runtime/server-config.ts";
  * by a request across sites.
  */
 export function checkLocal({ header }: Headed, origins: readonly string[]): void {
+  checkDirect(header);
   checkHost(header);
   checkSite(header, origins);
 }
@@ -28,6 +29,25 @@ export function checkListening(
 export function isLoopback(host: string): boolean {
   const name = host.toLowerCase().replace(/^\[(.*)\]$/, "$1");
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
+}
+
+// What proxies add to a request that they pass on, which may have come from anywhere.
+const forwarding = [
+  "forwarded",
+  "via",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-proto",
+  "x-real-ip",
+];
+
+function checkDirect(header: Headed["header"]): void {
+  const found = forwarding.find((name) => header(name) !== undefined);
+  if (found === undefined) return;
+  throw new FlotillaError(
+    "forbidden",
+    `this server has no keys and takes no requests that a proxy passes on (\`${found}\`): configure server.apiKeys`,
+  );
 }
 
 function checkHost(header: Headed["header"]): void {

@@ -7,7 +7,7 @@ import { movableClock } from "../../base/movable-clock.contract.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
 import { type Asking, createAuthenticator, type Credentials } from "./authenticate.ts";
-import { type Caller, may } from "./caller.ts";
+import { type Caller, may, sees } from "./caller.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const clock = movableClock();
@@ -73,7 +73,21 @@ describe("a key", () => {
     ];
     expect(await verbsOf({ verbs: ["sessions:read"] })).toEqual(["sessions:read"]);
     expect(await verbsOf({ admin: false })).not.toContain("admin");
-    expect(await verbsOf({ tenant: "acme", admin: true })).toContain("admin");
+    expect(await verbsOf({ verbs: ["sessions:read"], admin: true })).toContain("admin");
+  });
+
+  test("of a tenant is no administrator whatever it says, since those act for all tenants", async () => {
+    for (const rest of [{ admin: true }, { verbs: ["admin", "tasks:read"] as const }]) {
+      const found = await caller(
+        { apiKeys: [{ key: plain, tenant: "acme", ...rest }] },
+        bearer(plain),
+      );
+      expect([may(found, "admin"), may(found, "tasks:read")]).toEqual([false, true]);
+      expect([sees(found, { tenant: "acme" }), sees(found, { tenant: "other" })]).toEqual([
+        true,
+        false,
+      ]);
+    }
   });
 });
 
@@ -138,6 +152,13 @@ describe("a token", () => {
     ["nothing of a token", () => "a.b.c"],
   ])("is refused with %s", async (_, make) => {
     await expect(caller({ tokens }, bearer(await make()))).rejects.toThrow(unauthorized);
+  });
+
+  test.each(["1e400", "1e300", "-1e400", '"soon"'])("is refused with the end %s", async (exp) => {
+    const part = (text: string) => Buffer.from(text).toString("base64url");
+    const head = `${part('{"alg":"HS256"}')}.${part(`{"sub":"ada","exp":${exp}}`)}`;
+    const signature = createHmac("sha256", secret).update(head).digest("base64url");
+    await expect(caller({ tokens }, bearer(`${head}.${signature}`))).rejects.toThrow(unauthorized);
   });
 
   test("is told what it lacks where it has no end", async () => {
@@ -306,6 +327,16 @@ describe("without credentials", () => {
     expect(found).toMatchObject({ kind: "local", tenant: "acme", user: "ada" });
     expect(may(found, "admin")).toBe(true);
   });
+
+  test.each(["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"])(
+    "what a proxy passes on isn't from this machine: %s",
+    async (name) => {
+      await expect(caller({}, { ...local, [name]: "203.0.113.7" })).rejects.toMatchObject({
+        code: "forbidden",
+        message: expect.stringContaining(name),
+      });
+    },
+  );
 
   test("pages of other sites aren't, unless they are named", async () => {
     const page = { ...local, origin: "http://localhost:3000" };

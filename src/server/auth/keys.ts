@@ -32,10 +32,13 @@ function holderOf(given: ApiKey): KeyHolder {
   if (typeof given === "string") return { verbs: new Set(verbs) };
   const { name, tenant, verbs: chosen, admin } = given;
   const isAdmin = admin ?? (tenant === undefined && chosen === undefined);
+  const allowed = isAdmin ? verbs : (chosen ?? sessionVerbs);
+  // An administrator acts for all tenants, so that a key of one can't be one, whatever else it says.
+  const isOfTenant = tenant !== undefined;
   return {
     ...(name !== undefined && { name }),
-    ...(tenant !== undefined && { tenant }),
-    verbs: new Set(isAdmin ? verbs : (chosen ?? sessionVerbs)),
+    ...(isOfTenant && { tenant }),
+    verbs: new Set(isOfTenant ? allowed.filter((verb) => verb !== "admin") : allowed),
   };
 }
 

@@ -65,8 +65,16 @@ function callerOf(payload: JWTPayload, claims: TokenConfig["claims"] = {}): Call
     user: nameOf(userClaim, payload[userClaim]),
     verbs: new Set(verbsOf(payload, claims.verbs)),
     ...(sessions !== undefined && { sessions: new Set(idsOf(sessionsClaim, sessions)) }),
-    expiresAtMs: (payload.exp! + toleranceSeconds) * 1_000,
+    expiresAtMs: endOf(payload.exp!) + toleranceSeconds * 1_000,
   };
+}
+
+// The last second that a date can be. JSON also has numbers above all numbers, such as 1e400.
+const lastSecond = 8.64e12;
+
+function endOf(exp: number): number {
+  if (exp <= lastSecond) return exp * 1_000;
+  throw refusal("the token's claim exp must be the second at which it expires");
 }
 
 function verbsOf(payload: JWTPayload, claim: string = "verbs"): readonly Verb[] {
