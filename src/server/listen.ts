@@ -1,9 +1,12 @@
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import type { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
+import type { PeerCheck } from "./peer-user.ts";
+import { refuseUpgrade } from "./socket/handshake.ts";
 import type { Sockets } from "./socket/sockets.ts";
 
 export type Listening = {
@@ -26,6 +29,8 @@ export type ListenOptions = {
   sockets?: Pick<Sockets, "upgrade" | "close"> | undefined;
   /** Ends answers that would go on for ever. */
   endStreams?: (() => void) | undefined;
+  /** Where nobody says who they are: whose processes connect. Those of other users are refused. */
+  checkPeer?: PeerCheck | undefined;
 };
 
 // A client that sends its request drop by drop holds a socket no longer than this.
@@ -37,7 +42,7 @@ const closeLimitMs = 5_000;
 
 /** Serves the app over HTTP. */
 export async function listen(app: Hono, options: ListenOptions): Promise<Listening> {
-  const { host, port, clock, sockets, endStreams } = options;
+  const { host, port, clock, sockets, endStreams, checkPeer } = options;
   const handle = getRequestListener(app.fetch, { overrideGlobalObjects: false });
   const server = createServer(
     {
@@ -49,12 +54,35 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     (request, response) => {
       // A connection whose last answer is out has nothing left to wait for when the server closes.
       response.once("close", () => closing && server.closeIdleConnections());
-      void handle(request, response);
+      if (!checkPeer) return void handle(request, response);
+      void isForeign(request.socket).then((is) =>
+        is ? refuseRequest(response) : handle(request, response),
+      );
     },
   );
+  // A connection stays its process's, so that one look is enough for all of its requests.
+  const foreign = new WeakMap<Socket, Promise<boolean>>();
+  const isForeign = (socket: Socket): Promise<boolean> => {
+    const known = foreign.get(socket);
+    if (known || !checkPeer) return known ?? Promise.resolve(false);
+    const asked = checkPeer(socket).then((whose) => whose === "other");
+    foreign.set(socket, asked);
+    return asked;
+  };
   let closing = false;
   server.maxConnections = options.maxConnections ?? connectionLimit;
-  if (sockets) server.on("upgrade", sockets.upgrade);
+  if (sockets && !checkPeer) server.on("upgrade", sockets.upgrade);
+  else if (sockets) {
+    server.on("upgrade", (request, socket: Socket, head) => {
+      // Nobody else listens yet, and an error without a listener ends the process.
+      socket.on("error", () => {});
+      void isForeign(socket).then((is) =>
+        is
+          ? refuseUpgrade(socket, otherUser(), silentLogger)
+          : sockets.upgrade(request, socket, head),
+      );
+    });
+  }
 
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(cantListen(error, options)));
@@ -82,6 +110,23 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
       cancel();
     },
   };
+}
+
+function otherUser(): FlotillaError {
+  return new FlotillaError(
+    "forbidden",
+    "this server has no keys and answers programs of the user that started it alone: configure server.apiKeys",
+  );
+}
+
+function refuseRequest(response: ServerResponse): void {
+  const { code, message } = otherUser();
+  const headers = {
+    "Content-Type": "application/json",
+    "Cache-Control": "no-store",
+    Connection: "close",
+  };
+  response.writeHead(403, headers).end(JSON.stringify({ error: { code, message, details: {} } }));
 }
 
 function cantListen(error: NodeJS.ErrnoException, { host, port }: ListenOptions): FlotillaError {

@@ -4,6 +4,7 @@ import { type AppParts, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
 import { listen, type Listening } from "./listen.ts";
+import { knowsPeers, peerCheck } from "./peer-user.ts";
 import { openPages } from "./pages/pages.ts";
 import { createSockets } from "./socket/sockets.ts";
 import { createStreams, usualBufferBytes } from "./streams.ts";
@@ -43,5 +44,11 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     onEvent: (event) => parts.metrics.observe(event),
   });
   const endStreams = () => streams.end();
-  return listen(app, { host, port, clock, maxConnections, sockets, endStreams });
+  const isOpen = apiKeys.length === 0 && !tokens;
+  if (isOpen && !(await knowsPeers())) {
+    const advice = "every user of this machine may call: configure server.apiKeys to prevent that";
+    log.warn({ advice }, "this system doesn't tell whose processes call a server without keys");
+  }
+  const checkPeer = isOpen ? peerCheck() : undefined;
+  return listen(app, { host, port, clock, maxConnections, sockets, endStreams, checkPeer });
 }

@@ -1,0 +1,103 @@
+import { readFile } from "node:fs/promises";
+import { endianness } from "node:os";
+import process from "node:process";
+
+/** Both ends of a connection, as a socket of Node names them. */
+export type Ends = {
+  readonly remoteAddress?: string | undefined;
+  readonly remotePort?: number | undefined;
+  readonly localAddress?: string | undefined;
+  readonly localPort?: number | undefined;
+};
+
+/**
+ * Whose process is at the other end of a connection over loopback: the same user's or the
+ * administrator's (`same`), that of any `other`, or `unknown` where this machine doesn't tell.
+ */
+export type PeerCheck = (ends: Ends) => Promise<"same" | "other" | "unknown">;
+
+export type PeerCheckOptions = {
+  /** Default: the user of this process. */
+  uid?: number | undefined;
+  read?: (path: string) => Promise<string>;
+};
+
+/** Linux lists every connection with its user. Other systems have no such table for all to read. */
+export function peerCheck({
+  uid = process.getuid?.(),
+  read = (path) => readFile(path, "latin1"),
+}: PeerCheckOptions = {}): PeerCheck {
+  return async (ends) => {
+    if (uid === undefined) return "unknown";
+    try {
+      const peer = place(ends.remoteAddress, ends.remotePort);
+      const here = place(ends.localAddress, ends.localPort);
+      // One that has gone already has no addresses any more, and nobody to answer.
+      if (!peer || !here) return "other";
+      for (const form of ["ipv4", "ipv6"] as const) {
+        const table = await read(form === "ipv4" ? "/proc/net/tcp" : "/proc/net/tcp6");
+        // The caller's end of the connection, which is another line than this server's end.
+        const user = peer[form] && here[form] && userOf(table, peer[form], here[form]);
+        if (user !== undefined) return user === uid || user === administrator ? "same" : "other";
+      }
+    } catch {
+      return "unknown";
+    }
+    return "other";
+  };
+}
+
+/** Whether this machine tells the users of connections. */
+export async function knowsPeers(): Promise<boolean> {
+  if (process.getuid === undefined) return false;
+  return readFile("/proc/net/tcp").then(
+    () => true,
+    () => false,
+  );
+}
+
+const administrator = 0;
+
+/** The user of the socket with these ends; undefined where there is none, or its process has closed it. */
+function userOf(table: string, local: string, remote: string): number | undefined {
+  const at = table.indexOf(` ${local} ${remote} `);
+  if (at === -1) return undefined;
+  const end = table.indexOf("\n", at);
+  const fields = table
+    .slice(at, end === -1 ? undefined : end)
+    .trim()
+    .split(" ");
+  const [, , , , , , uid, , inode] = fields.filter((field) => field !== "");
+  // A socket that no process has any more is shown as the administrator's.
+  return uid === undefined || inode === undefined || inode === "0" ? undefined : Number(uid);
+}
+
+/** An address and port as the tables of IPv4 and IPv6 write them. */
+function place(
+  address: string | undefined,
+  port: number | undefined,
+): { readonly ipv4?: string; readonly ipv6: string } | undefined {
+  if (address === undefined || port === undefined) return undefined;
+  const suffix = `:${hex(port, 4)}`;
+  const plain = address.startsWith("::ffff:") ? address.slice("::ffff:".length) : address;
+  if (plain === "::1") return { ipv6: `${words([0, 0, 0, 1])}${suffix}` };
+  const bytes = plain.split(".").map(Number);
+  if (bytes.length !== 4) return undefined;
+  const ipv4 = bytes.reduce((sum, byte) => sum * 256 + byte, 0);
+  return { ipv4: `${words([ipv4])}${suffix}`, ipv6: `${words([0, 0, 0xffff, ipv4])}${suffix}` };
+}
+
+/** Words of 32 bits that are in the order of the network, in that of this machine. */
+function words(given: readonly number[]): string {
+  return given.map((word) => hex(endianness() === "LE" ? swapped(word) : word, 8)).join("");
+}
+
+function swapped(word: number): number {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(word);
+  return bytes.readUInt32LE();
+}
+
+function hex(value: number, digits: number): string {
+  return value.toString(16).toUpperCase().padStart(digits, "0");
+}
