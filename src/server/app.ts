@@ -12,7 +12,7 @@ import type { SessionService } from "../session/service.ts";
 import { type Authenticator, createAuthenticator, requireCaller } from "./auth/authenticate.ts";
 import { createMembers, type Members } from "./auth/members.ts";
 import { allowOrigins } from "./cors.ts";
-import { refuse } from "./errors.ts";
+import { createRefusals } from "./errors.ts";
 import type { Metrics } from "./metrics.ts";
 import { mountPages, type Page } from "./pages/pages.ts";
 import { createReadiness } from "./ready.ts";
@@ -79,11 +79,12 @@ export function createApp(parts: AppParts): Hono {
   const maxBytes = frameBytes(parts.maxPayloadBytes);
   const app = new Hono();
 
-  app.onError((error, c) => refuse(c, error, log));
+  const refuse = createRefusals({ log, clock });
+  app.onError((error, c) => refuse(c, error));
   app.notFound((c) => {
     const { method, path } = c.req;
     const shown = path.slice(0, 200);
-    return refuse(c, new FlotillaError("not_found", `there is no route ${method} ${shown}`), log);
+    return refuse(c, new FlotillaError("not_found", `there is no route ${method} ${shown}`));
   });
   mountPages(app, parts.pages ?? []);
   app.use(async (c, next) => {

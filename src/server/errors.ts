@@ -1,6 +1,7 @@
 import type { Context } from "hono";
 import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
+import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 
@@ -62,17 +63,62 @@ export function statusOf(code: ErrorCode): ContentfulStatusCode {
 }
 
 /** Answers with an error. What wasn't thrown on purpose is logged, and not shown to the caller. */
-export function refuse(c: Context, thrown: unknown, log: Logger): Response {
-  const error = ours(thrown);
-  const status = statusOf(error.code);
-  if (status >= 500) {
-    const { method, path } = c.req;
-    log.error({ method, path, code: error.code, error: messageOf(thrown) }, "a request failed");
-  }
-  if (status === 503) c.header("Retry-After", "1");
-  if (status === 401) c.header("WWW-Authenticate", "Bearer");
-  const { code, message, details = {} } = error;
-  return c.json({ error: { code, message, details } } satisfies ErrorBody, status);
+export type Refusals = (c: Context, thrown: unknown) => Response;
+
+/** Whether it was refused for too much, by a limit that does its work. */
+export function isTooMuch(code: ErrorCode): boolean {
+  return code === "overloaded" || code === "throttle_full" || code === "throttle_open";
+}
+
+// A flood of requests must not become a flood of lines.
+const countedMs = 10_000;
+
+export function createRefusals({ log, clock }: { log: Logger; clock: Clock }): Refusals {
+  const counts = new Map<ErrorCode, { refused: number; saidMs: number }>();
+
+  const count = (code: ErrorCode): void => {
+    const seen = counts.get(code) ?? { refused: 0, saidMs: -Infinity };
+    counts.set(code, seen);
+    seen.refused++;
+    const nowMs = clock.monotonic();
+    if (nowMs - seen.saidMs < countedMs) return;
+    log.warn({ code, refused: seen.refused }, "requests were refused for too much");
+    Object.assign(seen, { refused: 0, saidMs: nowMs });
+  };
+
+  return (c, thrown) => {
+    const error = ours(thrown);
+    const { code, details = {} } = error;
+    const status = statusOf(code);
+    if (isTooMuch(code)) count(code);
+    else if (status >= 500) {
+      const { method, path } = c.req;
+      log.error({ method, path, code, error: messageOf(thrown) }, "a request failed");
+    }
+    if (status === 503) c.header("Retry-After", "1");
+    if (status === 401) c.header("WWW-Authenticate", "Bearer");
+    return c.json({ error: { code, ...shownOf(error, details) } } satisfies ErrorBody, status);
+  };
+}
+
+const untold: Readonly<Partial<Record<ErrorCode, string>>> = {
+  internal: "something went wrong; the server's log says what",
+  store_busy: "the store is busy; try again soon",
+  store_unavailable: "the store can't be reached now; the server's log says why",
+  unknown_outcome: "the store didn't answer, so that it isn't known whether this was done",
+};
+
+/** What callers see of an error: where the store is and what it said is for the server's log alone. */
+export function shownOf(
+  { code, message }: Pick<FlotillaError, "code" | "message">,
+  details: Readonly<Record<string, unknown>> = {},
+): Pick<ErrorBody["error"], "message" | "details"> {
+  const isOfStore = code.startsWith("store_") || untold[code] !== undefined;
+  if (!isOfStore) return { message, details };
+  return {
+    message: untold[code] ?? "the store can't be used as it is; the server's log says why",
+    details: {},
+  };
 }
 
 function ours(thrown: unknown): FlotillaError {
@@ -80,5 +126,5 @@ function ours(thrown: unknown): FlotillaError {
   if (thrown instanceof HTTPException && thrown.status < 500) {
     return new FlotillaError("invalid_input", thrown.message || "the request makes no sense");
   }
-  return new FlotillaError("internal", "something went wrong; the server's log says what");
+  return new FlotillaError("internal", messageOf(thrown));
 }

@@ -107,7 +107,7 @@ describe("tasks whose store answers no more when some of them are stored", () =>
       ...database,
       write: (statements, options) =>
         statements.some(({ strings }) => strings === asks)
-          ? Promise.reject(new FlotillaError("store_busy", "not now"))
+          ? Promise.reject(new FlotillaError("store_busy", "10.20.30.40:5432 is busy"))
           : database.write(statements, options),
     };
     const random = seededRandom(1);
@@ -124,10 +124,12 @@ describe("tasks whose store answers no more when some of them are stored", () =>
 
   test("are told so one by one", async () => {
     const { tasks, post } = await tasksOf();
-    expect(await post("/v1/tasks/bulk", JSON.stringify(rows), json)).toMatchObject({
+    const answer = await post("/v1/tasks/bulk", JSON.stringify(rows), json);
+    expect(answer).toMatchObject({
       status: 200,
       body: { outcomes: [{ outcome: "rejected", code: "store_busy" }, { outcome: "created" }] },
     });
+    expect(JSON.stringify(answer.body)).not.toContain("5432");
     expect((await tasks.stats()).byStatus.pending).toBe(2);
     tasks.close();
   });

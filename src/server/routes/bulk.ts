@@ -1,10 +1,11 @@
 import type { Context } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
-import type { EachResult, EnqueueRow } from "../../queue/each.ts";
+import type { EachResult, EnqueueRow, RowOutcome } from "../../queue/each.ts";
 import type { TaskContract } from "../../queue/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/rows.ts";
 import { checked } from "../check.ts";
+import { shownOf } from "../errors.ts";
 import { readBody, typeOf } from "../parse.ts";
 import { route, type Route } from "../route.ts";
 import { newTask, taskSpecs } from "../specs/tasks.ts";
@@ -40,9 +41,15 @@ export function bulkRoutes(parts: BulkParts): Route[] {
       const result: EachResult = await parts.flotilla.enqueueEach(tasksOf(rows, toTask), {
         signal: context.req.raw.signal,
       });
-      return { status: 200, body: result };
+      return { status: 200, body: { ...result, outcomes: result.outcomes.map(shown) } };
     }),
   ];
+}
+
+function shown(outcome: RowOutcome): RowOutcome {
+  if (outcome.outcome !== "rejected") return outcome;
+  const { message, details } = shownOf(outcome, outcome.details);
+  return { ...outcome, message, ...(outcome.details && { details }) };
 }
 
 /** A row that makes no sense is rejected in its place. */

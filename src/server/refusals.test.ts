@@ -1,0 +1,63 @@
+import { Hono } from "hono";
+import { describe, expect, test } from "vitest";
+import { FlotillaError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { movableClock } from "../base/movable-clock.contract.ts";
+import { createRefusals } from "./errors.ts";
+import { frameErrorOf } from "./socket/frame-error.ts";
+
+type Line = { level: string; message: string; fields: Record<string, unknown> };
+
+function noting() {
+  const lines: Line[] = [];
+  const at = (level: string) => (fields: object, message: string) =>
+    void lines.push({ level, message, fields: fields as Record<string, unknown> });
+  const log: Logger = {
+    debug: at("debug"),
+    info: at("info"),
+    warn: at("warn"),
+    error: at("error"),
+  };
+  return { lines, log };
+}
+
+describe("a refusal", () => {
+  const clock = movableClock();
+  const answering = (thrown: () => unknown) => {
+    const { lines, log } = noting();
+    const refuse = createRefusals({ log, clock });
+    const app = new Hono().get("/", () => {
+      throw thrown();
+    });
+    app.onError((error, c) => refuse(c, error));
+    return { lines, ask: () => app.request("/") };
+  };
+
+  test("for too much is a warning with a count, and a flood of them a line in ten seconds", async () => {
+    const { lines, ask } = answering(() => new FlotillaError("overloaded", "too many requests"));
+    for (let asked = 0; asked < 1_000; asked++) expect((await ask()).status).toBe(503);
+    expect(lines).toMatchObject([{ level: "warn", fields: { code: "overloaded", refused: 1 } }]);
+    await clock.advance(10_000);
+    await ask();
+    expect(lines).toHaveLength(2);
+    expect(lines[1]).toMatchObject({
+      level: "warn",
+      fields: { code: "overloaded", refused: 1_000 },
+    });
+  });
+
+  test("for the store's trouble says in the log where the store is, and nobody else", async () => {
+    const where = "the database can't be reached: connect ECONNREFUSED 10.20.30.40:5432";
+    for (const code of ["store_unavailable", "unknown_outcome", "internal"] as const) {
+      const thrown = new FlotillaError(code, where, { details: { host: "10.20.30.40" } });
+      const { lines, ask } = answering(() => thrown);
+      const body = await (await ask()).text();
+      expect(body).toContain(code);
+      expect(body).not.toMatch(/10\.20|5432/);
+      expect(lines).toMatchObject([{ level: "error", fields: { error: where } }]);
+      const frames = noting();
+      expect(JSON.stringify(frameErrorOf(thrown, frames.log))).not.toMatch(/10\.20|5432/);
+      expect(frames.lines).toMatchObject([{ fields: { error: where } }]);
+    }
+  });
+});
