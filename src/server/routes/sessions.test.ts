@@ -258,6 +258,28 @@ describe("users over HTTP", () => {
   });
 });
 
+describe("a token of a few sessions", () => {
+  test("is told of no others by the list, neither in it nor by where it goes on", async () => {
+    const ids: string[] = [];
+    for (let made = 0; made < 6; made++) {
+      const { body } = await program("POST", "/v1/sessions", { users: ["zoe"], agents: [] });
+      ids.push(body.sessionId as string);
+    }
+    const named = [ids[1]!, ids[4]!];
+    const zoe = await as("zoe", { sessions: named });
+    const seen: string[] = [];
+    let cursor = "";
+    for (let page = 0; page < 10; page++) {
+      const { body } = await zoe("GET", `/v1/sessions?limit=1${cursor}`);
+      seen.push(...(body.sessions as { sessionId: string }[]).map(({ sessionId }) => sessionId));
+      if (body.next === null) break;
+      expect(named).toContain(body.next);
+      cursor = `&cursor=${body.next}`;
+    }
+    expect(seen.toSorted()).toEqual(named.toSorted());
+  });
+});
+
 describe("pages of other sites", () => {
   const call = async (origin: string, init: RequestInit = {}) => {
     const headers = { Authorization: `Bearer ${await token({})}`, Origin: origin };

@@ -1,7 +1,13 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
-import type { Sent, SessionService, SessionView } from "../../session/service.ts";
+import type {
+  ListSessions,
+  Sent,
+  SessionPage,
+  SessionService,
+  SessionView,
+} from "../../session/service.ts";
 import { asWritten, authorOf } from "../asked-message.ts";
 import { type Caller, demand, may, userOf } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
@@ -41,11 +47,8 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     route(sessionSpecs.list).to(async ({ caller, query }) => {
       const user = listedUser(caller, query.user);
       const filter = { ...given(query), ...(user !== undefined && { user }) };
-      const page = await sessions.list(caller.tenant, filter);
-      const allowed = page.sessions.filter(
-        ({ sessionId }) => caller.sessions?.has(sessionId) ?? true,
-      );
-      return { status: 200, body: { sessions: allowed.map(shown), next: page.next } };
+      const page = await listFor(sessions, caller, filter);
+      return { status: 200, body: { ...page, sessions: page.sessions.map(shown) } };
     }),
     route(sessionSpecs.get).to(async ({ caller, params: { sessionId } }) => {
       const session = await sessions.get(...(await reached(caller, sessionId)));
@@ -169,6 +172,25 @@ function checkNamed({ sessions }: Caller, sessionId: string | undefined): void {
 function checkTakesPart(caller: Caller, { sessionId, users }: SessionView): void {
   if (may(caller, "sessions:any") || users.includes(userOf(caller))) return;
   throw new FlotillaError("conflict", `there is a session ${sessionId} already`);
+}
+
+/**
+ * A page of what the caller may see. A token that names its sessions is told of no others, so that its
+ * pages end with one of its own: those that hold none are passed over.
+ */
+async function listFor(
+  sessions: SessionService,
+  { tenant, sessions: named }: Caller,
+  filter: ListSessions,
+): Promise<SessionPage> {
+  let page = await sessions.list(tenant, filter);
+  if (!named) return page;
+  const own = ({ sessionId }: SessionView) => named.has(sessionId);
+  while (page.next !== null && !page.sessions.some(own)) {
+    page = await sessions.list(tenant, { ...filter, cursor: page.next });
+  }
+  const found = page.sessions.filter(own);
+  return { sessions: found, next: page.next === null ? null : found.at(-1)!.sessionId };
 }
 
 function listedUser(caller: Caller, asked: string | undefined): string | undefined {
