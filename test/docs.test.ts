@@ -42,6 +42,18 @@ describe("docs/errors.md", () => {
   });
 });
 
+describe("docs/security.md", () => {
+  const attacks = rowsOf("security.md").filter(
+    ([what]) => what !== "attack" && !/^-+$/.test(what!),
+  );
+
+  test.each(attacks)("%s: %s", (_, defence, where) => {
+    const [, file, name] = /^`([\w./-]+\.ts)`: "(.+)"$/.exec(where ?? "") ?? [];
+    expect(defence).not.toBe("");
+    expect(read(file!)).toContain(name);
+  });
+});
+
 describe("docs/limits.md", () => {
   const sourced = rowsOf("limits.md").flatMap(([what, bound, , where]) => {
     const [, file, name] = /^`([\w./-]+\.ts)` `(\w+)`$/.exec(where ?? "") ?? [];
