@@ -53,7 +53,14 @@ export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";
 export type { ClaimedTask, Claimer, LostReason, Said } from "./queue/claimer.ts";
-export type { ListOptions, Stats, TaskEvent, TaskPage, Tasks } from "./queue/client.ts";
+export type {
+  ListOptions,
+  Stats,
+  TaskEvent,
+  TaskEventsOptions,
+  TaskPage,
+  Tasks,
+} from "./queue/client.ts";
 export type { Concurrency } from "./queue/concurrency.ts";
 export type { Depth, DepthState, NameDepth } from "./queue/depth.ts";
 export type {

@@ -2,6 +2,7 @@ import { type Clock, sleep } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
+import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import { resend, untilKnown } from "../queue/resend.ts";
 import { getTask } from "../queue/statements/ask.ts";
@@ -148,7 +149,9 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       const { name, limit = 50, onProgress } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       const { view } = await look(onProgress);
-      return view.groups({ limit, ...(name !== undefined && { name }) });
+      const found = view.groups({ limit, ...(name !== undefined && { name }) });
+      // There is no next page: `count` says how many there are, and the largest come first.
+      return { ...found, groups: fitPage([...found.groups], false).items };
     },
 
     async list(options = {}) {
@@ -162,10 +165,10 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       };
       const { view } = await look(onProgress);
       const found = view.page(selection, before, limit + 1);
-      const tasks = found.slice(0, limit);
-      const last = tasks.at(-1);
-      const next = found.length > limit && last ? `${last.failedAtMs}.${last.taskId}` : null;
-      return { tasks, next };
+      const page = fitPage(found.slice(0, limit), found.length > limit);
+      const last = page.items.at(-1);
+      const next = page.hasMore && last ? `${last.failedAtMs}.${last.taskId}` : null;
+      return { tasks: page.items, next };
     },
 
     async count(selection, { onProgress } = {}) {

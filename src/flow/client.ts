@@ -4,8 +4,14 @@ import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes, encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
-import type { Tasks } from "../queue/client.ts";
+import {
+  checkEventsOptions,
+  type TaskEventsOptions,
+  fitEvents,
+  type Tasks,
+} from "../queue/client.ts";
 import type { EnqueueOptions } from "../queue/enqueue.ts";
 import { resend, untilKnown } from "../queue/resend.ts";
 import { readHolds } from "../queue/workers.ts";
@@ -15,6 +21,7 @@ import type { FlowContract, InputOf, ResultOf, TaskContract } from "../queue/tas
 import type { WaitOptions } from "../queue/wait.ts";
 import { readWaits } from "../queue/waits.ts";
 import type { Database, Row } from "../store/database.ts";
+import { hasMore } from "../store/page.ts";
 import { type FlowCount, toCounts } from "./counts.ts";
 import { type DoingCounts, readDoing } from "./doing.ts";
 import { toHistoryEntry, type HistoryEntry } from "./entries.ts";
@@ -60,12 +67,7 @@ export type OpenSignal = {
   readonly atMs: number;
 };
 
-export type HistoryOptions = {
-  /** Only what came behind the entry with this number. */
-  after?: number;
-  /** 1 to 1,000. Default: all of it. */
-  limit?: number;
-};
+export type HistoryOptions = TaskEventsOptions;
 
 export type SignalSendOptions = {
   /** Sending the same id to the same run again says nothing new. Default: one of its own. */
@@ -178,9 +180,9 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       if (filter.status !== undefined) checkChoice("status", filter.status, statuses);
       const before = cursor !== undefined && { before: cursor };
-      const found = await database.read(listRuns({ ...filter, ...before, limit: limit + 1 }));
-      const runs = await toRuns(database, found.slice(0, limit));
-      return { runs, next: found.length > limit ? runs.at(-1)!.runId : null };
+      const found = await database.read(listRuns({ ...filter, ...before, limit }));
+      const page = fitPage(await toRuns(database, found), hasMore(found));
+      return { runs: page.items, next: page.hasMore ? page.items.at(-1)!.runId : null };
     },
     async wait(run: StartedRun | string, options: WaitOptions = {}): Promise<any> {
       const runId = typeof run === "string" ? run : run.runId;
@@ -222,12 +224,10 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       }));
     },
     async history(runId, options = {}) {
-      checkOptions("history", options, ["after", "limit"]);
-      const { after, limit } = options;
-      if (after !== undefined) checkNumber("after", after, { min: 0, max: 2 ** 31 - 1 });
-      if (limit !== undefined) checkNumber("limit", limit, { min: 1, max: 1_000 });
+      checkEventsOptions("history", options);
       await existing(runId);
-      return (await database.read(getEvents(runId, options))).map(toHistoryEntry);
+      const found = await database.read(getEvents(runId, options));
+      return fitEvents(found.map(toHistoryEntry), options);
     },
     async resume(runId, options = {}) {
       checkOptions("resume", options, ["as"]);

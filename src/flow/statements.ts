@@ -1,5 +1,7 @@
 import { nextSeq, requestMark } from "../queue/statements/events.ts";
+import { taskPage } from "../queue/statements/ask.ts";
 import { ungated } from "../queue/statements/parked.ts";
+import { pageOf } from "../store/page.ts";
 import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
 import { childKeys } from "./decision.ts";
 
@@ -141,9 +143,10 @@ export function listRuns(filter: RunFilter): Statement {
     ...(filter.parent === undefined ? [] : [childOf(filter.parent)]),
     ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
   ];
-  return sql`
-    select * from ${tasks} where ${join(conditions, " and ")}
-    order by task_id desc ${limit(filter.limit)}`;
+  const from = sql`from ${tasks} where ${join(conditions, " and ")}`;
+  const { begin, keys, found } = pageOf({ ...taskPage, from, limit: filter.limit });
+  return sql`${begin}
+    select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
 }
 
 function statusIs(status: string): Statement {

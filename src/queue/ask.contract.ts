@@ -82,6 +82,27 @@ export function askContract(kind: StoreKind): void {
       );
     });
 
+    test("a page takes 1 MiB at most, unless its first task alone does, and the pages hold all", async () => {
+      const sizes = [10, 400_000, 400_000, 400_000, 1_200_000, 10, 10];
+      const ids = sizes.map((_, at) => `t${at}`);
+      await queue.database.write([
+        sql`delete from ${rowsOf}`,
+        sql`insert into ${rowsOf} (task_id, name, payload)
+          select task_id, 'a', payload from ${rows(
+            { task_id: "text", payload: "text" },
+            sizes.map((size, at) => [ids[at]!, JSON.stringify("x".repeat(size))]),
+          )} fresh where true`,
+      ]);
+      const pages: string[][] = [];
+      let cursor: string | null = null;
+      do {
+        const page = await queue.list({ limit: 1_000, ...(cursor !== null && { cursor }) });
+        pages.push(page.tasks.map(({ taskId }) => taskId));
+        cursor = page.next;
+      } while (cursor !== null);
+      expect(pages).toEqual([["t6", "t5"], ["t4"], ["t3", "t2"], ["t1", "t0"]]);
+    });
+
     test("counts as plain SQL does", async () => {
       await fc.assert(
         fc.asyncProperty(given, async (tasks) => {

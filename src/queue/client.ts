@@ -4,8 +4,10 @@ import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
+import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import type { Database, Row } from "../store/database.ts";
+import { hasMore } from "../store/page.ts";
 import type {
   CheckedRows,
   EachResult,
@@ -36,6 +38,13 @@ export type ListOptions = {
   /** The `next` of the page before. */
   cursor?: string;
   /** 1 to 1,000. Default 50. */
+  limit?: number;
+};
+
+export type TaskEventsOptions = {
+  /** Only what came behind the event with this number. */
+  after?: number;
+  /** 1 to 1,000 at most, and no more than a page may take. Default: all of it. */
   limit?: number;
 };
 
@@ -105,7 +114,7 @@ export type Tasks = Pausing & {
   /** Whether a pod that is up works on tasks of this name; others wait until one does. */
   hasWorker(name: string): Promise<boolean>;
   get(taskId: string): Promise<Task | undefined>;
-  events(taskId: string): Promise<TaskEvent[]>;
+  events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
   list(options?: ListOptions): Promise<TaskPage>;
   stats(): Promise<Stats>;
   /** Resolves when the cancel is stored: `cancelled` at once, or `cancelling` while somebody must still end it. */
@@ -158,8 +167,9 @@ export function createTasks(parts: TasksParts): OwnTasks {
       const found = await toTasks(database, await database.read(getTask(taskId)));
       return (await markWaiting(database, found))[0];
     },
-    async events(taskId) {
-      return (await database.read(getEvents(taskId))).map(toEvent);
+    async events(taskId, options = {}) {
+      checkEventsOptions("events", options);
+      return fitEvents((await database.read(getEvents(taskId, options))).map(toEvent), options);
     },
     async list(options = {}) {
       checkOptions("list", options, ["name", "status", "tenant", "cursor", "limit"]);
@@ -176,11 +186,12 @@ export function createTasks(parts: TasksParts): OwnTasks {
           ...filter,
           ...(status !== undefined && { status }),
           ...(cursor !== undefined && { before: cursor }),
-          limit: limit + 1,
+          limit,
         }),
       );
-      const tasks = await markWaiting(database, await toTasks(database, found.slice(0, limit)));
-      return { tasks, next: found.length > limit ? tasks.at(-1)!.taskId : null };
+      const tasks = await markWaiting(database, await toTasks(database, found));
+      const page = fitPage(tasks, hasMore(found));
+      return { tasks: page.items, next: page.hasMore ? page.items.at(-1)!.taskId : null };
     },
     async stats() {
       const counts = toCounts(await database.read(countTasks()));
@@ -286,4 +297,16 @@ function toCounts(counts: Row[]): Omit<Stats, "noWorker"> {
     byStatus[status] += Number(row["tasks"]);
   }
   return { byStatus, byName };
+}
+
+export function checkEventsOptions(what: string, options: TaskEventsOptions): void {
+  checkOptions(what, options, ["after", "limit"]);
+  const { after, limit } = options;
+  if (after !== undefined) checkNumber("after", after, { min: 0, max: 2 ** 31 - 1 });
+  if (limit !== undefined) checkNumber("limit", limit, { min: 1, max: 1_000 });
+}
+
+/** What was asked for in pages is held to what a page may take. */
+export function fitEvents<Event>(events: Event[], { limit }: TaskEventsOptions): Event[] {
+  return limit === undefined ? events : fitPage(events, false).items;
 }

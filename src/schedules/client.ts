@@ -3,10 +3,12 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
+import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import { resend, type ResendOptions, untilKnown } from "../queue/resend.ts";
 import type { TaskContract } from "../queue/task.ts";
 import type { Database, Row } from "../store/database.ts";
+import { hasMore } from "../store/page.ts";
 import type { Statement } from "../store/sql.ts";
 import { type Schedule, taskOf, toSchedule } from "./row.ts";
 import {
@@ -126,9 +128,9 @@ export function createSchedules(parts: SchedulesParts): Schedules {
       checkOptions("schedules.list", options, ["cursor", "limit"]);
       const { cursor = "", limit = 100 } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
-      const rows = await database.read(listSchedules(cursor, limit + 1));
-      const schedules = rows.slice(0, limit).map(toSchedule);
-      return { schedules, next: rows.length > limit ? schedules.at(-1)!.scheduleId : null };
+      const rows = await database.read(listSchedules(cursor, limit));
+      const page = fitPage(rows.map(toSchedule), hasMore(rows));
+      return { schedules: page.items, next: page.hasMore ? page.items.at(-1)!.scheduleId : null };
     },
     async upcoming(scheduleId, count = 5) {
       checkNumber("count", count, upcomingRange);

@@ -1,4 +1,6 @@
+import { pageBytes } from "../base/page.ts";
 import { insertTasks, type NewTask } from "../queue/statements/enqueue.ts";
+import { bytesOf, pageOf } from "../store/page.ts";
 import {
   holdRows,
   isAmong,
@@ -156,8 +158,17 @@ export function getSchedules(scheduleIds: readonly string[]): Statement {
 }
 
 export function listSchedules(after: string, count: number): Statement {
-  return sql`
-    select * from ${schedules} where schedule_id > ${after} order by schedule_id ${limit(count)}`;
+  const { begin, keys, found } = pageOf({
+    key: sql`schedule_id`,
+    order: "asc",
+    from: sql`from ${schedules} where schedule_id > ${after}`,
+    bytes: sql`500 + ${bytesOf(sql`payload`)} + ${bytesOf(sql`options`)} + ${bytesOf(sql`error`)}`,
+    limit: count,
+    maxBytes: pageBytes,
+  });
+  return sql`${begin}
+    select *, ${found} from ${schedules} where ${isAmong(keys, sql`schedule_id`)}
+    order by schedule_id`;
 }
 
 /** A schedule as it was read, so that what is sent again doesn't change what is there by then. */

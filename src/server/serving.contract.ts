@@ -21,6 +21,7 @@ export type ServingOptions = {
   clock?: Clock;
   use?: readonly Usable[];
   maxPayloadBytes?: number;
+  isStopping?: () => boolean;
   /** What the server asks, if not the pod. */
   sessions?: (real: SessionService) => SessionService;
 };
@@ -29,18 +30,19 @@ export type ServingOptions = {
 export async function serving(options: ServingOptions = {}) {
   const { clock = systemClock, use = [], maxPayloadBytes = 256 * 1024 } = options;
   const folder = mkdtempSync(join(tmpdir(), "flotilla-serving-"));
-  const store = `sqlite:${join(folder, "test.db")}`;
+  const path = join(folder, "test.db");
+  const store = `sqlite:${path}`;
   const log = silentLogger;
   const dataDir = false;
   const pod = await startPod({ store, use, log, dataDir, maxPayloadBytes, deadAfterMs: 60_000 });
-  const flotilla = connect(store);
+  const flotilla = connect(store, { maxPayloadBytes });
   const real = pod.sessionService!;
   const sessions = options.sessions?.(real) ?? real;
   const server = await serve({
     flotilla,
     sessions,
     metrics: createMetrics(),
-    isStopping: () => false,
+    isStopping: options.isStopping ?? (() => false),
     maxPayloadBytes,
     clock,
     log,
@@ -48,7 +50,9 @@ export async function serving(options: ServingOptions = {}) {
   });
   return {
     ...server,
+    path,
     pod,
+    flotilla,
     sessions: real,
     socketUrl: `${server.url.replace("http", "ws")}/v1/socket`,
     async [Symbol.asyncDispose]() {

@@ -2,6 +2,7 @@ import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkText } from "../base/options.ts";
+import { fitPage, pageBytes } from "../base/page.ts";
 import type { Entry, ToolResult } from "../protocol/message.ts";
 import { estimateTokens } from "../protocol/tokens.ts";
 import type { Database } from "../store/database.ts";
@@ -38,7 +39,6 @@ export type ServiceParts = {
 };
 
 const pageMost = 1_000;
-const pageBytes = 4 * 1024 * 1024;
 /** How far back the last answer is looked for. */
 const lastAnswerWithin = 200;
 const lastAnswerBytes = 256 * 1024;
@@ -127,10 +127,13 @@ export function createService(parts: ServiceParts): SessionService {
       checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });
       checkNumber("limit", limit, { min: 1, max: pageMost });
       const header = await headerOf(tenant, sessionId);
-      const entries = await journal.entries(sessionId, { after, limit, maxBytes: pageBytes });
+      const read = await journal.entries(sessionId, { after, limit, maxBytes: pageBytes });
+      const { items: entries } = fitPage(read, false);
       const head = await heads.of(sessionId, Infinity);
-      const lastSeq = Math.max(header.lastSeq, entries.at(-1)?.seq ?? 0);
-      return { entries, lastSeq, incarnation: head!.incarnation };
+      const reached = entries.at(-1)?.seq ?? 0;
+      const lastSeq = Math.max(header.lastSeq, reached);
+      const next = entries.length > 0 && reached < lastSeq ? reached : null;
+      return { entries, next, lastSeq, incarnation: head!.incarnation };
     },
     async send(tenant, sessionId, message) {
       checkSessionId(sessionId);

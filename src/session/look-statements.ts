@@ -1,3 +1,4 @@
+import { bytesOf } from "../store/page.ts";
 import { isAmong, join, limit, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { ListSessions } from "./service.ts";
 
@@ -5,7 +6,11 @@ const sessions = table("session");
 const members = table("session_user");
 const messages = table("message");
 
-export function readSessions(tenant: string, sessionIds: readonly string[]): Statement {
+export function readSessions(
+  tenant: string,
+  sessionIds: readonly string[],
+  filter: Filter = {},
+): Statement {
   const asked = rows(
     { session_id: "text" },
     sessionIds.map((sessionId) => [sessionId]),
@@ -13,7 +18,7 @@ export function readSessions(tenant: string, sessionIds: readonly string[]): Sta
   return sql`
     select session_id, header, metadata from ${sessions} session
     where ${isAmong(sql`select asked.session_id from ${asked} asked`, sql`session.session_id`)}
-      and tenant = ${tenant} and status <> 'deleted'`;
+      and tenant = ${tenant} and ${conditionOf(filter)} ${ofUser(filter)}`;
 }
 
 export type Filter = Pick<ListSessions, "user" | "agent" | "status" | "state">;
@@ -24,16 +29,13 @@ export type Place = { readonly activeAtMs: number; readonly sessionId: string };
 export type Window = { readonly before: Place; readonly count: number };
 
 /**
- * The next so many sessions below a place, the one that something happened in last first, with the
- * contents of those alone that fit the filter. The others are named too, so that whoever asks knows how
- * far it has looked. Of a user all sessions are looked at, since nothing else knows whose they are.
+ * The next so many sessions below a place, the one that something happened in last first, with how many
+ * bytes those take that fit the filter. The others are named too, so that the caller knows how far it has
+ * looked. Of a user all sessions are looked at, since nothing else knows whose they are.
  */
 export function sessionsBelow(tenant: string, filter: Filter, window: Window): Statement {
   const fits = conditionOf(filter);
-  const columns = sql`
-    session_id, active_at,
-    case when ${fits} then header end as header,
-    case when ${fits} then metadata end as metadata`;
+  const columns = sql`session_id, active_at, case when ${fits} then ${viewBytes} end as bytes`;
   const { before, count } = window;
   if (filter.user === undefined) {
     return sql`
@@ -57,17 +59,22 @@ export function sessionsBelow(tenant: string, filter: Filter, window: Window): S
  * however many sessions there are. What is compared is said in a way that no other index fits.
  */
 export function busySessionsBelow(tenant: string, filter: Filter, window: Window): Statement {
-  const { user } = filter;
   const { before } = window;
-  const ofUser = sql`and exists (select 1 from ${members} member
-    where member.session_id = session.session_id and member.user_id = ${user ?? ""})`;
   return sql`
-    select session_id, active_at, header, metadata from ${sessions} session
+    select session_id, active_at, ${viewBytes} as bytes from ${sessions} session
     where state <> 'idle' and log_id >= 0 and (tenant || '') = ${tenant}
       and (active_at + 0, session_id || '') < (${before.activeAtMs}, ${before.sessionId})
       and ${conditionOf(filter)}
-      ${user === undefined ? sql`` : ofUser}
+      ${ofUser(filter)}
     order by active_at + 0 desc, (session_id || '') desc ${limit(window.count)}`;
+}
+
+const viewBytes = sql`200 + ${bytesOf(sql`header`)} + ${bytesOf(sql`metadata`)}`;
+
+function ofUser({ user }: Filter): Statement {
+  if (user === undefined) return sql``;
+  return sql`and exists (select 1 from ${members} member
+    where member.session_id = session.session_id and member.user_id = ${user})`;
 }
 
 function conditionOf({ agent, status, state }: Filter): Statement {

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { fitPage, pageBytes } from "../base/page.ts";
 import type { Entry } from "../protocol/message.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type Header, stateOf } from "./header.ts";
@@ -48,19 +49,32 @@ export async function listSessions(
   // One more than asked for, to see whether there is another page.
   const count = isFiltered && !isBusy ? Math.max(windowSessions, limit + 1) : limit + 1;
   const below = isBusy ? busySessionsBelow : sessionsBelow;
-  const found: Row[] = [];
+  const found = new Map<string, Place>();
+  let bytes = 0;
+  let isFull = false;
   let before = cursor === undefined ? top : placeIn(cursor);
   let hasMore = true;
-  for (let windows = 0; hasMore && found.length <= limit && windows < windowsMost; windows++) {
+  for (let windows = 0; hasMore && !isFull && windows < windowsMost; windows++) {
     const window = await database.read(below(tenant, filter, { before, count }));
-    found.push(...window.filter((row) => row["header"] !== null));
+    for (const row of window) {
+      if (row["bytes"] === null) continue;
+      bytes += Number(row["bytes"]);
+      isFull = found.size >= limit || (bytes > pageBytes && found.size > 0);
+      if (isFull) break;
+      found.set(row["session_id"], placeOf(row));
+    }
     hasMore = window.length === count;
     if (window.length > 0) before = placeOf(window.at(-1)!);
   }
-  const shown = found.slice(0, limit);
-  const sessions = shown.map(toView);
-  if (found.length > limit) return { sessions, next: cursorOf(placeOf(shown.at(-1)!)) };
-  return { sessions, next: hasMore ? cursorOf(before) : null };
+  // Only what a page has room for is read, as far as it still fits the filter.
+  const ids = [...found.keys()];
+  const rows = ids.length === 0 ? [] : await database.read(readSessions(tenant, ids, filter));
+  const byId = new Map(rows.map((row) => [row["session_id"] as string, row]));
+  const views = ids.flatMap((sessionId) => byId.get(sessionId) ?? []).map(toView);
+  const page = fitPage(views, isFull);
+  const last = page.items.length < views.length ? page.items.at(-1)!.sessionId : ids.at(-1)!;
+  if (page.hasMore) return { sessions: page.items, next: cursorOf(found.get(last)!) };
+  return { sessions: page.items, next: hasMore ? cursorOf(before) : null };
 }
 
 function placeOf(row: Row): Place {
@@ -133,7 +147,7 @@ export type ExportPage = {
   readonly entries: readonly Entry[];
 };
 
-const exportPage = { limit: 200, maxBytes: 4 * 1024 * 1024 };
+const exportPage = { limit: 200, maxBytes: pageBytes };
 
 /**
  * All that a session held when this began, page by page: a first one in any case. It fails where the

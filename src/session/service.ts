@@ -70,6 +70,8 @@ export type SessionPage = {
 export type EntriesAsked = { after?: number; limit?: number };
 export type EntriesPage = {
   readonly entries: readonly Entry[];
+  /** The `after` of the page that follows; null where these are the last. */
+  readonly next: number | null;
   readonly lastSeq: number;
   readonly incarnation: string;
 };

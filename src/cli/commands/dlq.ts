@@ -3,6 +3,7 @@ import { createInterface } from "node:readline/promises";
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import type { DeadLetterPage, DeadLettersOptions } from "../../deadletters/client.ts";
 import type { Selection } from "../../deadletters/selection.ts";
 import type { ErrorGroup } from "../../deadletters/view.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
@@ -110,11 +111,7 @@ async function show(given: string, { limit, ...flags }: ShowFlags): Promise<void
   const { json, ...where } = flags;
   const { onProgress, end } = startReading();
   const { page, withEvents } = await onStore(where, async (flotilla) => {
-    const found = await flotilla.deadLetters.list({
-      group: given,
-      limit,
-      onProgress,
-    });
+    const found = await listGroup(flotilla, given, { limit, onProgress });
     const events = await Promise.all(found.tasks.map(({ taskId }) => flotilla.events(taskId)));
     return {
       page: found,
@@ -138,6 +135,21 @@ async function show(given: string, { limit, ...flags }: ShowFlags): Promise<void
     for (const event of events) print(`  ${eventLine(event)}`);
   }
   if (page.next !== null) print(paint("dim", "\nand more: --limit shows more"));
+}
+
+/** The newest of a group, over as many pages as that takes. */
+async function listGroup(
+  { deadLetters }: Flotilla,
+  group: string,
+  { limit, onProgress }: Required<Pick<DeadLettersOptions, "limit" | "onProgress">>,
+): Promise<DeadLetterPage> {
+  let { tasks, next } = await deadLetters.list({ group, limit, onProgress });
+  while (next !== null && tasks.length < limit) {
+    const page = await deadLetters.list({ group, limit: limit - tasks.length, cursor: next });
+    tasks = [...tasks, ...page.tasks];
+    next = page.next;
+  }
+  return { tasks, next };
 }
 
 async function discard(

@@ -83,7 +83,7 @@ async function wholeHistory({ runs }: Flotilla, runId: string): Promise<HistoryE
     const after = history.at(-1)?.seq ?? 0;
     const page = await runs.history(runId, { after, limit: pageEntries });
     history.push(...page);
-    if (page.length < pageEntries) return history;
+    if (page.length === 0) return history;
   }
 }
 

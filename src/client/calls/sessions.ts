@@ -65,6 +65,8 @@ export type MembersChange = {
 
 export type EntryPage = {
   readonly entries: readonly Entry[];
+  /** The `after` of the page that follows; null where these are the last. */
+  readonly next: number | null;
   readonly lastSeq: number;
   readonly incarnation: string;
 };

@@ -1,14 +1,6 @@
-import {
-  isAmong,
-  holdTask,
-  join,
-  limit,
-  now,
-  rows,
-  sql,
-  type Statement,
-  table,
-} from "../../store/sql.ts";
+import { pageBytes } from "../../base/page.ts";
+import { bytesOf, pageOf } from "../../store/page.ts";
+import { isAmong, holdTask, join, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { nextSeq, requestMark } from "./events.ts";
 import { ungated } from "./parked.ts";
 import {
@@ -195,8 +187,25 @@ export function listTasks(filter: ListFilter): Statement {
     ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
   ];
   const where = conditions.length > 0 ? sql`where ${join(conditions, " and ")}` : sql``;
-  return sql`select * from ${tasks} ${where} order by task_id desc ${limit(filter.limit)}`;
+  const from = sql`from ${tasks} ${where}`;
+  const { begin, keys, found } = pageOf({ ...taskPage, from, limit: filter.limit });
+  return sql`${begin}
+    select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
 }
+
+const idBytes = 40;
+
+/** How pages of tasks and runs are ordered, and what a row of them takes as it is shown. */
+export const taskPage = {
+  key: sql`task_id`,
+  order: "desc",
+  bytes: sql`500 + ${bytesOf(sql`payload`)} + ${bytesOf(sql`state`)} + ${bytesOf(sql`progress`)}
+    + ${bytesOf(sql`result`)} + ${bytesOf(sql`error`)} + ${bytesOf(sql`waiting`)}
+    + ${bytesOf(sql`intent`)} + ${bytesOf(sql`aside`)}
+    + case when waits = 0 then 0 else
+      (select count(*) from ${waits} wait where wait.waiter_id = task_id) * ${idBytes} end`,
+  maxBytes: pageBytes,
+} as const;
 
 export function countTasks(): Statement {
   return sql`

@@ -1,4 +1,6 @@
-import { limit as atMost, sql, type Statement, table } from "../../store/sql.ts";
+import { pageBytes } from "../../base/page.ts";
+import { bytesOf, pageOf } from "../../store/page.ts";
+import { isAmong, sql, type Statement, table } from "../../store/sql.ts";
 
 const events = table("step_event");
 
@@ -43,9 +45,14 @@ export function writesBefore(taskId: Statement): Statement {
 
 export type EventPage = { readonly after?: number; readonly limit?: number };
 
-/** What happened to a task, in order: all of it, or a page. */
+/** What happened to a task, in order: all of it, or with a limit a page. */
 export function getEvents(taskId: string, { after = 0, limit }: EventPage = {}): Statement {
-  return sql`
-    select * from ${events} where task_id = ${taskId} and seq > ${after} order by seq
-    ${limit === undefined ? sql`` : atMost(limit)}`;
+  const from = sql`from ${events} where task_id = ${taskId} and seq > ${after}`;
+  if (limit === undefined) return sql`select * ${from} order by seq`;
+  const bytes = sql`200 + ${bytesOf(sql`detail`)}`;
+  const page = { key: sql`seq`, order: "asc", from, bytes, limit, maxBytes: pageBytes } as const;
+  const { begin, keys, found } = pageOf(page);
+  return sql`${begin}
+    select *, ${found} from ${events} where task_id = ${taskId} and ${isAmong(keys, sql`seq`)}
+    order by seq`;
 }

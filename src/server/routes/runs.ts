@@ -1,5 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Machine } from "../../flow/machine.ts";
+import type { TaskEventsOptions } from "../../queue/client.ts";
 import type { FlowContract, TaskContract } from "../../queue/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { asJson, readFlows } from "../../runtime/flows.ts";
@@ -7,7 +8,7 @@ import { parseRow } from "../../runtime/rows.ts";
 import { sees } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "../specs/runs.ts";
-import { given, traceOf } from "./tasks.ts";
+import { eventPage, given, traceOf } from "./tasks.ts";
 
 export type RunRoutes = {
   flotilla: Pick<Flotilla, "pods" | "runs">;
@@ -18,9 +19,6 @@ export type RunRoutes = {
   /** The longest body that is read. */
   maxBytes: number;
 };
-
-// As many as are shown at once at most.
-const historyEntries = 1_000;
 
 /** Runs of flows: starting them, asking about them, talking to them. */
 export function runRoutes(parts: RunRoutes): Route[] {
@@ -61,9 +59,8 @@ export function runRoutes(parts: RunRoutes): Route[] {
       throw new FlotillaError("not_found", `there is no run ${runId.slice(0, 80)}`);
     }),
     route(runSpecs.history).to(async ({ params: { runId }, query: { after = 0, limit } }) => {
-      const most = limit ?? historyEntries;
-      const history = await runs.history(runId, { after, limit: most });
-      const next = history.length < most ? null : (history.at(-1)?.seq ?? null);
+      const read = (page: TaskEventsOptions) => runs.history(runId, page);
+      const { events: history, next } = await eventPage(read, { after, limit });
       return { status: 200, body: { history, next } };
     }),
     route(runSpecs.signals).to(async ({ params: { runId } }) => {

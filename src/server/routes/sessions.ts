@@ -93,8 +93,8 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     }),
     route(sessionSpecs.messages).to(async ({ caller, params: { sessionId }, query }) => {
       const place = await reached(caller, sessionId);
-      const { entries, lastSeq, incarnation } = await sessions.entries(...place, given(query));
-      return { status: 200, body: { entries: entries as never, lastSeq, incarnation } };
+      const { entries, ...rest } = await sessions.entries(...place, given(query));
+      return { status: 200, body: { entries: entries as never, ...rest } };
     }),
     route(sessionSpecs.send, { maxBytes }).to(async ({ caller, params: { sessionId }, body }) => {
       const { metadata, parts, ...rest } = given(await body());

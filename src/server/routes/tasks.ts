@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
+import type { TaskEventsOptions } from "../../queue/client.ts";
 import type { TaskContract } from "../../queue/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { parseRow } from "../../runtime/rows.ts";
@@ -47,15 +48,16 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       return { status: 200, body: await flotilla.list(given(query)) };
     }),
     route(taskSpecs.get).to(async ({ caller, params: { taskId } }) => {
-      const [task, events] = await Promise.all([flotilla.get(taskId), flotilla.events(taskId)]);
+      const task = await flotilla.get(taskId);
       // One of another tenant is as if it weren't there.
       if (!task || !sees(caller, task)) throw missing(taskId);
-      return { status: 200, body: { task, events } };
+      const read = (page: TaskEventsOptions) => flotilla.events(taskId, page);
+      return { status: 200, body: { task, ...(await eventPage(read)) } };
     }),
-    route(taskSpecs.events).to(async ({ params: { taskId } }) => {
-      const [task, events] = await Promise.all([flotilla.get(taskId), flotilla.events(taskId)]);
-      if (!task) throw missing(taskId);
-      return { status: 200, body: { events } };
+    route(taskSpecs.events).to(async ({ params: { taskId }, query }) => {
+      if (!(await flotilla.get(taskId))) throw missing(taskId);
+      const read = (page: TaskEventsOptions) => flotilla.events(taskId, page);
+      return { status: 200, body: await eventPage(read, query) };
     }),
     route(taskSpecs.cancel).to(async ({ params: { taskId } }) => {
       const status = await flotilla.cancel(taskId);
@@ -68,6 +70,23 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       return { status: 200, body: { status: "pending" } };
     }),
   ];
+}
+
+// As many as are shown at once at most.
+const eventsMost = 1_000;
+
+/** A page of what happened to a task or a run, and where to go on. */
+export async function eventPage<Event extends { readonly seq: number }>(
+  read: (page: TaskEventsOptions) => Promise<Event[]>,
+  {
+    after = 0,
+    limit = eventsMost,
+  }: { after?: number | undefined; limit?: number | undefined } = {},
+): Promise<{ events: Event[]; next: number | null }> {
+  const events = await read({ after, limit });
+  const last = events.at(-1)?.seq;
+  const isWhole = last === undefined || (await read({ after: last, limit: 1 })).length === 0;
+  return { events, next: isWhole ? null : last };
 }
 
 /** The trace that a request belongs to. */

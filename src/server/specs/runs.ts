@@ -1,5 +1,16 @@
 import { z } from "zod";
-import { json, named, next, paging, said, spec, taskName, time, wholeNumber } from "./spec.ts";
+import {
+  eventPaging,
+  json,
+  named,
+  next,
+  nextAfter,
+  paging,
+  said,
+  spec,
+  taskName,
+  time,
+} from "./spec.ts";
 import { enqueueOptions, taskError } from "./tasks.ts";
 
 const statuses = z.enum(["open", "pending", "claimed", "completed", "failed", "cancelled"]);
@@ -258,22 +269,13 @@ export const runSpecs = {
     operationId: "getRunHistory",
     tag,
     summary: "A page of what happened to a run, oldest first.",
-    query: z.strictObject({
-      after: said(
-        wholeNumber({ min: 0, max: 2 ** 31 - 1 }),
-        "The `next` of the page before.",
-      ).optional(),
-      limit: said(
-        wholeNumber({ min: 1, max: 1_000 }),
-        "How many at most. Default 1,000.",
-      ).optional(),
-    }),
+    query: eventPaging,
     answers: {
       200: named(
         "RunHistory",
         z.object({
           history: z.array(entry),
-          next: said(z.int().nullable(), "The `after` of the page that follows, or null."),
+          next: nextAfter,
         }),
       ),
     },

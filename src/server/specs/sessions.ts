@@ -8,6 +8,7 @@ import {
   said,
   shortText,
   spec,
+  nextAfter,
   taskName,
   time,
   wholeNumber,
@@ -175,7 +176,12 @@ export const sessionSpecs = {
     answers: {
       200: named(
         "Entries",
-        z.object({ entries: z.array(entry), lastSeq: z.int(), incarnation: z.string() }),
+        z.object({
+          entries: z.array(entry),
+          next: nextAfter,
+          lastSeq: z.int(),
+          incarnation: z.string(),
+        }),
       ),
     },
     errors: found,

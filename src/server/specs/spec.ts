@@ -76,6 +76,17 @@ export const paging = {
 
 export const next = said(z.string().nullable(), "The cursor of the page that follows, or null.");
 
+/** Pages of what happened, by numbers. */
+export const eventPaging = z.strictObject({
+  after: said(
+    wholeNumber({ min: 0, max: 2 ** 31 - 1 }),
+    "The `next` of the page before.",
+  ).optional(),
+  limit: said(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 1,000.").optional(),
+});
+
+export const nextAfter = said(z.int().nullable(), "The `after` of the page that follows, or null.");
+
 /** 1 to 500 characters, as keys and tenants are. */
 export const shortText = () => z.string().min(1).max(500);
 

@@ -1,7 +1,19 @@
 import { z } from "zod";
 import { yearMs } from "../../base/durations.ts";
 import { errorCodes } from "../../base/errors.ts";
-import { json, named, next, paging, said, shortText, spec, taskName, time } from "./spec.ts";
+import {
+  eventPaging,
+  json,
+  named,
+  next,
+  nextAfter,
+  paging,
+  said,
+  shortText,
+  spec,
+  taskName,
+  time,
+} from "./spec.ts";
 
 const statuses = z.enum(["pending", "claimed", "completed", "failed", "cancelled"]);
 
@@ -282,7 +294,9 @@ export const taskSpecs = {
     tag,
     summary: "A task, and what happened to it. Without `admin`: one of the caller's tenant.",
     verb: "tasks:read",
-    answers: { 200: named("TaskWithEvents", z.object({ task, events: z.array(taskEvent) })) },
+    answers: {
+      200: named("TaskWithEvents", z.object({ task, events: z.array(taskEvent), next: nextAfter })),
+    },
     errors: ["not_found"],
   }),
   events: spec({
@@ -290,9 +304,12 @@ export const taskSpecs = {
     path: "/v1/tasks/{taskId}/events",
     operationId: "getTaskEvents",
     tag,
-    summary: "What happened to a task.",
-    answers: { 200: named("TaskEvents", z.object({ events: z.array(taskEvent) })) },
-    errors: ["not_found"],
+    summary: "A page of what happened to a task, oldest first.",
+    query: eventPaging,
+    answers: {
+      200: named("TaskEvents", z.object({ events: z.array(taskEvent), next: nextAfter })),
+    },
+    errors: ["not_found", "invalid_option"],
   }),
   cancel: spec({
     method: "post",

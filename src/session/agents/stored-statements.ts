@@ -1,3 +1,5 @@
+import { pageBytes } from "../../base/page.ts";
+import { bytesOf, pageOf } from "../../store/page.ts";
 import { isAmong, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 const agents = table("agent");
@@ -36,9 +38,17 @@ export function storedByNames(names: readonly string[], most: number): Statement
 }
 
 export function listAgents(tenant: string, after: string, count: number): Statement {
-  return sql`
-    select ${shown} from ${agents}
-    where tenant = ${tenant} and name > ${after} order by name ${limit(count)}`;
+  const { begin, keys, found } = pageOf({
+    key: sql`name`,
+    order: "asc",
+    from: sql`from ${agents} where tenant = ${tenant} and name > ${after}`,
+    bytes: sql`500 + ${bytesOf(sql`settings`)} + ${bytesOf(sql`secrets`)}`,
+    limit: count,
+    maxBytes: pageBytes,
+  });
+  return sql`${begin}
+    select ${shown}, ${found} from ${agents}
+    where tenant = ${tenant} and ${isAmong(keys, sql`name`)} order by name`;
 }
 
 /** Stores an agent unless there is one of that name, or there are as many as there may be. */

@@ -3,7 +3,9 @@ import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
 import { checkNumber, checkOptions } from "../../base/options.ts";
+import { fitPage } from "../../base/page.ts";
 import type { Database, Row } from "../../store/database.ts";
+import { hasMore } from "../../store/page.ts";
 import type { AgentFacts } from "../command.ts";
 import { agentsInCode } from "./in-code.ts";
 import {
@@ -146,15 +148,19 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       if (cursor !== "") checkCursor(cursor);
       const coded = await agentsInCode(database);
-      const rows = await database.read(listAgents(tenant, cursor, limit + 1));
+      const rows = await database.read(listAgents(tenant, cursor, limit));
+      const isCut = hasMore(rows);
+      const last = rows.at(-1)?.["name"] as string;
       const agents = new Map<string, AgentView>();
       for (const row of rows) agents.set(row["name"], toView(row, clock.now()));
       for (const [name, facts] of coded) {
-        if (name > cursor) agents.set(name, inCode(name, facts, agents.has(name)));
+        // Those behind the last one come with the others that are there, on a later page.
+        if (name > cursor && !(isCut && name > last))
+          agents.set(name, inCode(name, facts, agents.has(name)));
       }
       const all = [...agents.values()].toSorted((one, other) => (one.name < other.name ? -1 : 1));
-      const page = all.slice(0, limit);
-      return { agents: page, next: all.length > limit ? page.at(-1)!.name : null };
+      const page = fitPage(all.slice(0, limit), isCut || all.length > limit);
+      return { agents: page.items, next: page.hasMore ? page.items.at(-1)!.name : null };
     },
 
     async replace(tenant, name, given) {

@@ -142,9 +142,9 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
       const page: Entry[] = [];
       for (const { seq, text } of entriesOf(sessionId)) {
         if (seq <= after) continue;
-        if (page.length >= limit || bytes >= maxBytes) break;
-        page.push(JSON.parse(text) as Entry);
         bytes += Buffer.byteLength(text);
+        if (page.length >= limit || (bytes > maxBytes && page.length > 0)) break;
+        page.push(JSON.parse(text) as Entry);
       }
       return page;
     },
@@ -154,9 +154,10 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
       const page: Entry[] = [];
       for (const { seq, text } of entriesOf(sessionId).toReversed()) {
         if (seq > upTo) continue;
-        if (seq <= after || page.length >= limit || bytes >= maxBytes) break;
-        page.push(JSON.parse(text) as Entry);
         bytes += Buffer.byteLength(text);
+        const isFull = page.length >= limit || (bytes > maxBytes && page.length > 0);
+        if (seq <= after || isFull) break;
+        page.push(JSON.parse(text) as Entry);
       }
       return page.toReversed();
     },

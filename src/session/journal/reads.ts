@@ -1,4 +1,5 @@
-import { limit, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { bytesOf, pageOf } from "../../store/page.ts";
+import { isAmong, limit, rows, sql, type Statement, table } from "../../store/sql.ts";
 import type { AskedId } from "./journal.ts";
 
 const sessions = table("session");
@@ -31,16 +32,20 @@ export function readEntries(
   sessionId: string,
   { after, limit: most, maxBytes }: { after: number; limit: number; maxBytes?: number },
 ): Statement {
-  const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after}
-    order by seq ${limit(most)}`;
-  if (maxBytes === undefined) return sql`select ${entryNames} ${from}`;
-  // The one that goes over the limit is still given, so that there is always a next one.
-  return sql`
-    select ${entryNames} from (
-      select ${entryNames}, sum(octet_length(body)) over (order by seq) - octet_length(body) as before
-      ${from}) page
-    where before < ${maxBytes} order by seq`;
+  const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after}`;
+  if (maxBytes === undefined) return sql`select ${entryNames} ${from} order by seq ${limit(most)}`;
+  const page = { ...entryPage, order: "asc", from, limit: most, maxBytes } as const;
+  const { begin, keys } = pageOf(page);
+  return sql`${begin}
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq`;
 }
+
+/** What an entry takes as it is shown. */
+const entryPage = {
+  key: sql`seq`,
+  bytes: sql`200 + ${bytesOf(sql`body`)} + ${bytesOf(sql`author`)} + ${bytesOf(sql`message_id`)}`,
+};
 
 export function readTail(
   sessionId: string,
@@ -48,15 +53,14 @@ export function readTail(
 ): Statement {
   const { after, upTo, limit: most, maxBytes } = page;
   const from = sql`from ${messages}
-    where session_id = ${sessionId} and seq > ${after} and seq <= ${upTo}
-    order by seq desc ${limit(most)}`;
-  if (maxBytes === undefined) return sql`select ${entryNames} ${from}`;
-  return sql`
-    select ${entryNames} from (
-      select ${entryNames},
-        sum(octet_length(body)) over (order by seq desc) - octet_length(body) as before
-      ${from}) page
-    where before < ${maxBytes} order by seq desc`;
+    where session_id = ${sessionId} and seq > ${after} and seq <= ${upTo}`;
+  if (maxBytes === undefined)
+    return sql`select ${entryNames} ${from} order by seq desc ${limit(most)}`;
+  const asked = { ...entryPage, order: "desc", from, limit: most, maxBytes } as const;
+  const { begin, keys } = pageOf(asked);
+  return sql`${begin}
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq desc`;
 }
 
 export function readNewest(sessionId: string, messageId: string): Statement {

@@ -1,5 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { checkNumber, checkOptions } from "../../base/options.ts";
+import { fitPage } from "../../base/page.ts";
 import type { Database } from "../../store/database.ts";
 import { isStorable } from "../declare.ts";
 import { pin, readThrottle, readThrottles, type ThrottleView, unpin } from "./read.ts";
@@ -40,8 +41,8 @@ export function createThrottlesClient({ database }: { database: Database }): Thr
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       const after = cursor === undefined ? undefined : placeOf(cursor);
       const found = await readThrottles(database, { limit: limit + 1, ...(after && { after }) });
-      const throttles = found.slice(0, limit);
-      return { throttles, next: found.length > limit ? cursorOf(throttles.at(-1)!) : null };
+      const page = fitPage(found.slice(0, limit), found.length > limit);
+      return { throttles: page.items, next: page.hasMore ? cursorOf(page.items.at(-1)!) : null };
     },
     get: async (name, options) => readThrottle(database, placeFrom(name, options)),
     async pin(name, limit, options) {
