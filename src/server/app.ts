@@ -109,6 +109,6 @@ export function createApp(parts: AppParts): Hono {
     ...sessionRoutes({ sessions, members, maxBytes }),
     ...sessionStreamRoutes({ sessions, members, streams, authenticator, clock, log }),
   ];
-  for (const each of routes) mount(app, each);
+  for (const each of routes) mount(app, each, parts.isStopping);
   return app;
 }

@@ -1,5 +1,6 @@
 import type { Context, Hono } from "hono";
 import type { z } from "zod";
+import { FlotillaError } from "../base/errors.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, demand } from "./auth/caller.ts";
 import { checked } from "./check.ts";
@@ -72,10 +73,12 @@ type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> 
 // Enough for names, ids and settings.
 const smallBodyBytes = 4_096;
 
-export function mount(app: Hono, { spec, handle }: Route): void {
+export function mount(app: Hono, { spec, handle }: Route, isStopping: () => boolean): void {
   const { method, path, verb = "admin", open } = spec;
   app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
     if (!open) demand(callerOf(c), verb);
+    if (method !== "get" && isStopping())
+      throw new FlotillaError("closed", "the server is stopping: ask another one");
     return handle(c);
   });
 }
