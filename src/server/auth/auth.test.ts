@@ -317,6 +317,25 @@ describe("a ticket", () => {
     await clock.advance(30_000);
     expect(tickets.issue(somebody).ticket).toHaveLength(64);
   });
+
+  test("of one user leaves those of the others alone, however many that user asks for", async () => {
+    const { tickets, caller: ask } = authenticator({});
+    const user = (name: string): Caller => ({
+      kind: "user",
+      tenant: "t",
+      user: name,
+      verbs: new Set(),
+    });
+    const own = Array.from({ length: 100 }, () => tickets.issue(user("eve")).ticket);
+    for (let n = 0; n < 10; n++) {
+      expect(() => tickets.issue(user("eve"))).toThrow(
+        expect.objectContaining({ code: "overloaded" }),
+      );
+    }
+    expect(tickets.issue(user("ada")).ticket).toHaveLength(64);
+    await ask({ header: () => undefined, ticket: own[0] });
+    expect(tickets.issue(user("eve")).ticket).toHaveLength(64);
+  });
 });
 
 describe("without credentials", () => {
