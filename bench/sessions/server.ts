@@ -44,6 +44,8 @@ playRole(
         host: "127.0.0.1",
         port: 0,
         maxConnections: 20_000,
+        maxAnonymous: 20_000,
+        maxAnonymousPerAddress: 20_000,
         framesPerSecond: 1_000_000,
       },
     });

@@ -15,13 +15,35 @@ export type ServerConfig = {
   origins?: readonly string[];
   /** Built single-page apps to serve, by where: `{ "/chat": "web/dist" }`. Anybody may read them. */
   pages?: Readonly<Record<string, string>>;
+  /** Answers `/health/…` and `/metrics` too, so that a flood of the other port doesn't fail a probe. Default none. */
+  adminPort?: number;
   /** Connections at once, sockets among them. Default 10,000. */
   maxConnections?: number;
+  /** Of these, connections whose callers have not said who they are. Default half of them. */
+  maxAnonymous?: number;
+  /** The same of one address. Default a fifth of `maxAnonymous`. */
+  maxAnonymousPerAddress?: number;
+  /**
+   * What a user, a key, and an address of callers that have not said who they are may ask for a second,
+   * and twice that at once. Default 100, 10,000 and 1,000.
+   */
+  requestsPerSecond?: PerCaller;
+  /** How many of their requests may be under way. Default 64, 1,024 and 1,024. */
+  requestsAtOnce?: PerCaller;
+  /** What may wait to be read of all answers. Default 256 MiB. */
+  unreadBytes?: number;
+  /** The same of the answers to one caller. Default 16 MiB. */
+  unreadBytesPerCaller?: number;
+  /** How long an answer, or 1 MiB of a larger one, may wait to be read before it is cut off. Default 30,000. */
+  unreadMs?: number;
   /** What may wait for one connection that reads too slowly, before it is cut off. Default 1 MiB. */
   socketBufferBytes?: number;
   /** What one socket may send a second, and twice that at once. Default 100. */
   framesPerSecond?: number;
 };
+
+/** Limits of callers, by how they say who they are. */
+export type PerCaller = { user?: number; key?: number; address?: number };
 
 /** A key in plain, its hash (`sha256:<hex>`), or either with what it is for. */
 export type ApiKey =
@@ -73,33 +95,49 @@ const secretChars = 32;
 const keyChars = 16;
 const hashed = /^sha256:[0-9a-f]{64}$/i;
 
+const portRange = { min: 0, max: 65_535 };
+const countRange = { min: 1, max: 1_000_000 };
+const numbers = {
+  port: portRange,
+  adminPort: portRange,
+  maxConnections: countRange,
+  maxAnonymous: countRange,
+  maxAnonymousPerAddress: countRange,
+  unreadBytes: { min: 1024 * 1024, max: 64 * 1024 ** 3 },
+  unreadBytesPerCaller: { min: 1024 * 1024, max: 64 * 1024 ** 3 },
+  unreadMs: { min: 100, max: 3_600_000 },
+  socketBufferBytes: { min: 64 * 1024, max: 1024 ** 3 },
+  framesPerSecond: countRange,
+};
+const perCaller = ["requestsPerSecond", "requestsAtOnce"] as const;
+
 export function checkServer(server: ServerConfig | undefined): void {
   if (!server) return;
   checkOptions("config.server", server, [
     "host",
-    "port",
     "apiKeys",
     "tokens",
     "origins",
     "pages",
-    "maxConnections",
-    "socketBufferBytes",
-    "framesPerSecond",
+    ...Object.keys(numbers),
+    ...perCaller,
   ]);
-  const { port, maxConnections, socketBufferBytes, framesPerSecond } = server;
-  if (port !== undefined) checkNumber("server.port", port, { min: 0, max: 65_535 });
-  if (maxConnections !== undefined)
-    checkNumber("server.maxConnections", maxConnections, { min: 1, max: 1_000_000 });
-  if (socketBufferBytes !== undefined) {
-    const range = { min: 64 * 1024, max: 1024 ** 3 };
-    checkNumber("server.socketBufferBytes", socketBufferBytes, range);
+  for (const [name, range] of Object.entries(numbers)) {
+    const value = server[name as keyof typeof numbers];
+    if (value !== undefined) checkNumber(`server.${name}`, value, range);
   }
-  if (framesPerSecond !== undefined)
-    checkNumber("server.framesPerSecond", framesPerSecond, { min: 1, max: 1_000_000 });
+  for (const name of perCaller) checkPerCaller(`server.${name}`, server[name]);
   for (const key of server.apiKeys ?? []) checkKey(key);
   if (server.tokens) checkTokens(server.tokens);
   for (const origin of server.origins ?? []) checkOrigin(origin);
   for (const [prefix, folder] of Object.entries(server.pages ?? {})) checkPage(prefix, folder);
+}
+
+function checkPerCaller(what: string, given: PerCaller = {}): void {
+  checkOptions(what, given, ["user", "key", "address"]);
+  for (const [name, value] of Object.entries(given)) {
+    if (value !== undefined) checkNumber(`${what}.${name}`, value, countRange);
+  }
 }
 
 function checkKey(given: ApiKey): void {

@@ -9,14 +9,16 @@ import type { TaskContract } from "../queue/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import type { ApiKey } from "../runtime/server-config.ts";
 import type { SessionService } from "../session/service.ts";
-import { type Authenticator, createAuthenticator, requireCaller } from "./auth/authenticate.ts";
+import type { Anonymous } from "./anonymous.ts";
+import { type Authenticator, createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers, type Members } from "./auth/members.ts";
 import { allowOrigins } from "./cors.ts";
 import { createRefusals } from "./errors.ts";
+import { createCallerLimits, type CallerLimits } from "./caller-limits.ts";
 import type { Metrics } from "./metrics.ts";
 import { mountPages, type Page } from "./pages/pages.ts";
 import { createReadiness } from "./ready.ts";
-import { mount } from "./route.ts";
+import { mount, type Route } from "./route.ts";
 import { agentRoutes } from "./routes/agents.ts";
 import { bulkRoutes } from "./routes/bulk.ts";
 import { deadLetterRoutes } from "./routes/dead-letters.ts";
@@ -29,6 +31,9 @@ import { sessionRoutes } from "./routes/sessions.ts";
 import { taskRoutes } from "./routes/tasks.ts";
 import { throttleRoutes } from "./routes/throttles.ts";
 import { createStreams, type Streams, usualBufferBytes } from "./streams.ts";
+
+import { createTurns } from "./turns.ts";
+import { createVisits } from "./visits.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
@@ -45,6 +50,10 @@ export type AppParts = {
   members?: Members;
   /** Where answers are kept that go on until they are ended. */
   streams?: Streams;
+  /** What callers may ask of this process. */
+  limits?: CallerLimits;
+  /** Told when the caller of a connection is known. */
+  anonymous?: Pick<Anonymous, "identify">;
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract>;
   /** Flows whose machines are shown. */
@@ -61,10 +70,42 @@ export type AppParts = {
 // Text may arrive escaped (`\u00e9`) at twice its size, and the options need some room too.
 const bodyFactor = 2;
 const envelopeBytes = 16 * 1024;
+// Reads of lists in one process, whoever asks.
+const pagesAtOnce = 8;
 
 /** The longest body of one task or message, and the longest frame of a socket. */
 export function frameBytes(maxPayloadBytes = defaultMaxBytes): number {
   return maxPayloadBytes * bodyFactor + envelopeBytes;
+}
+
+export type AdminParts = Pick<AppParts, "flotilla" | "metrics" | "isStopping" | "clock" | "log"> & {
+  authenticator: Authenticator;
+};
+
+/** Health and metrics alone, for a port that callers from outside don't reach. */
+export function createAdminApp(parts: AdminParts): Hono {
+  const { flotilla, authenticator, isStopping, clock } = parts;
+  const app = emptyApp(parts);
+  const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
+  const limits = createCallerLimits(clock);
+  app.use("/metrics", createVisits({ authenticator, limits }).known);
+  const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
+  for (const each of fleetRoutes({ ...parts, readiness }).filter(isOfAdmin))
+    mount(app, each, { isStopping, pageTurns: createTurns(pagesAtOnce) });
+  return app;
+}
+
+/** An app without routes, which says so. */
+function emptyApp(parts: { log: Logger; clock: Clock }): Hono {
+  const app = new Hono();
+  const refuse = createRefusals(parts);
+  app.onError((error, c) => refuse(c, error));
+  app.notFound((c) => {
+    const { method, path } = c.req;
+    const shown = path.slice(0, 200);
+    return refuse(c, new FlotillaError("not_found", `there is no route ${method} ${shown}`));
+  });
+  return app;
 }
 
 /** Every route, without the listening. */
@@ -75,17 +116,12 @@ export function createApp(parts: AppParts): Hono {
   const { authenticator = createAuthenticator({ apiKeys }, { clock }) } = parts;
   const { streams = createStreams(clock, usualBufferBytes) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
-  const access = requireCaller(authenticator);
+  const { limits = createCallerLimits(clock) } = parts;
+  const visits = createVisits({ authenticator, limits, anonymous: parts.anonymous });
   const maxBytes = frameBytes(parts.maxPayloadBytes);
-  const app = new Hono();
+  const app = emptyApp(parts);
 
-  const refuse = createRefusals({ log, clock });
-  app.onError((error, c) => refuse(c, error));
-  app.notFound((c) => {
-    const { method, path } = c.req;
-    const shown = path.slice(0, 200);
-    return refuse(c, new FlotillaError("not_found", `there is no route ${method} ${shown}`));
-  });
+  for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, visits.unknown);
   mountPages(app, parts.pages ?? []);
   app.use(async (c, next) => {
     await next();
@@ -94,8 +130,8 @@ export function createApp(parts: AppParts): Hono {
   });
 
   app.use("/v1/*", allowOrigins(parts.origins ?? []));
-  app.use("/metrics", access);
-  app.use("/v1/*", access);
+  app.use("/metrics", visits.known);
+  app.use("/v1/*", visits.known);
   const routes = [
     ...fleetRoutes({ ...parts, readiness }),
     ...taskRoutes({ flotilla, contracts, maxBytes }),
@@ -109,6 +145,7 @@ export function createApp(parts: AppParts): Hono {
     ...sessionRoutes({ sessions, members, maxBytes }),
     ...sessionStreamRoutes({ sessions, members, streams, authenticator, clock, log }),
   ];
-  for (const each of routes) mount(app, each, parts.isStopping);
+  const mounted = { isStopping: parts.isStopping, pageTurns: createTurns(pagesAtOnce) };
+  for (const each of routes) mount(app, each, mounted);
   return app;
 }

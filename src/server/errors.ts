@@ -91,11 +91,12 @@ export function createRefusals({ log, clock }: { log: Logger; clock: Clock }): R
     const { code, details = {} } = error;
     const status = statusOf(code);
     if (isTooMuch(code)) count(code);
-    else if (status >= 500) {
+    // A server that stops refuses what still comes, and its callers go elsewhere.
+    else if (status >= 500 && code !== "closed") {
       const { method, path } = c.req;
       log.error({ method, path, code, error: messageOf(thrown) }, "a request failed");
     }
-    if (status === 503) c.header("Retry-After", "1");
+    if (status === 503) c.header("Retry-After", retryAfter(error));
     if (status === 401) c.header("WWW-Authenticate", "Bearer");
     return c.json({ error: { code, ...shownOf(error, details) } } satisfies ErrorBody, status);
   };
@@ -119,6 +120,15 @@ export function shownOf(
     message: untold[code] ?? "the store can't be used as it is; the server's log says why",
     details: {},
   };
+}
+
+/** In whole seconds, as the header has it. */
+export function retryAfter({
+  retryAfterMs = 1_000,
+}: {
+  readonly retryAfterMs?: number | undefined;
+}): string {
+  return String(Math.max(1, Math.ceil(retryAfterMs / 1_000)));
 }
 
 function ours(thrown: unknown): FlotillaError {

@@ -7,11 +7,14 @@ import { FlotillaError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import type { PeerCheck } from "./peer-user.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
+import type { Anonymous } from "./anonymous.ts";
 import type { Sockets } from "./socket/sockets.ts";
 
 export type Listening = {
   readonly url: string;
   readonly port: number;
+  /** Where health and metrics are asked for, if they have a port of their own. */
+  readonly adminUrl?: string;
   /** Ends sockets and streams, so that their clients go elsewhere, while requests are still answered. */
   leave(): Promise<void>;
   /** Takes no new connections, lets requests under way end, then cuts what is left. */
@@ -27,6 +30,8 @@ export type ListenOptions = {
   maxConnections?: number | undefined;
   /** What takes requests for a socket. Without it they are answered like any other. */
   sockets?: Pick<Sockets, "upgrade" | "close"> | undefined;
+  /** Counts connections until their callers are known. Without it they have no limit of their own. */
+  anonymous?: Pick<Anonymous, "add"> | undefined;
   /** Ends answers that would go on for ever. */
   endStreams?: (() => void) | undefined;
   /** Where nobody says who they are: whose processes connect. Those of other users are refused. */
@@ -37,12 +42,12 @@ export type ListenOptions = {
 const headersTimeoutMs = 10_000;
 const requestTimeoutMs = 30_000;
 const keepAliveTimeoutMs = 5_000;
-const connectionLimit = 10_000;
+export const usualConnections = 10_000;
 const closeLimitMs = 5_000;
 
 /** Serves the app over HTTP. */
 export async function listen(app: Hono, options: ListenOptions): Promise<Listening> {
-  const { host, port, clock, sockets, endStreams, checkPeer } = options;
+  const { host, port, clock, sockets, anonymous, endStreams, checkPeer } = options;
   const handle = getRequestListener(app.fetch, { overrideGlobalObjects: false });
   const server = createServer(
     {
@@ -70,7 +75,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     return asked;
   };
   let closing = false;
-  server.maxConnections = options.maxConnections ?? connectionLimit;
+  server.maxConnections = options.maxConnections ?? usualConnections;
   if (sockets && !checkPeer) server.on("upgrade", sockets.upgrade);
   else if (sockets) {
     server.on("upgrade", (request, socket: Socket, head) => {
@@ -83,6 +88,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
       );
     });
   }
+  if (anonymous) server.on("connection", anonymous.add);
 
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(cantListen(error, options)));

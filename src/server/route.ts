@@ -6,6 +6,8 @@ import { type Caller, demand } from "./auth/caller.ts";
 import { checked } from "./check.ts";
 import { jsonBody, optionalJsonBody } from "./parse.ts";
 import type { RouteSpec } from "./specs/spec.ts";
+import type { Turns } from "./turns.ts";
+import { answering } from "./visits.ts";
 
 /** A route: what was declared of it, and what it does. */
 export type Route = {
@@ -60,9 +62,13 @@ export function route<S extends RouteSpec>(
         };
         // What the compiler has checked of the handler is of no use below.
         const answer = (await handle(asked as unknown as Asked<S>)) as unknown as AnyAnswer;
-        if (answerType === undefined) return c.json(answer.body, answer.status, answer.headers);
-        const headers = { "Content-Type": answerType, ...answer.headers };
-        return c.body(answer.body as string, answer.status, headers);
+        const { status, body: given } = answer;
+        const headers = { "Content-Type": answerType ?? "application/json", ...answer.headers };
+        if (given instanceof ReadableStream) return c.body(given, status, headers);
+        // As bytes, which take less room than text while they wait to be read.
+        const bytes = Buffer.from(answerType === undefined ? JSON.stringify(given) : String(given));
+        answering(c, bytes.length);
+        return c.body(bytes, status, headers);
       },
     }),
   };
@@ -73,12 +79,24 @@ type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> 
 // Enough for names, ids and settings.
 const smallBodyBytes = 4_096;
 
-export function mount(app: Hono, { spec, handle }: Route, isStopping: () => boolean): void {
-  const { method, path, verb = "admin", open } = spec;
+export type MountParts = {
+  /** Nothing but reads is taken then. */
+  isStopping: () => boolean;
+  /** Pages of lists wait here: until it is counted as an answer, each takes several times its size. */
+  pageTurns: Turns;
+};
+
+export function mount(
+  app: Hono,
+  { spec, handle }: Route,
+  { isStopping, pageTurns }: MountParts,
+): void {
+  const { method, path, query, verb = "admin", open } = spec;
+  const isPage = method === "get" && query !== undefined && "limit" in query.shape;
   app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
     if (!open) demand(callerOf(c), verb);
     if (method !== "get" && isStopping())
       throw new FlotillaError("closed", "the server is stopping: ask another one");
-    return handle(c);
+    return isPage ? pageTurns(() => handle(c)) : handle(c);
   });
 }

@@ -1,9 +1,11 @@
 import { systemRandom } from "../base/random.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
-import { type AppParts, createApp, frameBytes } from "./app.ts";
+import { createAnonymous } from "./anonymous.ts";
+import { type AppParts, createAdminApp, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
-import { listen, type Listening } from "./listen.ts";
+import { createCallerLimits } from "./caller-limits.ts";
+import { listen, type Listening, usualConnections } from "./listen.ts";
 import { knowsPeers, peerCheck } from "./peer-user.ts";
 import { openPages } from "./pages/pages.ts";
 import { createSockets } from "./socket/sockets.ts";
@@ -11,16 +13,24 @@ import { createStreams, usualBufferBytes } from "./streams.ts";
 
 export type ServeParts = Omit<
   AppParts,
-  "authenticator" | "members" | "streams" | "apiKeys" | "origins" | "pages"
+  "authenticator" | "members" | "streams" | "limits" | "anonymous" | "apiKeys" | "origins" | "pages"
 > & {
   /** What the config says of the server, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
 };
 
-/** The whole server: routes and sockets, behind one port. */
+/** The whole server: routes and sockets behind one port, health and metrics perhaps behind another too. */
 export async function serve(parts: ServeParts): Promise<Listening> {
   const { flotilla, sessions = flotilla.sessionService, clock, log } = parts;
-  const { host, port, maxConnections, apiKeys = [], tokens, origins = [] } = parts.server;
+  const {
+    host,
+    port,
+    adminPort,
+    maxConnections,
+    apiKeys = [],
+    tokens,
+    origins = [],
+  } = parts.server;
   const { socketBufferBytes: bufferBytes = usualBufferBytes, framesPerSecond } = parts.server;
   const authenticator = createAuthenticator(
     { apiKeys, tokens, origins },
@@ -30,12 +40,20 @@ export async function serve(parts: ServeParts): Promise<Listening> {
   await authenticator.ready;
   const members = createMembers(sessions, clock);
   const streams = createStreams(clock, bufferBytes);
-  const app = createApp({ ...parts, apiKeys, origins, pages, authenticator, members, streams });
+  const limits = createCallerLimits(clock, parts.server);
+  const most = maxConnections ?? usualConnections;
+  const { maxAnonymous = Math.ceil(most / 2) } = parts.server;
+  const { maxAnonymousPerAddress = Math.ceil(maxAnonymous / 5) } = parts.server;
+  const anonymous = createAnonymous({ most: maxAnonymous, mostPerAddress: maxAnonymousPerAddress });
+  const used = { authenticator, members, streams, limits, anonymous };
+  const app = createApp({ ...parts, ...used, apiKeys, origins, pages });
   const sockets = createSockets({
     sessions,
     members,
     authenticator,
     origins,
+    limits,
+    anonymous,
     maxFrameBytes: frameBytes(parts.maxPayloadBytes),
     bufferBytes,
     framesPerSecond,
@@ -50,5 +68,24 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     log.warn({ advice }, "this system doesn't tell whose processes call a server without keys");
   }
   const checkPeer = isOpen ? peerCheck() : undefined;
-  return listen(app, { host, port, clock, maxConnections, sockets, endStreams, checkPeer });
+  const main = await listen(app, {
+    host,
+    port,
+    clock,
+    maxConnections,
+    sockets,
+    anonymous,
+    endStreams,
+    checkPeer,
+  });
+  if (adminPort === undefined) return main;
+  const admin = createAdminApp({ ...parts, authenticator });
+  try {
+    const beside = await listen(admin, { host, port: adminPort, clock, checkPeer });
+    const close = async () => void (await Promise.all([main.close(), beside.close()]));
+    return { ...main, adminUrl: beside.url, close };
+  } catch (error) {
+    await main.close();
+    throw error;
+  }
 }

@@ -2,6 +2,7 @@ import type { Context } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { untilExpiry } from "./socket/expiry.ts";
+import { answering } from "./visits.ts";
 
 /** Answers that go on until somebody ends them: server-sent events. */
 export type Streams = {
@@ -57,14 +58,20 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
     const put = (text: string): boolean => {
       if (isOver) return false;
       const bytes = encoder.encode(text);
-      if (!hasRoom() && held() + bytes.length > bufferBytes) {
-        over();
-        // What waits is dropped with the connection: the client comes back with its last id.
-        cut(c, control);
-        return false;
-      }
+      if (!hasRoom() && held() + bytes.length > bufferBytes) return tooSlow();
       control.enqueue(bytes);
+      try {
+        answering(c, held());
+      } catch {
+        return tooSlow();
+      }
       return true;
+    };
+    const tooSlow = () => {
+      over();
+      // What waits is dropped with the connection: the client comes back with its last id.
+      cut(c, control);
+      return false;
     };
     const beat = () => {
       cancelBeat = clock.after(heartbeatMs, beat);
@@ -91,7 +98,10 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
           if (isOver) stop();
           else cleanUps.push(stop);
         },
-        pull: settle,
+        pull() {
+          answering(c, held());
+          settle();
+        },
         cancel: () => {
           if (!isOver) over();
         },

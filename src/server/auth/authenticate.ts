@@ -1,4 +1,4 @@
-import type { Context, MiddlewareHandler } from "hono";
+import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { systemRandom, type Random } from "../../base/random.ts";
@@ -78,13 +78,12 @@ export function createAuthenticator(
   };
 }
 
-/** Finds out who calls before a route does anything. */
-export function requireCaller({ caller }: Authenticator): MiddlewareHandler {
-  return async (c, next) => {
-    const { headers } = c.req.raw;
-    c.set("caller", await caller({ header: (name) => headers.get(name) ?? undefined }));
-    await next();
-  };
+/** Finds out who makes a request, for `callerOf`. */
+export async function callerIn(c: Context, { caller }: Authenticator): Promise<Caller> {
+  const { headers } = c.req.raw;
+  const found = await caller({ header: (name) => headers.get(name) ?? undefined });
+  c.set("caller", found);
+  return found;
 }
 
 export function callerOf(c: Context): Caller {
@@ -109,6 +108,7 @@ function acting(holder: KeyHolder, kind: "server" | "local", asking: Asking): Ca
     kind,
     tenant: holder.tenant ?? named ?? "default",
     verbs: holder.verbs,
+    ...(holder.id !== undefined && { keyId: holder.id }),
     ...(user !== undefined && { user }),
   };
 }

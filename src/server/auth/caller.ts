@@ -8,6 +8,8 @@ export type Caller = {
   readonly tenant: string;
   /** Of a user: who it is. Of the others: whom they act for, where they say so. */
   readonly user?: string;
+  /** Which of the keys it is, of a `server`. */
+  readonly keyId?: string;
   readonly verbs: ReadonlySet<Verb>;
   /** The only sessions that a token is good for, where it names some. */
   readonly sessions?: ReadonlySet<string>;

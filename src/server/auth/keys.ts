@@ -4,6 +4,8 @@ import type { ApiKey } from "../../runtime/server-config.ts";
 
 /** What a key is good for. */
 export type KeyHolder = {
+  /** Tells keys apart, and says nothing of what they are. */
+  readonly id?: string;
   readonly name?: string;
   /** Absent: it acts for whichever tenant a request names. */
   readonly tenant?: string;
@@ -14,7 +16,10 @@ export type KeyHolder = {
 export function createKeyring(
   apiKeys: readonly ApiKey[],
 ): (given: string) => KeyHolder | undefined {
-  const held = apiKeys.map((each) => ({ hash: hashOf(each), holder: holderOf(each) }));
+  const held = apiKeys.map((each, at) => ({
+    hash: hashOf(each),
+    holder: { ...holderOf(each), id: String(at) },
+  }));
   return (given) => {
     const hashed = hash(given);
     // Every key is compared, in full, so that the time taken tells nothing.

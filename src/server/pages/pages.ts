@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import type { Context, Hono } from "hono";
+import { answering } from "../visits.ts";
 import { type PageFile, type PageFolder, readPageFolder, versionOf } from "./folder.ts";
 
 /** A page that a server has beside its routes: where it is, and what is sent for a path in it. */
@@ -110,6 +111,7 @@ function send(c: Context, file: PageFile): Response {
   if (isKnown(c.req.header("if-none-match"), etag)) {
     return new Response(null, { status: 304, headers: sent });
   }
+  answering(c, bytes.length);
   sent["Content-Type"] = file.type;
   sent["Content-Length"] = String(bytes.length);
   if (zipped) sent["Content-Encoding"] = "gzip";

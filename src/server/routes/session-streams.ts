@@ -19,6 +19,7 @@ import { frameErrorOf } from "../socket/frame-error.ts";
 import { prepareEvent } from "../socket/prepared.ts";
 import { sessionSpecs } from "../specs/sessions.ts";
 import type { EventWriter, Streams } from "../streams.ts";
+import { answering } from "../visits.ts";
 import { as } from "./sessions.ts";
 
 export type SessionStreams = {
@@ -98,10 +99,10 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
       });
       return { status: 200, body, headers: unbuffered };
     }),
-    route(sessionSpecs.exported).to(async ({ caller, params: { sessionId } }) => {
+    route(sessionSpecs.exported).to(async ({ caller, params: { sessionId }, context }) => {
       await members.check(caller, sessionId);
       const session = await sessions.get(caller.tenant, sessionId);
-      return { status: 200, body: linesOf(sessions, session) };
+      return { status: 200, body: linesOf(context, sessions, session) };
     }),
     route(sessionSpecs.ticket).to(({ caller }) => {
       return { status: 201, body: authenticator.tickets.issue(caller) };
@@ -110,13 +111,19 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
 }
 
 /** Page by page, as fast as it is read. */
-function linesOf(sessions: SessionService, session: SessionView): ReadableStream<Uint8Array> {
+function linesOf(
+  c: Context,
+  sessions: SessionService,
+  session: SessionView,
+): ReadableStream<Uint8Array> {
   const { tenant, sessionId, lastSeq } = session;
   const encoder = new TextEncoder();
   let after = 0;
   return new ReadableStream({
     start: (control) => control.enqueue(encoder.encode(`${JSON.stringify({ session })}\n`)),
     async pull(control) {
+      // What was given before is read.
+      answering(c, 0);
       // What is added meanwhile isn't part of it, or it might never end.
       const limit = Math.min(exportPage, lastSeq - after);
       const { entries } =
@@ -124,7 +131,9 @@ function linesOf(sessions: SessionService, session: SessionView): ReadableStream
       if (entries.length === 0) return control.close();
       after = entries.at(-1)!.seq;
       const lines = entries.map((entry) => `${JSON.stringify({ entry })}\n`);
-      control.enqueue(encoder.encode(lines.join("")));
+      const bytes = encoder.encode(lines.join(""));
+      answering(c, bytes.length);
+      control.enqueue(bytes);
     },
   });
 }

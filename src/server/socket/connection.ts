@@ -8,7 +8,7 @@ import type { Joined, SessionService } from "../../session/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, demand } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
-import { createBucket } from "./bucket.ts";
+import { createBucket } from "../bucket.ts";
 import { untilExpiry } from "./expiry.ts";
 import { errorFrame } from "./frame-error.ts";
 import { followInbox, seesSame } from "./inbox.ts";

@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { subprotocol } from "../../protocol/frames.ts";
 import type { Asking } from "../auth/authenticate.ts";
-import { statusOf } from "../errors.ts";
+import { retryAfter, statusOf } from "../errors.ts";
 import { frameErrorOf } from "./frame-error.ts";
 
 /** Where sockets are opened. */
@@ -68,7 +68,7 @@ export function refuseUpgrade(socket: Duplex, thrown: unknown, log: Logger): voi
     "Cache-Control: no-store",
     `Content-Length: ${Buffer.byteLength(body)}`,
     ...(status === 401 ? ["WWW-Authenticate: Bearer"] : []),
-    ...(status === 503 ? ["Retry-After: 1"] : []),
+    ...(status === 503 ? [`Retry-After: ${retryAfter(error)}`] : []),
   ];
   socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`, () => socket.destroy());
 }

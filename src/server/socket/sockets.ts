@@ -3,7 +3,16 @@ import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
 import { FlotillaError } from "../../base/errors.ts";
 import { closeCodes, subprotocol } from "../../protocol/frames.ts";
+import type { Anonymous } from "../anonymous.ts";
+import type { Asking } from "../auth/authenticate.ts";
+import type { Caller } from "../auth/caller.ts";
 import { isOriginAllowed } from "../auth/origin.ts";
+import {
+  accountOf,
+  accountOfAddress,
+  type CallerLimits,
+  createCallerLimits,
+} from "../caller-limits.ts";
 import { type Connection, type ConnectionParts, createConnection, type Cut } from "./connection.ts";
 import { askingOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";
 import { createPings } from "./pings.ts";
@@ -20,6 +29,9 @@ export type Sockets = {
 
 export type SocketParts = Omit<ConnectionParts, "later" | "onCut"> & {
   origins: readonly string[];
+  limits?: CallerLimits;
+  /** Told when the caller of a connection is known. */
+  anonymous?: Pick<Anonymous, "identify"> | undefined;
   onEvent?: (event: SocketEvent) => void;
 };
 
@@ -38,6 +50,7 @@ const fragmentsMost = 1_024;
 /** The WebSocket side of the server. */
 export function createSockets(parts: SocketParts): Sockets {
   const { authenticator, origins, maxFrameBytes, clock, log, onEvent } = parts;
+  const { limits = createCallerLimits(clock) } = parts;
   const options = {
     noServer: true,
     clientTracking: false,
@@ -68,6 +81,25 @@ export function createSockets(parts: SocketParts): Sockets {
     });
   };
 
+  const known = async (request: IncomingMessage, asking: Asking): Promise<Caller> => {
+    try {
+      const caller = await authenticator.caller(asking);
+      parts.anonymous?.identify(request.socket);
+      return caller;
+    } catch (error) {
+      limits.count(accountOfAddress(request.socket.remoteAddress));
+      throw error;
+    }
+  };
+
+  /** A user's sockets are counted among the user's requests; a program's may be those of all its users. */
+  const enter = (caller: Caller): (() => void) => {
+    const account = accountOf(caller);
+    if (caller.kind === "user") return limits.enter(account).leave;
+    limits.count(account);
+    return () => {};
+  };
+
   const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     // Nobody listens for errors of a socket between the request and the answer.
     const ignore = () => socket.destroy();
@@ -84,8 +116,11 @@ export function createSockets(parts: SocketParts): Sockets {
           `pages of ${JSON.stringify(origin?.slice(0, 80))} may not open sockets here: add it to server.origins`,
         );
       }
-      const caller = await authenticator.caller(asking);
+      const caller = await known(request, asking);
       if (closing) throw new FlotillaError("closed", "the server is stopping");
+      const leave = enter(caller);
+      socket.once("close", leave);
+      if (socket.destroyed) return leave();
       server.handleUpgrade(request, socket, head, (opened) => {
         socket.off("error", ignore);
         accept(opened, createConnection(opened, caller, shared));

@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 
 /** How often something may be done: `burst` at once, and `perSecond` in the long run. */
 export type Bucket = {

@@ -1,0 +1,24 @@
+import process from "node:process";
+import { said, serving } from "./serving.contract.ts";
+
+export const secret = "a secret of thirty-two characters or more";
+export const messageBytes = 100_000;
+export const messages = 60;
+
+/** A server in a process of its own, whose memory a test watches. */
+if (process.send) {
+  const server = await serving({ server: { tokens: { secret }, adminPort: 0 } });
+  await server.sessions.create("acme", { sessionId: "long", users: ["eve", "ada"] });
+  for (let n = 0; n < messages; n++) {
+    const message = { ...said("x".repeat(messageBytes)), author: "ada" };
+    await server.sessions.send("acme", "long", message);
+  }
+  let mostBytes = 0;
+  const look = () => (mostBytes = Math.max(mostBytes, process.memoryUsage.rss()));
+  setInterval(look, 20).unref();
+  process.on("message", () =>
+    process.send?.({ nowBytes: look() && process.memoryUsage.rss(), mostBytes }),
+  );
+  process.on("disconnect", () => process.exit(0));
+  process.send({ port: server.port, url: server.url, adminUrl: server.adminUrl });
+}

@@ -1,0 +1,80 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Context, MiddlewareHandler } from "hono";
+import { type Authenticator, callerIn } from "./auth/authenticate.ts";
+import type { Anonymous } from "./anonymous.ts";
+import {
+  type Account,
+  accountOf,
+  accountOfAddress,
+  type CallerLimits,
+  type Visit,
+} from "./caller-limits.ts";
+
+/** Holds requests to the limits of their callers, from their beginning until their answers are sent. */
+export type Visits = {
+  /** For routes that need credentials: finds out who calls. */
+  readonly known: MiddlewareHandler;
+  /** For what answers anybody. */
+  readonly unknown: MiddlewareHandler;
+};
+
+export type VisitParts = {
+  authenticator: Authenticator;
+  limits: CallerLimits;
+  anonymous?: Pick<Anonymous, "identify"> | undefined;
+};
+
+/** What the request came by; nothing of it where there is no connection. */
+type Carried = { incoming?: IncomingMessage; outgoing?: ServerResponse };
+
+export function createVisits({ authenticator, limits, anonymous }: VisitParts): Visits {
+  const visiting =
+    (accountFor: (c: Context) => Promise<Account>): MiddlewareHandler =>
+    async (c, next) => {
+      const { outgoing } = carriedBy(c);
+      let visit: Visit | undefined;
+      let isGone = false;
+      const leave = () => {
+        isGone = true;
+        visit?.leave();
+      };
+      // Listened for at once: the client may leave while it is found out who it is.
+      outgoing?.once("close", leave);
+      visit = limits.enter(await accountFor(c));
+      if (isGone) visit.leave();
+      c.set("visit", visit);
+      try {
+        await next();
+      } finally {
+        if (!outgoing) leave();
+      }
+    };
+
+  return {
+    known: visiting(async (c) => {
+      const { incoming } = carriedBy(c);
+      try {
+        const caller = await callerIn(c, authenticator);
+        if (incoming) anonymous?.identify(incoming.socket);
+        return accountOf(caller);
+      } catch (error) {
+        // Guesses of keys and tokens are counted with what else comes from there.
+        limits.count(accountOfAddress(incoming?.socket.remoteAddress));
+        throw error;
+      }
+    }),
+    unknown: visiting(async (c) => accountOfAddress(carriedBy(c).incoming?.socket.remoteAddress)),
+  };
+}
+
+/** So many bytes of an answer wait to be read. Throws `overloaded` where a read is refused for it. */
+export function answering(c: Context, bytes: number): void {
+  const visit = c.get("visit") as Visit | undefined;
+  const { outgoing } = carriedBy(c);
+  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
+  visit?.answer(bytes, { isRead, cut: () => outgoing?.destroy() });
+}
+
+function carriedBy(c: Context): Carried {
+  return (c.env ?? {}) as Carried;
+}
