@@ -44,7 +44,8 @@ function storeOf({ config, store }: Place): StoreFlags {
 function sessionsOf({ json }: Server): Sessions {
   const at = (sessionId: string) => `sessions/${encodeURIComponent(sessionId)}`;
   return {
-    list: (_, options) => json<SessionPage>("GET", `sessions${queryOf(options)}`),
+    // Whose sessions a caller may see, the server knows by the token.
+    list: (_, { only: __, ...options }) => json<SessionPage>("GET", `sessions${queryOf(options)}`),
     get: (_, sessionId) => json<SessionView>("GET", at(sessionId)),
     entries: (_, sessionId, page) =>
       json<EntriesPage>("GET", `${at(sessionId)}/messages${queryOf(page)}`),

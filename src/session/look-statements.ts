@@ -1,6 +1,6 @@
 import { bytesOf } from "../store/page.ts";
 import { isAmong, join, limit, rows, sql, type Statement, table } from "../store/sql.ts";
-import type { ListSessions } from "./service.ts";
+import type { ListAmong } from "./service.ts";
 
 const sessions = table("session");
 const members = table("session_user");
@@ -21,7 +21,7 @@ export function readSessions(
       and tenant = ${tenant} and ${conditionOf(filter)} ${ofUser(filter)}`;
 }
 
-export type Filter = Pick<ListSessions, "user" | "agent" | "status" | "state">;
+export type Filter = Pick<ListAmong, "user" | "agent" | "status" | "state" | "only">;
 
 /** A place in the order that sessions are listed in: by what happened last, then by their ids. */
 export type Place = { readonly activeAtMs: number; readonly sessionId: string };
@@ -37,6 +37,18 @@ export function sessionsBelow(tenant: string, filter: Filter, window: Window): S
   const fits = conditionOf(filter);
   const columns = sql`session_id, active_at, case when ${fits} then ${viewBytes} end as bytes`;
   const { before, count } = window;
+  if (filter.only) {
+    const asked = rows(
+      { session_id: "text" },
+      filter.only.map((sessionId) => [sessionId]),
+    );
+    return sql`
+      select ${columns} from ${sessions} session
+      where ${isAmong(sql`select asked.session_id from ${asked} asked`, sql`session.session_id`)}
+        and tenant = ${tenant} ${ofUser(filter)}
+        and (active_at, session_id) < (${before.activeAtMs}, ${before.sessionId})
+      order by active_at desc, session_id desc ${limit(count)}`;
+  }
   if (filter.user === undefined) {
     return sql`
       select ${columns} from ${sessions}

@@ -14,7 +14,7 @@ import {
   readSessions,
   sessionsBelow,
 } from "./look-statements.ts";
-import type { InboxItem, ListSessions, SessionPage, SessionView } from "./service.ts";
+import type { InboxItem, ListAmong, SessionPage, SessionView } from "./service.ts";
 
 /** One session, undefined where the tenant has none of that id, or has it no more. */
 export async function readSession(
@@ -30,6 +30,7 @@ export async function readSession(
 // short and says where to go on, instead of taking as long as there are sessions.
 const windowSessions = 500;
 const windowsMost = 10;
+const listOptions = ["user", "agent", "status", "state", "only", "cursor", "limit"] as const;
 const listRange = { min: 1, max: 1_000 };
 // No character comes after this one, in the order that ids are sorted by.
 const top: Place = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
@@ -41,10 +42,11 @@ const top: Place = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}
 export async function listSessions(
   database: Database,
   tenant: string,
-  options: ListSessions = {},
+  options: ListAmong = {},
 ): Promise<SessionPage> {
   const { cursor, limit = 50, ...filter } = checkedList(options);
-  const isBusy = filter.state !== undefined && filter.state !== "idle";
+  if (filter.only?.length === 0) return { sessions: [], next: null };
+  const isBusy = !filter.only && filter.state !== undefined && filter.state !== "idle";
   const isFiltered = [filter.agent, filter.status, filter.state].some((each) => each !== undefined);
   // One more than asked for, to see whether there is another page.
   const count = isFiltered && !isBusy ? Math.max(windowSessions, limit + 1) : limit + 1;
@@ -95,8 +97,8 @@ function placeIn(cursor: string): Place {
   throw new FlotillaError("invalid_option", `cursor must be ${expectedCursor}`);
 }
 
-function checkedList(options: ListSessions): Filter & { cursor?: string; limit?: number } {
-  checkOptions("sessions.list", options, ["user", "agent", "status", "state", "cursor", "limit"]);
+function checkedList(options: ListAmong): Filter & { cursor?: string; limit?: number } {
+  checkOptions("sessions.list", options, listOptions);
   const { status, state, limit, cursor } = options;
   if (status !== undefined) checkChoice("status", status, ["active", "archived"]);
   if (state !== undefined) checkChoice("state", state, ["idle", "catching_up", "compacting"]);

@@ -18,7 +18,7 @@ export type { InboxItem, SessionView } from "../protocol/message.ts";
 export type SessionService = {
   create(tenant: string, input: CreateSession): Promise<SessionView>;
   get(tenant: string, sessionId: string): Promise<SessionView>;
-  list(tenant: string, options: ListSessions): Promise<SessionPage>;
+  list(tenant: string, options: ListAmong): Promise<SessionPage>;
   entries(tenant: string, sessionId: string, page: EntriesAsked): Promise<EntriesPage>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
@@ -62,6 +62,8 @@ export type ListSessions = {
   /** Default 50, at most 1,000. */
   limit?: number;
 };
+/** For those who may see these sessions alone, as far as there are such. */
+export type ListAmong = ListSessions & { readonly only?: readonly string[] };
 export type SessionPage = {
   readonly sessions: readonly SessionView[];
   readonly next: string | null;

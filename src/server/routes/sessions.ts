@@ -1,13 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
-import type {
-  ListSessions,
-  Sent,
-  SessionPage,
-  SessionService,
-  SessionView,
-} from "../../session/service.ts";
+import type { Sent, SessionService, SessionView } from "../../session/service.ts";
 import { asWritten, authorOf } from "../asked-message.ts";
 import { type Caller, demand, may, userOf } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
@@ -47,7 +41,10 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     route(sessionSpecs.list).to(async ({ caller, query }) => {
       const user = listedUser(caller, query.user);
       const filter = { ...given(query), ...(user !== undefined && { user }) };
-      const page = await listFor(sessions, caller, filter);
+      const page = await sessions.list(caller.tenant, {
+        ...filter,
+        ...(caller.sessions && { only: [...caller.sessions] }),
+      });
       return { status: 200, body: { ...page, sessions: page.sessions.map(shown) } };
     }),
     route(sessionSpecs.get).to(async ({ caller, params: { sessionId } }) => {
@@ -178,21 +175,6 @@ function checkTakesPart(caller: Caller, { sessionId, users }: SessionView): void
  * A page of what the caller may see. A token that names its sessions is told of no others, so that its
  * pages end with one of its own: those that hold none are passed over.
  */
-async function listFor(
-  sessions: SessionService,
-  { tenant, sessions: named }: Caller,
-  filter: ListSessions,
-): Promise<SessionPage> {
-  let page = await sessions.list(tenant, filter);
-  if (!named) return page;
-  const own = ({ sessionId }: SessionView) => named.has(sessionId);
-  while (page.next !== null && !page.sessions.some(own)) {
-    page = await sessions.list(tenant, { ...filter, cursor: page.next });
-  }
-  const found = page.sessions.filter(own);
-  return { sessions: found, next: page.next === null ? null : found.at(-1)!.sessionId };
-}
-
 function listedUser(caller: Caller, asked: string | undefined): string | undefined {
   if (may(caller, "sessions:any")) return asked;
   return userOf(as(caller, asked));
