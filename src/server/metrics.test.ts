@@ -98,7 +98,7 @@ describe("metrics", () => {
     }
     const families = parseExposition(await scrape(metrics, async () => depthOf(names)));
     expect([...families.keys()].filter((name) => !name.startsWith("flotilla_"))).toEqual([]);
-    expect(families.size).toBe(62);
+    expect(families.size).toBe(63);
   });
 
   test("are there without the depth when the store is away", async () => {
