@@ -5,7 +5,7 @@ import { getParts, missing, type PartName, parts } from "./parts.ts";
 /** What the tests of each project need. */
 const neededBy: Readonly<Record<string, readonly PartName[]>> = {
   fast: ["postgres", "chromium"],
-  light: ["postgres", "pgbouncer", "faketime", "openssl"],
+  light: ["postgres", "pgbouncer", "faketime", "openssl", "sqlite"],
   paired: ["postgres", "faketime"],
   alone: ["postgres"],
 };

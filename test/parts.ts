@@ -50,6 +50,7 @@ export const parts = {
   pgbouncer: { what: "PgBouncer", package: "pgbouncer", find: () => program("pgbouncer") },
   faketime: { what: "libfaketime", package: "libfaketime", find: findFakeTime },
   openssl: { what: "openssl", package: "openssl", find: () => program("openssl") },
+  sqlite: { what: "the sqlite3 program", package: "sqlite3", find: () => program("sqlite3") },
   redis: { what: "Redis", package: "redis-server", find: () => program("redis-server") },
 } satisfies Record<string, Part>;
 
