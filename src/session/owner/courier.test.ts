@@ -19,9 +19,12 @@ describe("a courier", () => {
   /** What the owner of this process does with the next commands; undefined: there is none. */
   let submit: ((given: Command) => Promise<Answer>) | undefined;
   let owner: string | null;
+  /** The store that says who owns a log can't be reached. */
+  let isAway: boolean;
   /** How many of the next letters are lost. */
   let losing: number;
   let bus: Bus;
+  let heads: CourierParts["heads"];
   let courier: Courier;
 
   beforeEach(() => {
@@ -29,6 +32,7 @@ describe("a courier", () => {
     stored = [];
     submit = undefined;
     owner = null;
+    isAway = false;
     losing = 0;
     const exchange = createLocalExchange({
       carry(_, arrive) {
@@ -44,13 +48,17 @@ describe("a courier", () => {
       return store(asked.command) as Promise<Json>;
     });
     const head = () => ({ owner }) as Head;
+    heads = {
+      last: [head()],
+      all: async () => [head()],
+      of: async () => {
+        if (isAway) throw new FlotillaError("store_unavailable", "away");
+        return head();
+      },
+    };
     courier = createCourier({
       bus,
-      heads: {
-        last: [head()],
-        all: async () => [head()],
-        of: async () => head(),
-      } satisfies CourierParts["heads"],
+      heads,
       owners: {
         of: () =>
           submit &&
@@ -287,6 +295,41 @@ describe("a courier", () => {
     await clock.advance(30_000);
     expect(await maybe).toBe("unknown_outcome");
   });
+
+  test("S10: waits for a store that is away, fifteen seconds at most", async () => {
+    owner = "there";
+    isAway = true;
+    const stores = ["a", "b"].map(ask);
+    await clock.advance(14_000);
+    expect(stored).toEqual([]);
+    isAway = false;
+    await clock.advance(1_000);
+    await Promise.all(stores);
+    expect(stored).toEqual(["a", "b"]);
+
+    isAway = true;
+    let told: string | undefined;
+    void ask("c").catch((error: FlotillaError) => (told = error.code));
+    await clock.advance(14_700);
+    expect(told).toBeUndefined();
+    await clock.advance(800);
+    expect(told).toBe("store_unavailable");
+  });
+
+  test.each(["an owner of this process", "the store"])(
+    "S10: says `unknown_outcome` after its time where %s says nothing at all",
+    async (silent) => {
+      const never = new Promise<never>(() => {});
+      if (silent === "the store") heads.of = () => never;
+      else submit = () => never;
+      let told: string | undefined;
+      void ask("a").catch((error: FlotillaError) => (told = error.code));
+      await clock.advance(15_000);
+      expect(told).toBeUndefined();
+      await clock.advance(1_000);
+      expect(told).toBe("unknown_outcome");
+    },
+  );
 
   test("one that nobody answers holds up its own session, not for longer than its time", async () => {
     owner = "nobody";

@@ -9,6 +9,7 @@ import { decided, neverStored } from "./decided.ts";
 import type { Head } from "../journal/journal.ts";
 import type { Heads } from "./heads.ts";
 import type { Owners } from "./owners.ts";
+import { patienceMs, storeAway } from "./patience.ts";
 
 /**
  * Brings commands to whoever owns the session's log, wherever that is. It asks again, with the same ids,
@@ -38,9 +39,10 @@ export type CourierParts = {
 };
 
 const topic = "session.ask";
-const defaultTimeoutMs = 15_000;
 const requestMs = 2_000;
 const retryMostMs = 250;
+/** What can be known for certain is known this long after time was up. */
+const lateMs = 1_000;
 /** A head that was seen within this time is believed. */
 const believedMs = 1_000;
 
@@ -106,6 +108,13 @@ export function createCourier(parts: CourierParts): Courier {
     }
   };
 
+  /** A store or an owner that says nothing at all keeps no caller for longer than its time. */
+  const inTime = (answer: Promise<Answer>, timeoutMs: number): Promise<Answer> =>
+    new Promise((resolve, reject) => {
+      const cancel = clock.after(timeoutMs + lateMs, () => reject(unknown(undefined)));
+      void answer.finally(cancel).then(resolve, reject);
+    });
+
   /**
    * The last that was asked of sessions elsewhere or in trouble. An owner of this process keeps the order
    * in which it is asked; a letter may be lost and sent again, so what follows waits until it is answered.
@@ -130,15 +139,16 @@ export function createCourier(parts: CourierParts): Courier {
       closed = true;
       unserve();
     },
-    ask(tenant, sessionId, command, { timeoutMs = defaultTimeoutMs, signal } = {}) {
+    ask(tenant, sessionId, command, { timeoutMs = patienceMs, signal } = {}) {
       const asked = { tenant, sessionId, command };
       const asking = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
       const owner = lines.has(sessionId) ? undefined : owners?.of(sessionId);
-      if (!owner) return inLine(asked, asking);
-      return owner.submit(tenant, sessionId, command).catch((error: unknown) => {
+      if (!owner) return inTime(inLine(asked, asking), timeoutMs);
+      const answer = owner.submit(tenant, sessionId, command).catch((error: unknown) => {
         if (!hasCode(error, "not_owner")) throw error;
         return inLine(asked, { ...asking, mayBeStored: !isNotTaken(error) });
       });
+      return inTime(answer, timeoutMs);
     },
   };
 }
@@ -180,8 +190,8 @@ function readTerm(value: unknown): Term | undefined {
   return isTerm ? { incarnation, term } : undefined;
 }
 
-/** What is asked again: the log has no owner, or another one, or its owner didn't answer. */
-const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome"] as const;
+/** What is asked again: the log has no owner, or another one, or its owner or the store didn't answer. */
+const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome", ...storeAway] as const;
 
 /**
  * Whether a refusal is certain though an earlier try may have been stored. An owner looks for what has an

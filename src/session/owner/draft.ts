@@ -11,6 +11,7 @@ export type Item = {
   readonly command: Command;
   /** Agents that it names besides those of its session. */
   readonly agents: readonly string[];
+  readonly askedMs: number;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
 };

@@ -11,6 +11,7 @@ import { type CommittedRecord, createOwner, type Owner } from "./owner.ts";
 
 const tenant = "default";
 const unknown = () => new FlotillaError("unknown_outcome", "the answer was lost");
+const away = async () => Promise.reject(new FlotillaError("store_unavailable", "away"));
 
 describe("an owner", () => {
   let clock: MovableClock;
@@ -130,7 +131,6 @@ describe("an owner", () => {
 
   test("O2: never says that something failed which may be stored", async () => {
     // The answer is lost, and then the store can't be reached for longer than anybody's patience.
-    const away = async () => Promise.reject(new FlotillaError("store_unavailable", "away"));
     commits.push(async (store) => (await store(), Promise.reject(unknown())));
     for (let times = 0; times < 30; times++) commits.push(away);
     const answer = say("s", "a");
@@ -139,13 +139,38 @@ describe("an owner", () => {
   });
 
   test("tells callers that the store is away once patience is over, where nothing can be stored", async () => {
-    const away = async () => Promise.reject(new FlotillaError("store_unavailable", "away"));
-    for (let times = 0; times < 100; times++) commits.push(away);
-    const answer = say("s", "a").catch((error: unknown) => error);
-    await clock.advance(20_000);
-    expect(await answer).toMatchObject({ code: "store_unavailable" });
+    for (let times = 0; times < 200; times++) commits.push(away);
+    const told: string[] = [];
+    const tell = (clientId: string) =>
+      say("s", clientId).then(
+        () => told.push(`${clientId} stored`),
+        (error: FlotillaError) => told.push(`${clientId} ${error.code}`),
+      );
+    void tell("a");
+    await clock.advance(10_000);
+    void tell("b");
+    await clock.advance(4_900);
+    expect(told).toEqual([]);
+    await clock.advance(400);
+    expect(told).toEqual(["a store_unavailable"]);
+    // Each has its own fifteen seconds, and nothing of the first is left behind.
     commits = [];
-    expect(await say("s", "a")).toMatchObject({ seq: 1 });
+    await clock.advance(300);
+    expect(told).toEqual(["a store_unavailable", "b stored"]);
+    expect(await say("s", "a")).toMatchObject({ seq: 2 });
+  });
+
+  test("S4, S10: sessions that aren't in memory wait for the store as long, in order", async () => {
+    const { header } = journal;
+    let isAway = true;
+    journal.header = (sessionId) => (isAway ? away() : header(sessionId));
+    owner = own(await take("pod-2"));
+    const first = say("s", "a");
+    await clock.advance(10_000);
+    const second = say("s", "b");
+    isAway = false;
+    await clock.advance(300);
+    expect([(await first).seq, (await second).seq]).toEqual([1, 2]);
   });
 
   test("O3: one that is fenced stores nothing, answers `not_owner`, and forgets what it knew", async () => {
@@ -253,11 +278,12 @@ describe("an owner", () => {
     await owner.submit(tenant, "s", { type: "archive" });
     journal.storedIds = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
     owner = own(await take("pod-2"));
-    const answers = await Promise.allSettled([
+    const answers = Promise.allSettled([
       say("s", "a"),
       owner.submit(tenant, "s", { type: "unarchive" }),
     ]);
-    expect(answers).toMatchObject([
+    await clock.advance(20_000);
+    expect(await answers).toMatchObject([
       { reason: { code: "store_unavailable" } },
       { value: { done: true } },
     ]);
@@ -280,7 +306,9 @@ describe("an owner", () => {
     const header = journal.header;
     journal.header = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
     owner = own(await take("pod-2"));
-    await expect(say("s", "a")).rejects.toMatchObject({ code: "store_unavailable" });
+    const refused = say("s", "a").catch((error: unknown) => error);
+    await clock.advance(20_000);
+    expect(await refused).toMatchObject({ code: "store_unavailable" });
     journal.header = header;
     owner = own(await take("pod-3"));
     await expect(say("nobody", "a")).rejects.toMatchObject({ code: "not_found" });

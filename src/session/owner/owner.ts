@@ -9,6 +9,7 @@ import { draftRecord, type Draft, type Item } from "./draft.ts";
 import type { Header } from "../header.ts";
 import type { Committed, Head, Journal, LogRecord } from "../journal/journal.ts";
 import { knownIds } from "./known-ids.ts";
+import { patienceMs, storeAway } from "./patience.ts";
 import { createStoredBefore } from "./stored-before.ts";
 
 /**
@@ -66,8 +67,8 @@ type Slot = {
 
 const batchMost = 1_000;
 const waitingMost = 20_000;
-/** How long a store that refuses everything is asked again before callers are told. */
-const patienceMs = 5_000;
+/** A pod that leaves while the store is away must be gone before it is killed. */
+const leavingMs = 5_000;
 /** Everybody in the log waits for a record whose outcome is unknown, so it is asked about often. */
 const retryMostMs = 250;
 
@@ -114,7 +115,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     const startedMs = clock.monotonic();
     let committed: Committed;
     try {
-      committed = await commit(draft.record);
+      committed = await commit(draft.record, items);
     } catch (error) {
       // Nothing was stored. Of several, one may be at fault: in halves only that one fails.
       if (items.length > 1 && !hasCode(error, ...sharedFates)) {
@@ -122,7 +123,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
         await store(items.slice(0, middle));
         return store(items.slice(middle));
       }
-      return reject(items, error);
+      return giveUp(items, error);
     }
     if (committed.type === "fenced") return fenced(items);
     if (committed.type === "duplicate") {
@@ -151,23 +152,38 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     try {
       await storedBefore.look(doubted);
     } catch (error) {
-      reject(doubted, error);
-      return store(items.filter((item) => !doubted.includes(item)));
+      const left = doubted.filter((item) => isAway(error) && !isLate(item));
+      if (left.length > 0) await sleep(clock, retryMostMs);
+      const lost = doubted.filter((item) => !left.includes(item));
+      reject(lost, error);
+      return store(items.filter((item) => !lost.includes(item)));
     }
     return store(items);
   };
 
+  const isLate = ({ askedMs }: Item): boolean =>
+    clock.monotonic() - askedMs >= (ended === "no" ? patienceMs : leavingMs);
+  const isAway = (error: unknown): boolean => hasCode(error, ...storeAway);
+
+  /** Tells those whose time is up. What the store itself refuses may be stored yet for the others. */
+  const giveUp = (items: readonly Item[], error: unknown): Promise<void> | void => {
+    const left = items.filter((item) => hasCode(error, ...sharedFates) && !isLate(item));
+    reject(
+      items.filter((item) => !left.includes(item)),
+      error,
+    );
+    if (left.length > 0) return store(left);
+  };
+
   /** Until it is known what became of it. Only an error that says that nothing was stored is thrown. */
-  const commit = async (record: LogRecord): Promise<Committed> => {
-    const startedMs = clock.monotonic();
+  const commit = async (record: LogRecord, items: readonly Item[]): Promise<Committed> => {
     let unknown = false;
     for (let tries = 1; ; tries++) {
       try {
         return await journal.commit(head, record);
       } catch (error) {
         unknown ||= hasCode(error, "unknown_outcome");
-        const late = clock.monotonic() - startedMs >= patienceMs;
-        if (!unknown && (late || !hasCode(error, ...sharedFates))) throw error;
+        if (!unknown && (items.some(isLate) || !hasCode(error, ...sharedFates))) throw error;
         if (tries === 1) log.warn({ log: head.logId, error: messageOf(error) }, "a record waits");
         await sleep(clock, Math.min(contentionMs(tries, random), retryMostMs));
         // Whoever closes the store can't wait for it any more; what became of the record is for the
@@ -238,35 +254,57 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     queueMicrotask(flush);
   };
 
-  /** What was asked meanwhile follows in its order. */
-  const load = async (sessionId: string, slot: Slot, first: Item): Promise<void> => {
-    try {
+  /**
+   * Reads what a session's first command needs; what was asked meanwhile follows in its order. A store that
+   * is away is asked again for as long as any of them has time, and `onGivenUp` is called where none has.
+   */
+  const fill = async (
+    slot: Slot,
+    read: () => Promise<void>,
+    onGivenUp: () => void,
+  ): Promise<void> => {
+    for (let tries = 1; ; tries++) {
+      try {
+        await read();
+        return release(slot);
+      } catch (error) {
+        const asked = slot.waiting ?? [];
+        const left = asked.filter((item) => ended === "no" && isAway(error) && !isLate(item));
+        const lost = asked.filter((item) => !left.includes(item));
+        slot.waiting = left;
+        if (left.length === 0) onGivenUp();
+        if (ended === "no") reject(lost, error);
+        else turnAway(lost);
+        if (left.length === 0) return;
+      }
+      await sleep(clock, Math.min(contentionMs(tries, random), retryMostMs));
+    }
+  };
+
+  const load = (sessionId: string, slot: Slot, first: Item): Promise<void> => {
+    const read = async (): Promise<void> => {
       const header = await journal.header(sessionId);
       const names = [...(header?.agents ?? []), ...first.agents];
       await parts.prime(header?.tenant ?? first.tenant, names);
       slot.header = header;
-    } catch (error) {
-      slots.delete(sessionId);
-      return reject(slot.waiting ?? [], error);
-    }
-    release(slot);
+    };
+    return fill(slot, read, () => slots.delete(sessionId));
   };
 
   const admit = (item: Item): void => {
     const slot = slots.get(item.sessionId);
     if (slot?.waiting) slot.waiting.push(item);
     else if (slot) {
-      const primed = parts.prime(item.tenant, item.agents);
-      if (!primed) return put(item);
+      const prime = () => parts.prime(item.tenant, item.agents);
+      let priming = prime();
+      if (!priming) return put(item);
       slot.waiting = [item];
-      void primed.then(
-        () => release(slot),
-        (error: unknown) => {
-          const asked = slot.waiting ?? [];
-          slot.waiting = undefined;
-          reject(asked, error);
-        },
-      );
+      const read = async (): Promise<void> => {
+        const begun = priming;
+        priming = undefined;
+        await (begun ?? prime());
+      };
+      void fill(slot, read, () => (slot.waiting = undefined));
     } else {
       const made: Slot = { header: undefined, waiting: [item] };
       slots.set(item.sessionId, made);
@@ -295,8 +333,9 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
         return Promise.reject(new FlotillaError("overloaded", message));
       }
       waiting++;
+      const askedMs = clock.monotonic();
       return new Promise((resolve, reject) =>
-        admit({ tenant, sessionId, command, agents: agentsOf(command), resolve, reject }),
+        admit({ tenant, sessionId, command, agents: agentsOf(command), askedMs, resolve, reject }),
       );
     },
     look: (sessionId) => slots.get(sessionId)?.header,

@@ -1,12 +1,13 @@
 import { contentionMs } from "../../base/backoff.ts";
 import { sleep } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
+import { storeAway } from "../owner/patience.ts";
 import type { Control, RunnerParts } from "./parts.ts";
 
-/** A store that is away for a moment is no reason for an answer to fail. */
-const passing = ["store_busy", "store_unavailable"] as const;
-
-/** Reads until the store gives something. Undefined where nobody waits for it any more. */
+/**
+ * Reads until the store gives something: that it is away for a moment is no reason for an answer to fail.
+ * Undefined where nobody waits for it any more.
+ */
 export async function patiently<Found>(
   { clock, random }: Pick<RunnerParts, "clock" | "random">,
   { signal }: Pick<Control, "signal">,
@@ -16,7 +17,7 @@ export async function patiently<Found>(
     try {
       return await read();
     } catch (error) {
-      if (!hasCode(error, ...passing)) throw error;
+      if (!hasCode(error, ...storeAway)) throw error;
     }
     await sleep(clock, contentionMs(tries, random), signal).catch(() => {});
   }
