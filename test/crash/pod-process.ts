@@ -74,6 +74,7 @@ function onEvent(event: PodEvent): void {
     case "claimed":
     case "claim_failed":
     case "contended":
+    case "forged":
     case "resent":
     case "store_error":
     case "transition":
