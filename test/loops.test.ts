@@ -1,9 +1,9 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { connect, type Pod, type PodEvent, startPod, task } from "flotilla";
+import { connect, type PodEvent, snooze, startPod, task, throttle } from "flotilla";
+import { until } from "../src/base/movable-clock.contract.ts";
 import { silentLogger } from "../src/base/log.ts";
 import { temporaryFile } from "../src/store/kinds.contract.ts";
-import { until } from "../src/base/movable-clock.contract.ts";
 
 let place: ReturnType<typeof temporaryFile>;
 beforeEach(() => {
@@ -11,99 +11,179 @@ beforeEach(() => {
 });
 afterEach(() => place.remove());
 
-/** What was seen, each edge once, in the order of its first time. */
-function trace() {
-  const seen: string[] = [];
-  return {
-    seen,
-    note: (edge: string) => void (seen.includes(edge) || seen.push(edge)),
-    async reached(edge: string) {
-      await until(edge, () => seen.includes(edge));
-    },
-  };
-}
+type Ended = Extract<PodEvent, { type: "ended" }>["outcome"];
 
-function edgeOf(event: PodEvent): string | undefined {
-  if (event.type === "beat") return "worker: beats";
-  if (event.type === "claimed" && event.tasks > 0) return "worker: claims";
-  if (event.type === "ended") return `worker: stores ${event.outcome}`;
-  if (event.type === "leading") return "leader: is known";
-  if (event.type === "recovered" && event.tasks > 0) return "leader: gives tasks back";
-  return undefined;
+/** What a worker may store of an attempt: one more here is one more that has to be seen. */
+const endings: Readonly<Record<Ended, string>> = {
+  completed: "worker: stores completed",
+  retry: "worker: stores retry",
+  failed: "worker: stores failed",
+  cancelled: "worker: stores cancelled",
+  snoozed: "worker: stores snoozed",
+  released: "worker: gives back what it can't end",
+  lost: "worker: drops what another has",
+};
+
+/** Of everything that a pod tells, what is an edge of the two loops. Runs, turns and logs have their own. */
+const edges: Readonly<Record<PodEvent["type"], string>> = {
+  beat: "worker: beats",
+  beat_failed: "worker: beats again after one that failed",
+  claimed: "worker: claims",
+  claim_failed: "worker: claims again after one that failed",
+  ended: "worker: stores how it ended",
+  share: "worker: gets its part of a throttle",
+  leading: "leader: is known",
+  recovered: "leader: gives tasks back",
+  fired: "leader: fires schedules",
+  bound: "leader: learns a throttle's bound",
+  contended: "elsewhere",
+  forged: "elsewhere",
+  log_lost: "elsewhere",
+  log_owned: "elsewhere",
+  record: "elsewhere",
+  resent: "elsewhere",
+  run_begun: "elsewhere",
+  run_ended: "elsewhere",
+  run_set_aside: "elsewhere",
+  store_error: "elsewhere",
+  transition: "elsewhere",
+  turn_ended: "elsewhere",
+  turn_started: "elsewhere",
+};
+
+function edgeOf(event: PodEvent): string {
+  if (event.type === "ended") return endings[event.outcome];
+  if ("tasks" in event && event.tasks === 0) return "elsewhere";
+  return edges[event.type];
 }
 
 test("every edge of a worker's loop and of the leader's is walked, from an enqueue to a redrive", async () => {
-  const { seen, note, reached } = trace();
+  const seen = new Set<string>();
+  const reached = (edge: string) => until(edge, () => seen.has(edge));
+  const onEvent = (event: PodEvent) => void seen.add(edgeOf(event));
+  const other = new DatabaseSync(place.path, { timeout: 30_000 });
+  const [orphan, old] = [
+    "0f000000-0000-7000-8000-000000000001",
+    "0f000000-0000-7000-8000-000000000002",
+  ];
+
+  const api = throttle("api");
   let mended = false;
+  const held = new Map<string, PromiseWithResolvers<string>>();
   const work = task<{ bad?: boolean }>(
     "work",
     { attempts: 2, backoff: { baseMs: 1 } },
     ({ input }) => {
-      note("worker: executes");
       if (input.bad && !mended) throw new Error("as ordered");
       return "done";
     },
   );
+  const later = task("later", {}, ({ snoozes }) => {
+    if (snoozes === 0) throw snooze(1);
+    return "done";
+  });
+  const calls = task("calls", {}, () => api.run(async () => "done"));
+  const holds = task("holds", {}, ({ taskId, signal }) => {
+    const ending = Promise.withResolvers<string>();
+    held.set(taskId, ending);
+    signal.addEventListener("abort", () => ending.reject(signal.reason as Error));
+    return ending.promise;
+  });
+  const running = (taskId: string) => until("it runs", () => held.has(taskId));
+  const settings = {
+    store: place.path,
+    use: [work, later, calls, holds],
+    log: silentLogger,
+    heartbeatMs: 50,
+    deadAfterMs: 1_000,
+    pollMs: 50,
+    shutdownMs: 100,
+    graceMs: 100,
+    // The shorter it is, the more often the leader looks.
+    retentionMs: { cancelled: 60_000 },
+  };
 
   await using flotilla = connect(place.path);
   const good = await flotilla.enqueue(work, {});
-  note("producer: enqueues");
-  const pod: Pod = await startPod(
-    { store: place.path, use: [work], log: silentLogger, heartbeatMs: 50, deadAfterMs: 1_000 },
-    {
-      onEvent: (event) => {
-        const edge = edgeOf(event);
-        if (edge) note(edge);
-      },
-    },
-  );
+  await using pod = await startPod(settings, { onEvent });
   expect(await flotilla.waitFor(good)).toBe("done");
+  expect(await flotilla.waitFor(await flotilla.enqueue(later, null))).toBe("done");
+  await until("its lead", () => pod.leader === pod.podId);
 
   const bad = await flotilla.enqueue(work, { bad: true });
-  await flotilla.settled(bad.taskId);
-  await reached("worker: stores failed");
+  expect((await flotilla.settled(bad.taskId)).status).toBe("failed");
+
+  const unwanted = await flotilla.enqueue(holds, null);
+  await running(unwanted.taskId);
+  await flotilla.cancel(unwanted.taskId);
+  expect((await flotilla.settled(unwanted.taskId)).status).toBe("cancelled");
+
+  // Another pod has it by now, as after a pause that was too long.
+  const taken = await flotilla.enqueue(holds, null);
+  await running(taken.taskId);
+  other.exec(`update flotilla_step_tracker
+    set status = 'cancelled', claimed_by = null, claim_token = claim_token + 1
+    where task_id = '${taken.taskId}'`);
+  held.get(taken.taskId)!.resolve("too late");
+  await reached(endings.lost);
 
   // A pod that claimed a task and was never heard of again: all that others can see of it.
-  const orphan = "0f000000-0000-7000-8000-000000000001";
-  const other = new DatabaseSync(place.path, { timeout: 30_000 });
   other.exec(`insert into flotilla_pod_health (pod_id) values ('ghost');
     insert into flotilla_step_tracker (task_id, name, payload, status, claimed_by, claim_token)
     values ('${orphan}', 'work', '{}', 'claimed', 'ghost', 1)`);
-  other.close();
-  await reached("leader: gives tasks back");
-  await until("the leader's word", async () =>
-    (await flotilla.pods()).some(({ podId, status }) => podId === "ghost" && status === "down"),
-  );
-  note("leader: marks the dead pod");
+  await reached(edges.recovered);
+  const isDown = async () =>
+    (await flotilla.pods()).some(({ podId, status }) => podId === "ghost" && status === "down");
+  await until("the leader marks the dead pod", isDown);
   expect(await flotilla.waitFor(orphan)).toBe("done");
   expect((await flotilla.get(orphan))!.deaths).toBe(1);
-  note("worker: runs what was given back");
+
+  // What it asks of the store is refused for a while.
+  for (const [name, edge] of [
+    ["pod_health", edges.beat_failed],
+    ["step_tracker", edges.claim_failed],
+  ]) {
+    other.exec(`alter table flotilla_${name} rename to flotilla_hidden`);
+    await reached(edge!);
+    other.exec(`alter table flotilla_hidden rename to flotilla_${name}`);
+  }
+  expect(await flotilla.waitFor(await flotilla.enqueue(work, {}))).toBe("done");
+
+  await pod.schedules.put("often", { name: "work", everyMs: 1_000, input: {} });
+  await reached(edges.fired);
+  await pod.schedules.remove("often");
+
+  const asked = await flotilla.enqueueMany(
+    calls,
+    Array.from({ length: 20 }, () => null),
+  );
+  for (const each of asked) expect(await flotilla.waitFor(each)).toBe("done");
+  await reached(edges.share);
+  await until("a bound", async () => {
+    await flotilla.waitFor(await flotilla.enqueue(calls, null));
+    return seen.has(edges.bound);
+  });
 
   const { groups } = await pod.deadLetters.groups();
   expect(groups).toMatchObject([{ name: "work", message: "as ordered", tasks: 1 }]);
-  note("leader: shows dead letters");
   mended = true;
   const { redriveId } = await pod.deadLetters.redrive({ group: groups[0]!.group });
   expect(await pod.deadLetters.followRedrive(redriveId)).toMatchObject({ state: "done" });
   expect(await flotilla.waitFor(bad)).toBe("done");
-  note("leader: starts them over");
-  await pod.stop();
 
-  expect(seen.toSorted()).toEqual(
-    [
-      "producer: enqueues",
-      "worker: beats",
-      "worker: claims",
-      "worker: executes",
-      "worker: stores completed",
-      "worker: stores retry",
-      "worker: stores failed",
-      "worker: runs what was given back",
-      "leader: is known",
-      "leader: gives tasks back",
-      "leader: marks the dead pod",
-      "leader: shows dead letters",
-      "leader: starts them over",
-    ].toSorted(),
-  );
-});
+  other.exec(`insert into flotilla_step_tracker (task_id, name, status, created_at, last_update)
+    values ('${old}', 'work', 'cancelled', 0, 0)`);
+  await until("the leader deletes what is old", async () => !(await flotilla.get(old)));
+
+  const unfinished = await flotilla.enqueue(holds, null);
+  await running(unfinished.taskId);
+  await pod.stop();
+  expect(await flotilla.get(unfinished.taskId)).toMatchObject({ status: "pending", failures: 0 });
+  other.close();
+
+  seen.delete("elsewhere");
+  const wanted = new Set([...Object.values(edges), ...Object.values(endings)]);
+  wanted.delete("elsewhere");
+  wanted.delete(edges.ended);
+  expect(seen).toEqual(wanted);
+}, 120_000);

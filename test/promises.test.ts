@@ -2,6 +2,7 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { faultOf, runByTheSuite } from "./cited.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), "utf8");
@@ -25,12 +26,15 @@ const invariants = [
   "R1",
   "R2",
 ];
+const suite = runByTheSuite();
+/** Tests that a text names, and what is wrong with those that hold nothing. */
 const missingOf = (text: string) => {
   const named = [...text.matchAll(/`([\w./-]+\.ts)` "([^"]+)"/g)];
-  const missing = named.filter(
-    ([, path, name]) => !existsSync(join(root, path!)) || !read(path!).includes(name!),
-  );
-  return { named, missing: missing.map(([whole]) => whole) };
+  const missing = named.flatMap(([whole, path, name]) => {
+    const fault = suite.has(path!) ? faultOf(read(path!), name!) : "no run of the suite loads it";
+    return fault === undefined ? [] : [`${whole}: ${fault}`];
+  });
+  return { named, missing };
 };
 
 describe.each(asked)("what was asked of $of", ({ page, points }) => {
@@ -65,6 +69,58 @@ describe("what sessions promise", () => {
 
   test("names no test that isn't there", () => {
     expect(missingOf(page).missing).toEqual([]);
+  });
+});
+
+describe("what the code promises itself", () => {
+  // Its paths begin in `src`.
+  const page = read("docs/invariants.md").replaceAll(/`(?=[\w./-]+\.ts` ")/g, "`src/");
+
+  test("names no test that holds nothing", () => {
+    const { named, missing } = missingOf(page);
+    expect(named.length).toBeGreaterThan(10);
+    expect(missing).toEqual([]);
+  });
+});
+
+describe("a test that is cited", () => {
+  const text = `
+    // "said in a comment"
+    test("is there", () => expect(1).toBe(1));
+    test.each([1])("is there for %i", (n) => expect(n).toBe(1));
+    describe("a suite", () => {
+      test.skip("is skipped", () => expect(1).toBe(1));
+      test.todo("is to be written");
+      test("asks nothing", () => {
+        run();
+      });
+    });
+    describe.skip("a skipped suite", () => {
+      test("is in it", () => expect(1).toBe(1));
+    });
+    allContract(kind);
+  `;
+
+  test.each([
+    ["is there", undefined],
+    ["is there for %i", undefined],
+    ["a suite", undefined],
+    ["allContract", undefined],
+    ["is nowhere", "there is no such test"],
+    ["said in a comment", "there is no such test"],
+    ["is skipped", "it isn't run: test.skip"],
+    ["is to be written", "it isn't run: test.todo"],
+    ["asks nothing", "it expects nothing"],
+    ["is in it", "it isn't run: describe.skip"],
+  ])("and %s: %s", (name, fault) => {
+    expect(faultOf(text, name)).toBe(fault);
+  });
+
+  test("is in a file that a run of the suite loads", () => {
+    expect(suite).toContain("test/promises.test.ts");
+    expect(suite).toContain("src/queue/fleet.contract.ts");
+    expect(suite).not.toContain("test/soak.ts");
+    expect(suite).not.toContain("test/consumer/next.test.ts");
   });
 });
 

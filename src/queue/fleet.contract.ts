@@ -110,6 +110,22 @@ export function fleetContract(kind: StoreKind): void {
       expect(attempts).toHaveLength(4);
     });
 
+    test("does as much more at once as every pod that joins has room for", async () => {
+      const room = { capacity: { slots: 2, target: 1 }, graceMs: 5 };
+      const pods = Array.from({ length: 4 }, () => gated("held"));
+      await queue.enqueueMany("held", Array.from({ length: 12 }).fill(null));
+      const running = () => pods.reduce((sum, { attempts }) => sum + attempts.length, 0);
+      for (const [at, { handler }] of pods.entries()) {
+        await queue.work(`pod-${at}`, [handler], room);
+        await queue.until(`what ${at + 1} can do`, () => running() === 2 * (at + 1));
+      }
+      // None has ended, so that all of them run at the same time, and no pod has more than its share.
+      await queue.pass(5_000);
+      expect(pods.map(({ attempts }) => attempts.length)).toEqual([2, 2, 2, 2]);
+      expect(await queue.count(sql`status = 'claimed'`)).toBe(8);
+      expect(await queue.count(sql`status = 'pending'`)).toBe(4);
+    });
+
     test("has a pod that joins take its share within a poll, and what one leaves is taken by others", async () => {
       // The grace leaves a loaded database the time to store what is given back.
       const room = { capacity: { slots: 2, target: 1 }, pollMs: 1_000, graceMs: 400 };

@@ -129,6 +129,73 @@ describe("how a task ended on Postgres", () => {
   });
 });
 
+describe("a server that undoes transactions when they commit, as distributed ones do", () => {
+  /** Every other transaction that changes a row of these is refused with 40001 as it commits. */
+  const undoing = (tables: readonly string[]) =>
+    withClient(async (client) => {
+      await client.query("create sequence flotilla.commits");
+      await client.query(`create function flotilla.undo() returns trigger language plpgsql as $$
+        begin
+          -- Only the first of a transaction's rows is counted.
+          if current_setting('flotilla.counted', true) is distinct from txid_current()::text then
+            perform set_config('flotilla.counted', txid_current()::text, true);
+            if nextval('flotilla.commits') % 2 = 1 then
+              raise exception 'restart transaction' using errcode = '40001';
+            end if;
+          end if;
+          return null;
+        end $$`);
+      for (const name of tables) {
+        await client.query(`create constraint trigger undo after insert or update or delete
+          on flotilla.${name} deferrable initially deferred
+          for each row execute function flotilla.undo()`);
+      }
+    });
+
+  test("is one on which tasks are stored, claimed, tried again, cancelled and ended once", async () => {
+    const runs: string[] = [];
+    const flaky = task<number, number, number>(
+      "flaky",
+      { attempts: 3, backoff: { baseMs: 1 } },
+      ({ input, attempt, taskId }) => {
+        runs.push(`${taskId} ${attempt}`);
+        if (attempt < 2) throw new Error("as ordered");
+        return input * 2;
+      },
+    );
+    const asleep = task("asleep", {}, ({ signal }) => {
+      const waiting = Promise.withResolvers<never>();
+      signal.addEventListener("abort", () => waiting.reject(signal.reason as Error));
+      return waiting.promise;
+    });
+    await (await openStore(url)).close();
+    await undoing(["step_tracker", "step_event", "step_wait", "pod_health"]);
+
+    await using flotilla = connect(url);
+    const inputs = Array.from({ length: 10 }, (_, at) => at);
+    const tasks = await flotilla.enqueueMany(flaky, inputs, { key: String });
+    const again = await flotilla.enqueueMany(flaky, inputs, { key: String });
+    expect(again.every(({ created }) => !created)).toBe(true);
+    const last = await flotilla.enqueue(flaky, 21, { after: tasks });
+    const unwanted = await flotilla.enqueue(asleep, null);
+    const pod = { ...settings, use: [flaky, asleep], deadAfterMs: 20_000 };
+    await using _one = await startPod({ ...pod, store: url });
+    await using _other = await startPod({ ...pod, store: url });
+
+    expect(await flotilla.waitFor(last)).toBe(42);
+    await flotilla.cancel(unwanted.taskId);
+    expect((await flotilla.settled(unwanted.taskId)).status).toBe("cancelled");
+    for (const [at, each] of tasks.entries()) expect(await flotilla.waitFor(each)).toBe(2 * at);
+    const wanted = [...tasks, last].flatMap(({ taskId }) => [`${taskId} 1`, `${taskId} 2`]);
+    expect(runs.toSorted()).toEqual(wanted.toSorted());
+    await withClient(async (client) => {
+      const { rows } = await client.query("select last_value from flotilla.commits");
+      // Of each two transactions one was undone, and made again.
+      expect(Number(rows[0].last_value)).toBeGreaterThan(2 * runs.length);
+    });
+  });
+});
+
 const waitingForLocks = `select 1 from pg_stat_activity
   where wait_event_type = 'Lock' and datname = current_database()`;
 
