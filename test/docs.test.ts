@@ -85,15 +85,38 @@ describe("what is published", () => {
   const pages = globSync("**/*.md", { cwd: root, exclude: ["node_modules/**", ".built/**"] });
 
   test.each(pages.filter(isPublished))("has everything that %s links to", (page) => {
-    const text = read(page).replaceAll(/^```[^]*?^```$/gm, "");
-    const links = [...text.matchAll(/\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"/g)]
+    const links = [...proseOf(page).matchAll(/\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"/g)]
       .map(([, link, other]) => (link ?? other)!)
       .filter((link) => !/^(https?:|mailto:|#)/.test(link))
       .map((link) => join(dirname(page), link.replace(/#.*$/, "")));
     const broken = links.filter((path) => !isPublished(path) || !existsSync(join(root, path)));
     expect(broken).toEqual([]);
   });
+
+  test.each(pages)("has every heading that %s links to", (page) => {
+    const links = [...proseOf(page).matchAll(/\]\(([^)#:\s]*)#([^)\s]+)\)/g)];
+    const broken = links.filter(([, path, anchor]) => {
+      const target = path === "" ? page : join(dirname(page), path!);
+      return !anchorsOf(target).includes(anchor!);
+    });
+    expect(broken.map(([link]) => link)).toEqual([]);
+  });
 });
+
+function proseOf(page: string): string {
+  return read(page).replaceAll(/^```[^]*?^```$/gm, "");
+}
+
+/** The headings of a page, as links name them. */
+function anchorsOf(page: string): string[] {
+  return [...proseOf(page).matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+    heading!
+      .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}_\- ]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+}
 
 /** The numbers of a constant, or of the default of a setting: products of literals, and ranges of them. */
 function numbersOf(source: string, name: string): number[] {
