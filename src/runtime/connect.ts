@@ -16,6 +16,7 @@ import { type Depth, readDepth } from "../queue/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../queue/prune.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
 import type { SessionsHere } from "../session/here.ts";
+import { countSessions } from "../session/look-statements.ts";
 import type { SessionService } from "../session/service.ts";
 import { createSessions, type Sessions } from "../session/sessions.ts";
 import { lazyService } from "../session/lazy-service.ts";
@@ -25,7 +26,9 @@ import { quiet } from "../store/events.ts";
 import {
   checkedStore,
   openStore,
+  placeOf,
   type Store,
+  type StoreKind,
   type StoreOptions,
   transactionOn,
 } from "../store/open.ts";
@@ -56,6 +59,8 @@ export type PodInfo = {
   readonly metadata: Readonly<Record<string, unknown>>;
 };
 
+export type SessionCounts = { readonly all: number; readonly busy: number };
+
 /** A producer: it enqueues and asks, but never claims, beats or runs anything. */
 export type Flotilla = Tasks & {
   readonly deadLetters: DeadLetters;
@@ -67,6 +72,10 @@ export type Flotilla = Tasks & {
   /** What a server asks through. */
   readonly sessionService: SessionService;
   pods(): Promise<PodInfo[]>;
+  /** How many sessions there are, and in how many something goes on: up to 10,000 are looked at. */
+  sessionCounts(): Promise<SessionCounts>;
+  /** Which kind of store it is on. */
+  readonly storeKind: StoreKind;
   /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
   depth(): Promise<Depth>;
   /** Deletes finished tasks now, where the leader would do so by and by. */
@@ -187,6 +196,13 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
         state: stateOf(row["state"]),
         metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
       }));
+    },
+    async sessionCounts() {
+      const [row] = await database.read(countSessions());
+      return { all: Number(row!["total"]), busy: Number(row!["busy"]) };
+    },
+    get storeKind() {
+      return placeOf(store).kind;
     },
     depth: () => readDepth(database),
     prune: (options) => prune(database, options),

@@ -151,7 +151,6 @@ describe("what is refused, and nothing stored", () => {
     ["/v1/tasks?status=done", 400, "invalid_option"],
     ["/v1/tasks/nowhere", 404, "not_found"],
     ["/v1/task", 404, "not_found"],
-    ["/", 404, "not_found"],
   ])("GET %s", async (path, status, code) => {
     expect(await server().get(path)).toMatchObject({ status, body: { error: { code } } });
   });

@@ -24,6 +24,7 @@ import { bulkRoutes } from "./routes/bulk.ts";
 import { deadLetterRoutes } from "./routes/dead-letters.ts";
 import { fleetRoutes } from "./routes/fleet.ts";
 import { gateRoutes } from "./routes/gates.ts";
+import { homeRoutes } from "./routes/home.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { scheduleRoutes } from "./routes/schedules.ts";
 import { sessionStreamRoutes } from "./routes/session-streams.ts";
@@ -130,9 +131,12 @@ export function createApp(parts: AppParts): Hono {
   });
 
   app.use("/v1/*", allowOrigins(parts.origins ?? []));
+  app.use("/", visits.either);
   app.use("/metrics", visits.known);
   app.use("/v1/*", visits.known);
+  const pagePaths = (parts.pages ?? []).map(({ prefix }) => prefix);
   const routes = [
+    ...homeRoutes({ flotilla, machines: parts.machines, pagePaths, clock, log }),
     ...fleetRoutes({ ...parts, readiness }),
     ...taskRoutes({ flotilla, contracts, maxBytes }),
     ...bulkRoutes({ flotilla, contracts, maxRowBytes: maxBytes }),

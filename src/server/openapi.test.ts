@@ -277,7 +277,7 @@ describe("what routes answer", () => {
     for (const path of ["pods", "stats", "depth", "tasks", "openapi.json"]) {
       await ask("get", `/v1/${path}`);
     }
-    for (const path of ["/health/live", "/health/ready", "/metrics"]) await ask("get", path);
+    for (const path of ["/", "/health/live", "/health/ready", "/metrics"]) await ask("get", path);
 
     const missing = allSpecs.filter((spec) => !seen.has(spec.operationId));
     expect(missing.map((spec) => spec.operationId)).toEqual([]);

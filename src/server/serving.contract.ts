@@ -8,6 +8,7 @@ import { until } from "../base/movable-clock.contract.ts";
 import type { ServerFrame } from "../protocol/frames.ts";
 import { parseServerFrames } from "../protocol/parse-server-frame.ts";
 import { connect } from "../runtime/connect.ts";
+import { machinesOf } from "../runtime/flows.ts";
 import { startPod } from "../runtime/pod.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
 import type { Usable } from "../runtime/handlers.ts";
@@ -41,6 +42,7 @@ export async function serving(options: ServingOptions = {}) {
   const server = await serve({
     flotilla,
     sessions,
+    machines: machinesOf(use),
     metrics: createMetrics(),
     isStopping: options.isStopping ?? (() => false),
     maxPayloadBytes,

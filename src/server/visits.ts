@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Context, MiddlewareHandler } from "hono";
+import { FlotillaError } from "../base/errors.ts";
 import { type Authenticator, callerIn } from "./auth/authenticate.ts";
 import type { Anonymous } from "./anonymous.ts";
 import {
@@ -16,6 +17,8 @@ export type Visits = {
   readonly known: MiddlewareHandler;
   /** For what answers anybody. */
   readonly unknown: MiddlewareHandler;
+  /** For what answers anybody, and tells more to a caller that is known. */
+  readonly either: MiddlewareHandler;
 };
 
 export type VisitParts = {
@@ -50,21 +53,41 @@ export function createVisits({ authenticator, limits, anonymous }: VisitParts): 
       }
     };
 
+  const accountOfKnown = async (c: Context): Promise<Account> => {
+    const { incoming } = carriedBy(c);
+    const caller = await callerIn(c, authenticator);
+    if (incoming) anonymous?.identify(incoming.socket);
+    return accountOf(caller);
+  };
+  const accountOfUnknown = (c: Context): Account =>
+    accountOfAddress(carriedBy(c).incoming?.socket.remoteAddress);
+
   return {
     known: visiting(async (c) => {
-      const { incoming } = carriedBy(c);
       try {
-        const caller = await callerIn(c, authenticator);
-        if (incoming) anonymous?.identify(incoming.socket);
-        return accountOf(caller);
+        return await accountOfKnown(c);
       } catch (error) {
         // Guesses of keys and tokens are counted with what else comes from there.
-        limits.count(accountOfAddress(incoming?.socket.remoteAddress));
+        limits.count(accountOfUnknown(c));
         throw error;
       }
     }),
-    unknown: visiting(async (c) => accountOfAddress(carriedBy(c).incoming?.socket.remoteAddress)),
+    unknown: visiting(async (c) => accountOfUnknown(c)),
+    either: visiting(async (c) => {
+      try {
+        return await accountOfKnown(c);
+      } catch (error) {
+        if (!(error instanceof FlotillaError)) throw error;
+        c.set("refusal", error);
+        return accountOfUnknown(c);
+      }
+    }),
   };
+}
+
+/** Why it isn't known who calls, after `either`; undefined where it is. */
+export function refusalIn(c: Context): FlotillaError | undefined {
+  return c.get("refusal") as FlotillaError | undefined;
 }
 
 /** So many bytes of an answer wait to be read. Throws `overloaded` where a read is refused for it. */

@@ -21,6 +21,19 @@ export function readSessions(
       and tenant = ${tenant} and ${conditionOf(filter)} ${ofUser(filter)}`;
 }
 
+/** No more than this many sessions are looked at, so that a look costs the same however many there are. */
+const countedMost = 10_000;
+
+/** How many sessions of all tenants there are, and in how many of them something goes on. */
+export function countSessions(): Statement {
+  const some = (condition: Statement) => sql`
+    select count(*) from (
+      select status from ${sessions} where ${condition} ${limit(countedMost)}) looked
+    where status <> 'deleted'`;
+  return sql`
+    select (${some(sql`true`)}) as total, (${some(sql`state <> 'idle'`)}) as busy`;
+}
+
 export type Filter = Pick<ListAmong, "user" | "agent" | "status" | "state" | "only">;
 
 /** A place in the order that sessions are listed in: by what happened last, then by their ids. */

@@ -120,6 +120,8 @@ export function transactionOn(store: Store, handle: unknown): CallerTransaction 
 type PostgresPlace = { readonly kind: "postgres"; readonly store: CheckedStore };
 export type Place = { readonly kind: "sqlite"; readonly path: string } | PostgresPlace;
 
+export type StoreKind = Place["kind"];
+
 /** What a store is: `sqlite:<file>`, a plain path, `postgres://…`, or Postgres by options. */
 export function placeOf(store: PostgresStore): PostgresPlace;
 export function placeOf(store: Store): Place;

@@ -45,9 +45,71 @@ const depth = named(
   }),
 );
 
+const count = () => z.int();
+const overview = named(
+  "Overview",
+  z.object({
+    tasks: z.object({
+      ready: count(),
+      running: count(),
+      delayed: count(),
+      waiting: count(),
+      blocked: count(),
+      alone: count(),
+      failed: count(),
+    }),
+    runs: z.object({
+      running: count(),
+      ready: count(),
+      retrying: count(),
+      delayed: count(),
+      sleeping: count(),
+      waiting_for_signal: count(),
+      waiting_for_children: count(),
+      waiting_for_others: count(),
+      waiting_for_room: count(),
+      set_aside: count(),
+    }),
+    sessions: z.object({
+      all: count(),
+      busy: said(count(), "Something goes on in them, such as an answer."),
+    }),
+    pods: z.object({ up: count(), down: count() }),
+    waiting: said(
+      z.array(z.object({ runId: z.string(), flow: z.string(), signal: z.string() })).readonly(),
+      "A few runs that wait for a signal, among the newest.",
+    ),
+  }),
+  "What there is in the store, looked at every 2 seconds at most. No number is exact beyond 10,000.",
+);
+
 const health = "health";
 
 export const fleetSpecs = {
+  home: spec({
+    method: "get",
+    path: "/",
+    operationId: "getHome",
+    tag: "fleet",
+    summary:
+      "What this server is and where to go on; to a browser, as a page. Only an administrator is told the version, the store and what is in it.",
+    answers: {
+      200: named(
+        "Home",
+        z.object({
+          name: z.literal("flotilla"),
+          links: said(z.record(z.string(), z.string()), "Paths on this server, by what they are."),
+          advice: said(z.string(), "How to be told more.").optional(),
+          version: z.string().optional(),
+          store: z.enum(["sqlite", "postgres"]).optional(),
+          overview: overview.optional(),
+          trouble: said(z.string(), "The code of why the store can't be looked at.").optional(),
+        }),
+      ),
+    },
+    errors: [],
+    open: true,
+  }),
   pods: spec({
     method: "get",
     path: "/v1/pods",

@@ -1,0 +1,159 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../base/movable-clock.contract.ts";
+import { flow } from "../../flow/flow.ts";
+import { connect } from "../../runtime/connect.ts";
+import { version } from "../../runtime/version.ts";
+import { agent } from "../../session/agents/agent.ts";
+import { asking, openPlace } from "../asking.contract.ts";
+import { serving } from "../serving.contract.ts";
+
+// What browsers send for a page.
+const Accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+const key = "a-key-of-16-chars-or-more";
+const order = flow("order", { version: 1 }).signal("approval", {}).end();
+const helper = agent("helper", async function* () {
+  yield "hello";
+});
+
+const place = openPlace();
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "flotilla-home-"));
+  mkdirSync(join(folder, "chat"));
+  writeFileSync(join(folder, "chat/index.html"), "<!doctype html><title>Chat</title>");
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe("/ without keys, on this machine", () => {
+  test("shows a browser what the server is and what is in its store, and programs the same", async () => {
+    const pages = { "/chat": join(folder, "chat") };
+    await using server = await serving({ use: [order, helper], server: { pages } });
+    const { flotilla, url } = server;
+    await flotilla.enqueueMany("mail", [1, 2, 3], { delayMs: 60_000 });
+    const { runId } = await flotilla.runs.start(order, null);
+    await flotilla.sessions.create(helper, { id: "first" });
+    await until("a run that waits", async () => {
+      const run = await flotilla.runs.get(runId);
+      return run?.doing?.type === "waiting_for_signal";
+    });
+
+    const answer = await fetch(url, { headers: { Accept } });
+    const page = await answer.text();
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("content-type")).toBe("text/html; charset=utf-8");
+    for (const part of [`version ${version()}`, "on SQLite", "3 delayed", "1 up", "1 all"])
+      expect(page).toContain(part);
+    expect(page).toContain(`${url}/v1/runs/${runId}/signals`);
+    const links = [...page.matchAll(/href="(\/[^"]*)"/g)].map(([, path]) => path!);
+    expect(links).toEqual(expect.arrayContaining(["/chat/", "/v1/openapi.json", "/metrics"]));
+    for (const path of links) expect([path, (await fetch(url + path)).status]).toEqual([path, 200]);
+
+    for (const type of ["*/*", "application/json", "application/json, text/html;q=0.5"]) {
+      const told = await fetch(url, { headers: { Accept: type } });
+      expect(told.headers.get("content-type")).toBe("application/json");
+      expect(await told.json()).toMatchObject({
+        name: "flotilla",
+        version: version(),
+        store: "sqlite",
+        links: { chat: "/chat/", api: "/v1/openapi.json" },
+        overview: {
+          tasks: { delayed: 3, failed: 0 },
+          runs: { waiting_for_signal: 1, running: 0 },
+          sessions: { all: 1, busy: 0 },
+          pods: { up: 1, down: 0 },
+          waiting: [{ runId, flow: "order", signal: "approval" }],
+        },
+      });
+    }
+    const sent = await fetch(url, { method: "POST" });
+    expect(sent.status).toBe(404);
+  });
+
+  test("is a page that runs and loads nothing, and that no other page may hold", async () => {
+    await using server = await serving();
+    const { headers } = await fetch(server.url, { headers: { Accept } });
+    const policy = headers.get("content-security-policy")!;
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("frame-ancestors 'none'");
+    expect(policy).not.toMatch(/script-src|unsafe|https?:|\*/);
+    expect(Object.fromEntries(headers)).toMatchObject({
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+      "referrer-policy": "no-referrer",
+      "x-frame-options": "DENY",
+      vary: "Accept",
+    });
+  });
+
+  test.each([
+    { Host: "evil.example" },
+    { Host: "localhost", "Sec-Fetch-Site": "cross-site" },
+    { Host: "localhost", "X-Forwarded-For": "10.0.0.1" },
+  ])("tells nothing of the store to what isn't a program of this machine: %j", async (headers) => {
+    const { get } = asking(place.flotilla);
+    const told = await get("/", headers);
+    expect(Object.keys(told.body)).toEqual(["name", "links", "advice"]);
+    const page = await get("/", { ...headers, Accept });
+    expect(page.body).not.toMatch(/version|In the store|openapi/);
+  });
+
+  test("escapes what it repeats", async () => {
+    const { get } = asking(place.flotilla);
+    const page = await get("/", { Host: "<img src=x>&", Accept });
+    expect(page.body).toContain("&lt;img src=x&gt;&amp;");
+    expect(page.body).not.toContain("<img");
+  });
+
+  test("says that the store can't be looked at, and not where it is", async () => {
+    await using nowhere = connect(`sqlite:${join(folder, "missing.db")}`, { create: false });
+    const { get } = asking(nowhere);
+    expect(await get("/")).toMatchObject({ status: 200, body: { trouble: "store_missing" } });
+    const page = await get("/", { Accept });
+    expect(page.body).toContain("store_missing");
+    expect(page.body).not.toContain(folder);
+  });
+
+  test("looks at the store once for all who ask within a moment", async () => {
+    let looks = 0;
+    const depth = () => {
+      looks++;
+      return place.flotilla.depth();
+    };
+    const { get } = asking({ ...place.flotilla, depth });
+    await Promise.all(Array.from({ length: 20 }, () => get("/")));
+    await get("/", { Accept });
+    expect(looks).toBe(1);
+  });
+});
+
+describe("/ with keys", () => {
+  const apiKeys = [key, { key: `${key}-of-acme`, tenant: "acme" }];
+  const ask = (headers: Record<string, string>) =>
+    asking(place.flotilla, { apiKeys }).get("/", headers);
+
+  test("tells strangers its name and what to do", async () => {
+    const told = await ask({});
+    expect(told).toMatchObject({ status: 200, body: { name: "flotilla" } });
+    expect(told.body.advice).toContain("Authorization: Bearer <key>");
+    expect(Object.keys(told.body)).toEqual(["name", "links", "advice"]);
+    expect(Object.keys(told.body.links)).toEqual(["live", "ready"]);
+    const page = await ask({ Accept });
+    expect(page.body).toContain("Authorization: Bearer &lt;key&gt;");
+    expect(page.body).not.toMatch(/version|In the store|openapi|metrics/);
+  });
+
+  test("tells an administrator all of it, and a key of less no more than strangers", async () => {
+    const all = await ask({ Authorization: `Bearer ${key}` });
+    expect(all.body).toMatchObject({ store: "sqlite", overview: { tasks: { ready: 0 } } });
+    const some = await ask({ Authorization: `Bearer ${key}-of-acme` });
+    expect(Object.keys(some.body)).toEqual(["name", "links"]);
+  });
+
+  test("refuses a key that is wrong", async () => {
+    const wrong = await ask({ Authorization: `Bearer ${key}x`, Accept });
+    expect(wrong).toMatchObject({ status: 401, body: { error: { code: "unauthorized" } } });
+  });
+});

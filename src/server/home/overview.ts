@@ -1,0 +1,117 @@
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError, messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Machine } from "../../flow/machine.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import { askedSeldom } from "../metrics-asking.ts";
+
+/** What there is in the store, at a cost that doesn't grow with it: no number is exact beyond 10,000. */
+export type Overview = {
+  readonly tasks: Readonly<Record<(typeof taskStates)[number], number>>;
+  /** Of the flows that this program knows. */
+  readonly runs: Readonly<Record<(typeof runStates)[number], number>>;
+  readonly sessions: { readonly all: number; readonly busy: number };
+  readonly pods: { readonly up: number; readonly down: number };
+  /** Runs that go on when a person says something to them. */
+  readonly waiting: readonly WaitingRun[];
+};
+
+export type WaitingRun = {
+  readonly runId: string;
+  readonly flow: string;
+  readonly signal: string;
+};
+
+export type OverviewParts = {
+  flotilla: Flotilla;
+  machines?: readonly Machine[] | undefined;
+  clock: Clock;
+  log: Logger;
+};
+
+const taskStates = [
+  "ready",
+  "running",
+  "delayed",
+  "waiting",
+  "blocked",
+  "alone",
+  "failed",
+] as const;
+const runStates = [
+  "running",
+  "ready",
+  "retrying",
+  "delayed",
+  "sleeping",
+  "waiting_for_signal",
+  "waiting_for_children",
+  "waiting_for_others",
+  "waiting_for_room",
+  "set_aside",
+] as const;
+
+// Where there are more, the others are found by `flotilla runs`.
+const flowsLookedAt = 20;
+const runsLookedAt = 50;
+const waitingShown = 5;
+
+/** Looks at the store when a page is asked for, once for all who ask, and not again for a while. */
+export function createOverview(
+  parts: OverviewParts,
+): () => Promise<Overview | { trouble: string }> {
+  const { log } = parts;
+  let last: Overview | { trouble: string };
+  const asked = askedSeldom(async () => {
+    try {
+      last = await look(parts);
+    } catch (error) {
+      const trouble = error instanceof FlotillaError ? error.code : "internal";
+      log.warn({ code: trouble, error: messageOf(error) }, "looking at the store for / failed");
+      last = { trouble };
+    }
+  });
+  return async () => {
+    await asked.refresh(parts);
+    return last;
+  };
+}
+
+async function look({ flotilla, machines = [] }: OverviewParts): Promise<Overview> {
+  const flows = [...new Set(machines.map(({ name }) => name))];
+  const [depth, doing, sessions, pods, waiting] = await Promise.all([
+    flotilla.depth(),
+    flotilla.runs.doing(flows),
+    flotilla.sessionCounts(),
+    flotilla.pods(),
+    waitingRuns(flotilla, flows.slice(0, flowsLookedAt)),
+  ]);
+  const tasks = [...depth].flatMap(([name, counts]) => (flows.includes(name) ? [] : [counts]));
+  const up = pods.filter(({ status }) => status === "up").length;
+  return {
+    tasks: summed(taskStates, tasks),
+    runs: summed(runStates, [...doing.values()]),
+    sessions,
+    pods: { up, down: pods.length - up },
+    waiting,
+  };
+}
+
+/** Among the newest of each flow, so that those that have ended long ago cost nothing. */
+async function waitingRuns({ runs }: Flotilla, flows: readonly string[]): Promise<WaitingRun[]> {
+  const pages = await Promise.all(flows.map((flow) => runs.list({ flow, limit: runsLookedAt })));
+  const found = pages.flatMap((page) =>
+    page.runs.flatMap(({ runId, flow, doing }) =>
+      doing?.type === "waiting_for_signal" ? [{ runId, flow, signal: doing.name }] : [],
+    ),
+  );
+  return found.slice(0, waitingShown);
+}
+
+function summed<State extends string>(
+  states: readonly State[],
+  counts: readonly Readonly<Record<State, number>>[],
+): Record<State, number> {
+  const sum = (state: State) => counts.reduce((total, each) => total + each[state], 0);
+  return Object.fromEntries(states.map((state) => [state, sum(state)])) as Record<State, number>;
+}
