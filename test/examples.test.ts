@@ -81,7 +81,7 @@ describe("the demo", () => {
     const first = start([...args, "--store", store()]);
     const url = await urlOf(first.output);
     expect((await fetch(`${url}/health/ready`)).status).toBe(200);
-    const kinds = ["invoice", "producer", "rates", "thumbnail", "transcribe"];
+    const kinds = ["invoice", "producer", "rates", "summary", "thumbnail", "transcribe"];
     await until(async () => {
       const done = await Promise.all(kinds.map((name) => count(url, name, "completed")));
       return done.every((tasks) => tasks > 0);
@@ -95,6 +95,44 @@ describe("the demo", () => {
     await until(async () => (await count(again, "thumbnail", "completed")) > before);
     expect(await stop(second)).toBe(0);
     expect(second.output.stderr).not.toMatch(/unhandled|"level":50/i);
+  }, 180_000);
+
+  test("has a throttle that learns, and orders at their times that wait to be approved", async () => {
+    const demo = start([built.command, ...toDev(built.folder), "--store", store()]);
+    const url = await urlOf(demo.output);
+    const ask = async (path: string) => (await fetch(url + path)).json() as Promise<any>;
+    const approved = async (runId: string) => {
+      await until(async () => (await ask(`/v1/runs/${runId}`)).run.status === "completed");
+      const { run } = await ask(`/v1/runs/${runId}`);
+      expect(run.key).toMatch(/^schedule\/orders\//);
+      expect(run.state.parcel).toContain("from shelf");
+    };
+
+    // By the command that is printed.
+    const printed = /to approve it: npx flotilla (runs signal (\S+) approval --config \S+?)["\s]/;
+    await until(() => printed.test(demo.output.stderr));
+    const [, command, first] = printed.exec(demo.output.stderr)!;
+    const args = command!.replace(config, join(built.folder, config)).split(" ");
+    const sent = start([built.command, ...args, "--store", store()]);
+    expect([await sent.ended, sent.output.stderr]).toEqual([0, ""]);
+    await approved(first!);
+
+    // By the request that the page shows.
+    const shown = /<code>curl (\S+\/v1\/runs\/([\w-]+)\/signals) .*-d &#39;(.*)&#39;<\/code>/;
+    const page = async () => (await fetch(url, { headers: { Accept: "text/html" } })).text();
+    await until(async () => shown.test(await page()));
+    const [, to, second, escaped] = shown.exec(await page())!;
+    const body = escaped!.replaceAll("&quot;", '"');
+    const headers = { "content-type": "application/json" };
+    expect((await fetch(to!, { method: "POST", headers, body })).status).toBe(202);
+    await approved(second!);
+
+    // It starts with two calls at once, and finds that the model takes more and refuses too many.
+    await until(async () => {
+      const { bound, outcomes } = (await ask("/v1/throttles")).throttles[0];
+      return bound > 2 && outcomes.success > 60 && outcomes.throttled > 0;
+    });
+    expect(await stop(demo)).toBe(0);
   }, 180_000);
 
   test("has agents to talk to, by the command that it prints", async () => {

@@ -2,17 +2,23 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { defineConfig } from "flotilla";
 import { echo, guide } from "./agents.ts";
+import { summary } from "./model.ts";
+import { order, orders } from "./order.ts";
 import { producer, startProducing } from "./producer.ts";
 import { invoice, rates, thumbnail, transcribe } from "./tasks.ts";
 
 // Built by `npm start`; other commands do without it.
 const chat = join(import.meta.dirname, "../chat/dist");
 
-/** What `npm start` runs: tasks of several kinds, enqueued for as long as it runs, and agents to talk to. */
+/**
+ * What `npm start` runs: tasks of several kinds, enqueued for as long as it runs, a model behind a
+ * throttle, a schedule of orders that wait to be approved, and agents to talk to.
+ */
 export default defineConfig({
   // Beside this file, so that a demo started again goes on with the tasks it had.
   store: `sqlite:${join(import.meta.dirname, "demo.db")}`,
-  use: [thumbnail, transcribe, rates, invoice, producer, guide, echo],
+  use: [thumbnail, transcribe, rates, invoice, summary, producer, order, guide, echo],
+  schedules: [orders],
   onStart: startProducing,
   server: { pages: existsSync(join(chat, "index.html")) ? { "/chat": chat } : {} },
   slots: 20,

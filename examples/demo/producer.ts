@@ -1,5 +1,6 @@
 import { task, type Tasks } from "flotilla";
 import { z } from "zod";
+import { summary } from "./model.ts";
 import { invoice, rates, thumbnail, transcribe } from "./tasks.ts";
 
 const everyMs = 1_000;
@@ -25,6 +26,11 @@ export const producer = task(
     await flotilla.enqueue(rates, { currency: ["eur", "usd", "yen"][second % 3]! });
     if (second % 2 === 0) await flotilla.enqueue(invoice, { customer: `c${second % 1_000}` });
     if (second % 4 === 0) await flotilla.enqueue(transcribe, { minutes: 5 + (second % 10) });
+    // More at once than the model takes.
+    if (second % 10 === 0) {
+      const pages = Array.from({ length: 60 }, (_, page) => ({ page: `${second}-${page}` }));
+      await flotilla.enqueueMany(summary, pages);
+    }
     await produceFrom(flotilla, Math.max(second + 1, thisSecond()));
   },
 );
