@@ -1,4 +1,4 @@
-// Builds a page into a folder, in a process of its own: `build-page.ts chat|strict|hooks <folder>`.
+// Builds a page into a folder, in a process of its own: `build-page.ts chat|strict|hooks|assistant <folder>`.
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -18,7 +18,7 @@ if (page === "chat") {
     configFile,
     logLevel: "error",
     mode: "development",
-    root: page === "strict" ? chat : join(import.meta.dirname, "hooks"),
+    root: page === "strict" ? chat : join(import.meta.dirname, page!),
     build: { outDir: outDir!, minify: false },
   });
 }

@@ -22,6 +22,7 @@ const sources = {
   /** The chat as one sees it who develops it: React does everything twice that must be safe to do twice. */
   strict: chat,
   hooks: ["examples/chat/vite.config.ts", "test/browser/hooks/**"],
+  assistant: ["examples/chat/vite.config.ts", "test/browser/assistant/**"],
 };
 const shared = [
   "src/{base,client,protocol}/**/*.ts",

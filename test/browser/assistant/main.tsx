@@ -1,0 +1,13 @@
+import "../../../examples/chat/src/lib/no-eval.ts";
+import { createChatTransport } from "flotilla/ai-sdk";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { Chat } from "./chat.tsx";
+
+const transport = createChatTransport({ agent: "script" });
+
+createRoot(document.getElementById("root")!).render(
+  <StrictMode>
+    <Chat id={location.hash.slice(1)} transport={transport} />
+  </StrictMode>,
+);
