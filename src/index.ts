@@ -62,6 +62,7 @@ export type {
   Tasks,
 } from "./queue/client.ts";
 export type { Concurrency } from "./queue/concurrency.ts";
+export type { SessionCounts } from "./session/look.ts";
 export type { Depth, DepthState, NameDepth } from "./queue/depth.ts";
 export type {
   EachCounts,

@@ -16,7 +16,7 @@ import { type Depth, readDepth } from "../queue/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../queue/prune.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
 import type { SessionsHere } from "../session/here.ts";
-import { countSessions } from "../session/look-statements.ts";
+import { readSessionCounts, type SessionCounts } from "../session/look.ts";
 import type { SessionService } from "../session/service.ts";
 import { createSessions, type Sessions } from "../session/sessions.ts";
 import { lazyService } from "../session/lazy-service.ts";
@@ -58,8 +58,6 @@ export type PodInfo = {
   readonly state: PodState | null;
   readonly metadata: Readonly<Record<string, unknown>>;
 };
-
-export type SessionCounts = { readonly all: number; readonly busy: number };
 
 /** A producer: it enqueues and asks, but never claims, beats or runs anything. */
 export type Flotilla = Tasks & {
@@ -197,10 +195,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
         metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
       }));
     },
-    async sessionCounts() {
-      const [row] = await database.read(countSessions());
-      return { all: Number(row!["total"]), busy: Number(row!["busy"]) };
-    },
+    sessionCounts: () => readSessionCounts(database),
     get storeKind() {
       return placeOf(store).kind;
     },

@@ -24,14 +24,16 @@ export function readSessions(
 /** No more than this many sessions are looked at, so that a look costs the same however many there are. */
 const countedMost = 10_000;
 
-/** How many sessions of all tenants there are, and in how many of them something goes on. */
+/**
+ * How many sessions of all tenants there are, and in how many of them something goes on. Those are asked
+ * for in the order of an index, because a planner would read the table else.
+ */
 export function countSessions(): Statement {
-  const some = (condition: Statement) => sql`
-    select count(*) from (
-      select status from ${sessions} where ${condition} ${limit(countedMost)}) looked
-    where status <> 'deleted'`;
+  const there = (looked: Statement) => sql`
+    select count(*) from (${looked} ${limit(countedMost)}) looked where status <> 'deleted'`;
   return sql`
-    select (${some(sql`true`)}) as total, (${some(sql`state <> 'idle'`)}) as busy`;
+    select (${there(sql`select status from ${sessions}`)}) as total,
+      (${there(sql`select status from ${sessions} where state <> 'idle' order by log_id`)}) as busy`;
 }
 
 export type Filter = Pick<ListAmong, "user" | "agent" | "status" | "state" | "only">;

@@ -8,7 +8,14 @@ import { storeKinds } from "../store/kinds.contract.ts";
 import { migrate } from "../store/migrate.ts";
 import type { Journal } from "./journal/journal.ts";
 import { createSqlJournal } from "./journal/sql.ts";
-import { exportSession, listSessions, readInbox, readSession, unreadMost } from "./look.ts";
+import {
+  exportSession,
+  listSessions,
+  readInbox,
+  readSession,
+  readSessionCounts,
+  unreadMost,
+} from "./look.ts";
 import type { ListSessions } from "./service.ts";
 import { storingSessions, turn } from "./storing.contract.ts";
 
@@ -39,6 +46,17 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
   afterAll(async () => {
     await database.close();
     await store.remove();
+  });
+
+  test("they are counted, and those in which something goes on", async () => {
+    const before = await readSessionCounts(database);
+    await put({ sessionId: "c-1", tenant: "counted" });
+    await put({ sessionId: "c-2", tenant: "counted", work: turn() });
+    await put({ sessionId: "c-3", tenant: "another" });
+    await put({ sessionId: "c-4", tenant: "another" });
+    await put({ sessionId: "c-4", tenant: "another", status: "deleted" });
+    const { all, busy } = await readSessionCounts(database);
+    expect([all - before.all, busy - before.busy]).toEqual([3, 1]);
   });
 
   test("one is shown to its tenant alone, and to nobody once it is deleted", async () => {

@@ -8,6 +8,7 @@ import { type Header, stateOf } from "./header.ts";
 import type { Journal } from "./journal/journal.ts";
 import {
   busySessionsBelow,
+  countSessions,
   type Filter,
   type Place,
   readInboxRows,
@@ -24,6 +25,15 @@ export async function readSession(
 ): Promise<SessionView | undefined> {
   const [row] = await database.read(readSessions(tenant, [sessionId]));
   return row && toView(row);
+}
+
+/** `busy`: something goes on in them, such as an answer. */
+export type SessionCounts = { readonly all: number; readonly busy: number };
+
+/** How many sessions of all tenants there are, among the 10,000 that are looked at. */
+export async function readSessionCounts(database: Database): Promise<SessionCounts> {
+  const [row] = await database.read(countSessions());
+  return { all: Number(row!["total"]), busy: Number(row!["busy"]) };
 }
 
 // A page that filters looks at so many sessions at a time, and at so many at most: where few fit, it is

@@ -44,7 +44,7 @@ describe("/ without keys, on this machine", () => {
     const page = await answer.text();
     expect(answer.status).toBe(200);
     expect(answer.headers.get("content-type")).toBe("text/html; charset=utf-8");
-    for (const part of [`version ${version()}`, "on SQLite", "3 delayed", "1 up", "1 all"])
+    for (const part of [`version ${version()}`, "on SQLite", "3 delayed", "1 up", "1 idle"])
       expect(page).toContain(part);
     expect(page).toContain(`${url}/v1/runs/${runId}/signals`);
     const links = [...page.matchAll(/href="(\/[^"]*)"/g)].map(([, path]) => path!);

@@ -85,7 +85,8 @@ export async function homePage(home: Home, origin: string): Promise<string> {
 }
 
 function countsOf({ tasks, runs, sessions, pods }: Overview) {
-  const rows = { tasks, runs, sessions, pods };
+  const { all, busy } = sessions;
+  const rows = { tasks, runs, sessions: { idle: Math.max(0, all - busy), busy }, pods };
   return html`<h2>In the store now</h2>
     <table>
       ${Object.entries(rows).map(
