@@ -52,7 +52,8 @@ describe("the page at /", { timeout: limitMs }, () => {
     await page.getByRole("row", { name: "tasks 1 running" }).waitFor();
     await page.getByText("asking waits for word").waitFor();
     await page.getByRole("link", { name: "health: this process answers" }).click();
-    await page.getByText('{"status":"live"}').waitFor();
+    await page.waitForURL("**/health/live");
+    expect(await page.locator("body").innerText()).toContain('{"status":"live"}');
     await leave(ada);
   });
 });
