@@ -4,3 +4,6 @@
  * after the other with it.
  */
 export const deathLimit = 4;
+
+/** After this many, a task or a turn runs only on a pod that has nothing else of its kind. */
+export const aloneAfterDeaths = 2;

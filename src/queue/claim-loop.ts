@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { aloneAfterDeaths } from "../base/deaths.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { createAnnouncing } from "./announce.ts";
@@ -11,7 +12,6 @@ import { createPace } from "./pace.ts";
 import type { Reporting } from "./report.ts";
 import type { Claim } from "./row.ts";
 import type { Running } from "./run.ts";
-import { aloneAfterDeaths } from "./settle.ts";
 import type { ThrottleGate } from "./throttle-gate.ts";
 
 export type ClaimLoop = {

@@ -1,3 +1,4 @@
+import { aloneAfterDeaths } from "../base/deaths.ts";
 import { yearMs } from "../base/durations.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf, snooze } from "../base/errors.ts";
@@ -15,7 +16,7 @@ import { createFinishing } from "./finishing.ts";
 import { lookAtHeld } from "./held.ts";
 import type { Claim } from "./row.ts";
 import { type Running, startedRun, stopRun } from "./run.ts";
-import { aloneAfterDeaths, type Ending } from "./settle.ts";
+import type { Ending } from "./settle.ts";
 import { handleDefaults, type TaskHandler } from "./task.ts";
 import { endUnmet } from "./waits.ts";
 

@@ -18,9 +18,6 @@ export type Ending =
 
 export type RetryPolicy = { readonly attempts: number; readonly backoff: Backoff };
 
-/** After this many deaths of pods under it, a task runs only on a pod that has nothing else. */
-export const aloneAfterDeaths = 2;
-
 /** Decides; never does. What the store should say of an attempt that has ended. */
 export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random: Random): Finish {
   const attempt = claim.failures + 1;

@@ -25,7 +25,7 @@ import { createQuiet } from "./quiet.ts";
 import { reasonsOf } from "./reasons.ts";
 import { createReporting, type WorkerEvent } from "./report.ts";
 import type { Claim } from "./row.ts";
-import { runAs } from "./left-behind.ts";
+import { runAs } from "../pods/left-behind.ts";
 import { runHandler } from "./run-handler.ts";
 import { endingOf, type Running, startedRun, type StopReason, stopRun } from "./run.ts";
 import type { Ending } from "./settle.ts";
@@ -183,7 +183,7 @@ export function startWorker(options: WorkerOptions): Worker {
       return end(run, run.throttled.refused);
     }
     const { taskId, name } = run.claim;
-    const origin = { taskId, name, podId, log };
+    const origin = { by: "handler", fields: { task: taskId, name, pod: podId }, log } as const;
     if (flow) {
       return void runAs(origin, () => flow.drive(run, driveParts)).then((driven) =>
         end(run, driven),

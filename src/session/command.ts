@@ -40,6 +40,8 @@ export type Command =
     }
   /** Its runner has to go, and hasn't finished. */
   | { readonly type: "turn_released"; readonly epoch: number; readonly attempt: number }
+  /** What must run alone does so from now on. */
+  | { readonly type: "work_begun"; readonly epoch: number; readonly attempt: number }
   | {
       readonly type: "checkpoint";
       readonly epoch: number;

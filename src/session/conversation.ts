@@ -16,6 +16,7 @@ import {
   setMetadata,
   unarchive,
 } from "./conversation/keeping.ts";
+import { beginAlone } from "./conversation/starting.ts";
 import { refused, unchanged } from "./conversation/step.ts";
 import {
   endStopped,
@@ -69,6 +70,7 @@ export function decide(header: Header | undefined, command: Command, facts: Fact
     case "stop":
     case "turn_finished":
     case "turn_released":
+    case "work_begun":
     case "checkpoint":
     case "work_lost":
     case "stop_expired":
@@ -104,6 +106,7 @@ function decideDeleted(header: Header, command: Command): Decision {
     case "delete":
     case "turn_finished":
     case "turn_released":
+    case "work_begun":
     case "checkpoint":
     case "work_lost":
     case "stop_expired":
@@ -123,6 +126,7 @@ type OfWork = Extract<
       | "stop"
       | "turn_finished"
       | "turn_released"
+      | "work_begun"
       | "checkpoint"
       | "work_lost"
       | "stop_expired"
@@ -136,6 +140,7 @@ type OfWork = Extract<
 function decideWork(header: Header, command: OfWork, facts: Facts): Decision | undefined {
   const { work } = header;
   if (!work || !isAbout(work, command)) return undefined;
+  if (command.type === "work_begun") return work.attempt > 0 ? beginAlone(header, work) : undefined;
   switch (work.type) {
     case "turn":
       return decideTurn(header, work, command, facts);
@@ -152,7 +157,7 @@ function isAbout(work: Work, command: OfWork): boolean {
 function decideTurn(
   header: Header,
   turn: Turn,
-  command: OfWork,
+  command: Exclude<OfWork, { type: "work_begun" }>,
   facts: Facts,
 ): Decision | undefined {
   // A turn that still waits for more to be said has no runner that could have finished it.
@@ -183,7 +188,7 @@ function decideTurn(
 function decideCompaction(
   header: Header,
   work: Compaction,
-  command: OfWork,
+  command: Exclude<OfWork, { type: "work_begun" }>,
   facts: Facts,
 ): Decision | undefined {
   switch (command.type) {

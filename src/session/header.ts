@@ -65,7 +65,14 @@ export type Turn = {
   /** The entry that the answer is to replace, where it continues or regenerates one. */
   readonly replaces: number | null;
   readonly stopping: boolean;
+  readonly alone?: Alone;
 };
+
+/**
+ * Work that was lost with its pods so often that it is begun only on a pod that makes nothing else. While
+ * it waits there, what ends the pod is another's. Absent where it may begin beside others.
+ */
+export type Alone = "waits" | "begun";
 
 export type Compaction = {
   readonly type: "compaction";
@@ -78,6 +85,7 @@ export type Compaction = {
   readonly toSeq: number;
   /** How many of the header's `tokens` the summary takes the place of. */
   readonly tokens: number;
+  readonly alone?: Alone;
 };
 
 export type Pending = {

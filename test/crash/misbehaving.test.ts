@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "./checkers.ts";
+import { keepAlive } from "./keep-alive.ts";
 import { createFleet, type Fleet, storeKinds } from "./harness.ts";
 import type { PodProcess } from "./pod-handle.ts";
 import { until } from "./until.ts";
@@ -34,7 +35,7 @@ describe.each(storeKinds)("on %s, a handler that", (on) => {
     "%s its process each time is failed after four pods, and every neighbour completes",
     async (name) => {
       const fleet = await createFleet({ on });
-      const respawned = keepAlive(fleet, 2, { names: ["work", name] });
+      const respawned = keepAlive(2, () => fleet.start({ names: ["work", name] }));
       const neighbours = await enqueueWork(fleet, 20);
       const { taskId } = await fleet.flotilla.enqueue(name, {});
       neighbours.push(...(await enqueueWork(fleet, 20)));
@@ -108,29 +109,6 @@ async function enqueueWork(fleet: Fleet, count: number): Promise<string[]> {
 async function allCompleted(fleet: Fleet, taskIds: readonly string[]): Promise<void> {
   const ended = await Promise.all(taskIds.map((taskId) => fleet.flotilla.settled(taskId)));
   expect(ended.filter(({ status }) => status !== "completed")).toEqual([]);
-}
-
-/** Does what a supervisor does: a pod that ends is replaced, so that there are always so many. */
-function keepAlive(fleet: Fleet, count: number, spec: Parameters<Fleet["start"]>[0]) {
-  let stopping = false;
-  const keep = async (): Promise<void> => {
-    while (!stopping) {
-      const pod = await fleet.start(spec);
-      await Promise.race([pod.exited, stopped]);
-    }
-  };
-  let stop = () => {};
-  const stopped = new Promise<void>((resolve) => {
-    stop = resolve;
-  });
-  const kept = Array.from({ length: count }, keep);
-  return {
-    async stop() {
-      stopping = true;
-      stop();
-      await Promise.all(kept);
-    },
-  };
 }
 
 /** What else was running on a pod at that moment. */

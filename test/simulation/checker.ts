@@ -3,7 +3,7 @@
  * What can only be judged when all is over is in `verdict.ts`.
  */
 import { deathLimit } from "../../src/base/deaths.ts";
-import { aloneAfterDeaths } from "../../src/queue/settle.ts";
+import { aloneAfterDeaths } from "../../src/base/deaths.ts";
 import type { Change, TaskState } from "./audit.ts";
 import { createGateChecker, isGateMove } from "./gates.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";

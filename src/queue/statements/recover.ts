@@ -1,4 +1,4 @@
-import { deathLimit } from "../../base/deaths.ts";
+import { aloneAfterDeaths, deathLimit } from "../../base/deaths.ts";
 import type { PodSeen } from "../../pods/liveness.ts";
 import {
   holdTask,
@@ -15,7 +15,6 @@ import {
   takeTask,
 } from "../../store/sql.ts";
 import type { Retention } from "../retention.ts";
-import { aloneAfterDeaths } from "../settle.ts";
 import { nextSeq } from "./events.ts";
 import { type FollowUp, insertFollowUps } from "./follow-up.ts";
 import { forgetWaits, unneeded } from "./waits.ts";

@@ -108,6 +108,10 @@ test("a compaction whose runners are lost is given up, and so is one that nobody
   talk.ask({ type: "work_lost", epoch: 2, attempt: 1 });
   expect(workOf(talk)).toMatchObject({ type: "compaction", attempt: 2, lost: 1 });
   talk.ask({ type: "work_lost", epoch: 2, attempt: 2 });
+  // Until it has begun alone, another has ended its pod.
+  expect(workOf(talk)).toMatchObject({ type: "compaction", attempt: 3, lost: 1, alone: "waits" });
+  talk.ask({ type: "work_begun", epoch: 2, attempt: 3 });
+  talk.ask({ type: "work_lost", epoch: 2, attempt: 3 });
   expect(talk.header).toMatchObject({ compactionFailures: 1, work: { type: "turn" } });
 
   const alone = startTalk({ helper: compacted });

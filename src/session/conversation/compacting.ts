@@ -1,7 +1,7 @@
 import type { Command, Decision, Facts } from "../command.ts";
 import type { Compaction, Header } from "../header.ts";
 import { goOnAfterCompaction } from "./ending.ts";
-import { factsOf, lossesMost, startCompaction } from "./starting.ts";
+import { afterLoss, factsOf, handedOn, startCompaction } from "./starting.ts";
 import {
   decided,
   firstStep,
@@ -87,17 +87,15 @@ export function failCompaction(header: Header, facts: Facts): Decision {
 }
 
 export function releaseCompaction(header: Header, work: Compaction, facts: Facts): Decision {
-  const next = startOver(header, { ...work, attempt: work.attempt + 1 }, facts);
+  const next = startOver(header, handedOn(work), facts);
   // Nobody is there to make it now, and that isn't the compactor's fault.
   const left = next ?? goOnAfterCompaction(withHeader(firstStep(header), { work: null }), facts);
   return decided(left, { done: true });
 }
 
 export function loseCompaction(header: Header, work: Compaction, facts: Facts): Decision {
-  const lost = work.lost + 1;
-  const mayTry = lost < lossesMost(facts, work.agent);
-  const again = { ...work, lost, attempt: work.attempt + 1 };
-  const next = mayTry ? startOver(header, again, facts) : undefined;
+  const again = afterLoss(work, facts);
+  const next = again && startOver(header, again, facts);
   return next ? decided(next, { done: true }) : failCompaction(header, facts);
 }
 

@@ -87,6 +87,7 @@ const commands = {
   stop: () => ({ type: "stop" }),
   turn_finished: (at) => ({ type: "turn_finished", ...at, reply }),
   turn_released: (at) => ({ type: "turn_released", ...at }),
+  work_begun: (at) => ({ type: "work_begun", ...at }),
   checkpoint: (at) => ({ type: "checkpoint", ...at, body: "{}" }),
   work_lost: (at) => ({ type: "work_lost", ...at }),
   stop_expired: ({ epoch }) => ({ type: "stop_expired", epoch }),
@@ -215,6 +216,12 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     stopping: "turn 2.2 stopping",
     compacting: "compaction 2.2 with 1 waiting, start_compaction",
   },
+  work_begun: {
+    running: "same",
+    runnerless: "same",
+    stopping: "same",
+    compacting: "same",
+  },
   checkpoint: {
     running: "=checkpoint, same",
     runnerless: "=checkpoint, same",
@@ -312,6 +319,7 @@ describe.each(Object.keys(commands) as (keyof typeof commands)[])("%s", (name) =
 const aboutWork = [
   "turn_finished",
   "turn_released",
+  "work_begun",
   "checkpoint",
   "work_lost",
   "stop_expired",

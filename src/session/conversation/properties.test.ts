@@ -27,6 +27,7 @@ type Op =
   | "finish"
   | "stale"
   | "lose"
+  | "begin"
   | "release"
   | "fail"
   | "stop"
@@ -46,7 +47,7 @@ const anyOp: fc.Arbitrary<{ op: Op; pick: number }> = fc.record({
     { weight: 8, arbitrary: fc.constant<Op>("say") },
     { weight: 6, arbitrary: fc.constant<Op>("finish") },
     { weight: 3, arbitrary: fc.constantFrom<Op[]>("tool_result", "regenerate", "stop", "stale") },
-    { weight: 3, arbitrary: fc.constantFrom<Op[]>("lose", "release", "fail", "debounce") },
+    { weight: 3, arbitrary: fc.constantFrom<Op[]>("lose", "begin", "release", "fail", "debounce") },
     { weight: 2, arbitrary: fc.constantFrom<Op[]>("expire", "checkpoint", "compact", "note") },
     { weight: 1, arbitrary: fc.constantFrom<Op[]>("runner", "runner", "members") },
     { weight: 1, arbitrary: fc.constantFrom<Op[]>("archive", "unarchive", "unarchive", "delete") },
@@ -157,6 +158,7 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
         ask({ type: "checkpoint", ...other, body: "{}" });
         ask({ type: "compaction_finished", ...other, parts: [], tokens: 1 });
         ask({ type: "work_lost", ...other });
+        ask({ type: "work_begun", ...other });
         return;
       }
       case "lose": {
@@ -164,6 +166,8 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
         ask({ type: "work_lost", epoch, attempt, ...(checkpoint && { checkpoint }) });
         return;
       }
+      case "begin":
+        return void ask({ type: "work_begun", epoch, attempt });
       case "release":
         return void ask({ type: "turn_released", epoch, attempt });
       case "fail": {

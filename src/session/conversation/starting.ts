@@ -1,9 +1,9 @@
-import { deathLimit } from "../../base/deaths.ts";
-import type { AgentFacts, Facts } from "../command.ts";
+import { aloneAfterDeaths, deathLimit } from "../../base/deaths.ts";
+import type { AgentFacts, Decision, Facts } from "../command.ts";
 import type { Header, Turn, Work } from "../header.ts";
 import { isDue, rangeOf } from "./due.ts";
 import { withoutSubmitsTo } from "./pending.ts";
-import { type Step, withEffect, withHeader } from "./step.ts";
+import { decided, firstStep, type Step, unchanged, withEffect, withHeader } from "./step.ts";
 
 /** For an agent that the owner doesn't know: another pod may, and then it is served as by default. */
 const unknownAgent: AgentFacts = { during: "queue", attempts: 3, compaction: null };
@@ -12,9 +12,31 @@ export function factsOf(facts: Facts, agent: string): AgentFacts {
   return facts.agent(agent) ?? unknownAgent;
 }
 
-/** How many pods may be lost under one turn or compaction: never more than a task takes with it. */
-export function lossesMost(facts: Facts, agent: string): number {
-  return Math.min(factsOf(facts, agent).attempts, deathLimit);
+/**
+ * The next try of work whose pod was lost; undefined where it is given up. All work of a pod is lost with
+ * it, and only one piece of that may have ended it, so the last tries are made alone: none is given up
+ * for what another has done, unless its agent allows no second try.
+ */
+export function afterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost | undefined {
+  const again = handedOn(work);
+  if (work.alone === "waits") return again;
+  const lost = work.lost + 1;
+  const most = Math.min(factsOf(facts, work.agent).attempts, deathLimit);
+  if (lost >= most) return undefined;
+  const isSuspect = lost >= Math.min(aloneAfterDeaths, most - 1);
+  return { ...again, lost, ...(isSuspect && { alone: "waits" }) };
+}
+
+/** The next try of work that its pod hasn't ended, through no fault of the work. */
+export function handedOn<Given extends Work>(work: Given): Given {
+  return { ...work, attempt: work.attempt + 1, ...(work.alone && { alone: "waits" }) };
+}
+
+/** From here on, the work is to blame where its pod is lost. */
+export function beginAlone(header: Header, work: Work): Decision {
+  if (work.alone !== "waits") return unchanged(header, { done: true });
+  const begun: Work = { ...work, alone: "begun" };
+  return decided(withHeader(firstStep(header), { work: begun }), { done: true });
 }
 
 export type Asked = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId">;

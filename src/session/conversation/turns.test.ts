@@ -225,6 +225,7 @@ describe("a runner", () => {
     talk.runner = "pod-2";
     talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
     expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 2, lost: 1, runner: "pod-2" });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
     talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
     expect(talk.header.work).toBeNull();
     expect(talk.entries.at(-1)).toMatchObject({
@@ -240,9 +241,11 @@ describe("a runner", () => {
     for (let lost = 1; lost < deathLimit; lost++) {
       talk.ask({ type: "work_lost", ...numbersOf(talk) });
       expect(turnOf(talk)).toMatchObject({ attempt: lost + 1, lost });
+      talk.ask({ type: "work_begun", ...numbersOf(talk) });
     }
     // One that is handed on by a pod that stops isn't counted.
     talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
     talk.ask({ type: "work_lost", ...numbersOf(talk) });
     expect(talk.header.work).toBeNull();
     expect(talk.entries.at(-1)).toMatchObject({
@@ -250,6 +253,45 @@ describe("a runner", () => {
       outcome: "failed",
       error: { code: "runner_lost", message: expect.stringContaining("all 4 pods") },
     });
+  });
+
+  test("that is lost under a turn which hasn't begun there isn't counted once the turn is suspect", () => {
+    const talk = startTalk();
+    talk.say("one");
+    for (const alone of [undefined, undefined, "waits"]) {
+      expect(turnOf(talk).alone).toBe(alone);
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    }
+    expect(turnOf(talk)).toMatchObject({ attempt: 4, lost: 2, alone: "waits" });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    expect(turnOf(talk).alone).toBe("begun");
+    // Whoever gets it next has it wait for an empty pod again.
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    expect(turnOf(talk)).toMatchObject({ attempt: 5, lost: 2, alone: "waits" });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(talk.header.work).toBeNull();
+    expect(talk.entries.at(-1)).toMatchObject({
+      error: { message: expect.stringContaining("all 3 pods") },
+    });
+  });
+
+  test.each([
+    [1, []],
+    [2, ["waits"]],
+    [3, [undefined, "waits"]],
+    [100, [undefined, "waits", "waits"]],
+  ])("under an agent with %s attempts runs the last of them alone", (attempts, expected) => {
+    const talk = startTalk({ helper: { ...plain, attempts } });
+    talk.say("one");
+    const seen: unknown[] = [];
+    for (;;) {
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+      if (!talk.header.work) break;
+      seen.push(turnOf(talk).alone);
+      talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    }
+    expect(seen).toEqual(expected);
   });
 
   test("that is lost for good before anything was said leaves a failure to be seen", () => {

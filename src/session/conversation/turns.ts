@@ -1,7 +1,7 @@
 import type { Command, Decision, Facts } from "../command.ts";
 import type { Header, Turn } from "../header.ts";
 import { abortWork, endTurn, replySoFar } from "./ending.ts";
-import { lossesMost } from "./starting.ts";
+import { afterLoss, handedOn } from "./starting.ts";
 import { decided, firstStep, type Step, unchanged, withEffect, withHeader } from "./step.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
@@ -25,12 +25,12 @@ export function keepCheckpoint(
 
 /** Its runner has to go: another starts over. One that is being stopped ends with its checkpoint, soon. */
 export function releaseTurn(header: Header, turn: Turn, facts: Facts): Decision {
-  const attempt = turn.attempt + 1;
+  const next = handedOn(turn);
   if (turn.stopping) {
-    const work = { ...turn, attempt, runner: null };
+    const work = { ...next, runner: null };
     return decided(withHeader(firstStep(header), { work }), { done: true });
   }
-  return decided(startOver(header, { ...turn, attempt }, facts), { done: true });
+  return decided(startOver(header, next, facts), { done: true });
 }
 
 /** Nobody has named the turn for too long. */
@@ -40,7 +40,7 @@ export function loseTurn(
   { checkpoint }: Of<"work_lost">,
   facts: Facts,
 ): Decision {
-  const { agent, runner, attempt } = turn;
+  const { runner, attempt } = turn;
   if (turn.stopping) return endStopped(header, turn, checkpoint, facts);
   // The debounce was lost with the owner that waited, or nobody was there to run it: no runner has tried.
   if (attempt === 0) return startDebounced(header, turn, facts);
@@ -49,11 +49,9 @@ export function loseTurn(
     const isFound = next.header.work?.runner !== null;
     return isFound ? decided(next, { done: true }) : unchanged(header, { done: false });
   }
+  const again = afterLoss(turn, facts);
+  if (again) return decided(startOver(header, again, facts), { done: true });
   const lost = turn.lost + 1;
-  if (lost < lossesMost(facts, agent)) {
-    const next = { ...turn, lost, attempt: attempt + 1 };
-    return decided(startOver(header, next, facts), { done: true });
-  }
   const outcome = checkpoint && checkpoint.parts.length > 0 ? "cut" : "failed";
   const message = `${lost === 1 ? "the pod" : `all ${lost} pods`} that made this answer died or fell silent`;
   const error = { code: "runner_lost", message };

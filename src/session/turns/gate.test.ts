@@ -1,22 +1,24 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/movable-clock.contract.ts";
-import { createGate } from "./gate.ts";
+import { movableClock, turns } from "../../base/movable-clock.contract.ts";
+import { closedMs, createGate } from "./gate.ts";
 
 function scene(most: number) {
-  const gate = createGate(most);
+  const clock = movableClock();
+  const gate = createGate(most, clock);
   const begun: string[] = [];
   const ends = new Map<string, () => void>();
   const never = new AbortController().signal;
-  const ask = (tenant: string, name: string, signal = never) =>
-    gate.within(tenant, signal, () => {
+  const ask = (tenant: string, name: string, signal = never, alone = false) =>
+    gate.within({ tenant, signal, alone }, () => {
       begun.push(name);
       return new Promise<void>((resolve) => ends.set(name, resolve));
     });
+  const askAlone = (name: string, signal = never) => ask("t", name, signal, true);
   const end = async (name: string) => {
     ends.get(name)!();
     await turns();
   };
-  return { gate, begun, ask, end };
+  return { gate, clock, begun, ask, askAlone, end };
 }
 
 describe("a gate", () => {
@@ -29,7 +31,7 @@ describe("a gate", () => {
     await end("a");
     await end("c");
     await end("d");
-    const failing = gate.within("t", new AbortController().signal, () =>
+    const failing = gate.within({ tenant: "t", signal: new AbortController().signal }, () =>
       Promise.reject(new Error("broken")),
     );
     await expect(failing).rejects.toThrow("broken");
@@ -59,5 +61,63 @@ describe("a gate", () => {
     expect(begun).toEqual(["a", "stopped"]);
     await end("a");
     expect(begun).toEqual(["a", "stopped", "b"]);
+  });
+
+  test("lets in what has to be alone when all else has ended, and nothing beside it", async () => {
+    const { gate, clock, begun, ask, askAlone, end } = scene(10);
+    for (const name of ["a", "b"]) void ask("t", name);
+    for (const name of ["alone 1", "alone 2"]) void askAlone(name);
+    void ask("t", "c");
+    expect([begun, gate.waiting]).toEqual([["a", "b"], 3]);
+    await end("a");
+    expect(begun).toHaveLength(2);
+    await end("b");
+    expect(begun.slice(2)).toEqual(["alone 1"]);
+    void ask("other", "d");
+    await end("alone 1");
+    // Those that came meanwhile go before the next.
+    expect(begun.slice(3)).toEqual(["c", "d"]);
+    void ask("t", "e");
+    await end("c");
+    await end("d");
+    expect(begun.slice(5)).toEqual(["alone 2"]);
+    await end("alone 2");
+    expect(begun.slice(6)).toEqual(["e"]);
+    await end("e");
+    expect([gate.waiting, clock.timers]).toEqual([0, 0]);
+  });
+
+  test("is closed for what has to be alone no longer than it may be", async () => {
+    const { clock, begun, ask, askAlone, end } = scene(10);
+    void ask("t", "long");
+    for (const name of ["alone 1", "alone 2"]) void askAlone(name);
+    void ask("t", "a");
+    await clock.advance(closedMs - 1);
+    expect(begun).toEqual(["long"]);
+    await clock.advance(1);
+    expect(begun).toEqual(["long", "alone 1", "a"]);
+    void ask("t", "b");
+    expect(begun.slice(3)).toEqual(["b"]);
+    // Of those that have to be alone there is never more than one.
+    await clock.advance(closedMs);
+    expect(begun).toHaveLength(4);
+    await end("alone 1");
+    for (const name of ["long", "a", "b"]) await end(name);
+    expect(begun.slice(4)).toEqual(["alone 2"]);
+    void ask("t", "c");
+    await clock.advance(closedMs);
+    expect(begun.slice(5)).toEqual(["c"]);
+  });
+
+  test("opens again where what had to be alone is wanted no more", async () => {
+    const { clock, begun, ask, askAlone } = scene(10);
+    const control = new AbortController();
+    void ask("t", "a");
+    void askAlone("alone", control.signal);
+    void ask("t", "b");
+    expect(begun).toEqual(["a"]);
+    control.abort();
+    await turns();
+    expect([begun, clock.timers]).toEqual([["a", "alone", "b"], 0]);
   });
 });

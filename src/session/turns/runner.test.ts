@@ -6,7 +6,7 @@ import { agent } from "../agents/agent.ts";
 import type { AgentContext } from "../agents/function.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { Command } from "../command.ts";
-import { header } from "../journal/scene.contract.ts";
+import { header, turn } from "../journal/scene.contract.ts";
 import { runnerScene, type SceneOptions, serve, sse, events, textOf } from "./scene.contract.ts";
 
 /** An agent that says what the test lets it say, when it does. */
@@ -63,6 +63,58 @@ describe("a pod with as many turns as it may have", () => {
     await stopped;
     expect(contexts).toHaveLength(1);
     expect(told.map(({ type }) => type)).toContain("turn_finished");
+  });
+});
+
+describe("a turn under which pods were lost", () => {
+  /** One that has to be alone, behind another that has begun. */
+  const besideAnother = async (options: SceneOptions = {}) => {
+    const scene = spoken({}, options);
+    const { begin, contexts, runner, clock } = scene;
+    const work = turn({ agent: "helper" });
+    runner.start({ ...header("neighbour"), epoch: 1, work });
+    await until("the neighbour has begun", () => contexts.length === 1);
+    await begin({ alone: "waits", lost: 2 });
+    await clock.advance(10);
+    const endNeighbour = async () => {
+      runner.abort({ sessionId: "neighbour", epoch: 1, attempt: 1 }, { keep: false });
+      await scene.say(null);
+    };
+    return { ...scene, endNeighbour };
+  };
+
+  test("begins once its pod makes no other, and the owner knows", async () => {
+    const { say, contexts, told, runner, endNeighbour, reply, ended } = await besideAnother();
+    const begun = () => told.filter(({ type }) => type === "work_begun");
+    expect([contexts.length, runner.waiting, begun()]).toEqual([1, 1, []]);
+    await endNeighbour();
+    await until("it begins", () => contexts.length === 2);
+    expect(begun()).toEqual([{ type: "work_begun", epoch: 1, attempt: 1 }]);
+    await say("alone");
+    await say(null);
+    expect(textOf(await reply())).toBe("alone");
+    await ended();
+  });
+
+  test("doesn't begin where the owner says that it is another's by now", async () => {
+    const owner = ({ type }: Command) => ({ lastSeq: 1, done: type !== "work_begun" });
+    const { contexts, endNeighbour, ended } = await besideAnother({ owner });
+    await endNeighbour();
+    await ended();
+    expect(contexts).toHaveLength(1);
+  });
+
+  test("begins under an owner of an earlier release, which counts every loss", async () => {
+    const owner = ({ type }: Command) => {
+      if (type === "work_begun") throw new FlotillaError("unsupported", "no such command");
+      return { lastSeq: 1, done: true };
+    };
+    const { say, contexts, endNeighbour, finished, ended } = await besideAnother({ owner });
+    await endNeighbour();
+    await until("it begins", () => contexts.length === 2);
+    await say(null);
+    await ended();
+    expect(finished()).toHaveLength(1);
   });
 });
 

@@ -1,3 +1,5 @@
+import { hasCode } from "../../base/errors.ts";
+import { runAs } from "../../pods/left-behind.ts";
 import type { Header } from "../header.ts";
 import type { Runner, WorkName } from "../running.ts";
 import type { Answer } from "./answer.ts";
@@ -29,7 +31,7 @@ export function createRunner(given: RunnerParts): Runner {
   const parts = { ...given, network };
   const bySession = new Map<string, Running>();
   const past = new Map<string, WorkName>();
-  const gate = createGate(given.maxTurns ?? Infinity);
+  const gate = createGate(given.maxTurns ?? Infinity, clock);
   let stopping = false;
 
   const remember = (name: WorkName): void => {
@@ -64,19 +66,39 @@ export function createRunner(given: RunnerParts): Runner {
     };
     bySession.set(sessionId, running);
     const show = (answer: Answer) => void (running.answer = answer);
-    const begin = () => {
+    const begin = async () => {
       running.begun = true;
-      return work.type === "turn"
-        ? runTurn(parts, header, work, { control, show })
-        : runCompaction(parts, header, work, control);
+      if (work.alone) await sayBegun(running);
+      const { sessionId: session, ...numbers } = name;
+      const fields = { session, agent: work.agent, ...numbers, pod: podId };
+      return runAs({ by: "agent", fields, log }, () =>
+        work.type === "turn"
+          ? runTurn(parts, header, work, { control, show })
+          : runCompaction(parts, header, work, control),
+      );
     };
     running.ended = gate
-      .within(tenant, control.signal, begin)
+      .within({ tenant, signal: control.signal, alone: work.alone !== undefined }, begin)
       .catch((error: unknown) => log.error({ session: sessionId, error }, "a turn broke down"))
       .finally(() => {
         remember(name);
         if (bySession.get(sessionId) === running) bySession.delete(sessionId);
       });
+  };
+
+  /** Stored before it begins, since afterwards the pod may be gone. */
+  const sayBegun = async ({ name, tenant, control }: Running): Promise<void> => {
+    const { sessionId, epoch, attempt } = name;
+    if (control.signal.aborted) return;
+    try {
+      const command = { type: "work_begun", epoch, attempt } as const;
+      const told = await tell(parts, { sessionId, tenant }, command, control.signal);
+      if (told.done === false) control.end({ keep: false });
+    } catch (error) {
+      // An owner of an earlier release doesn't know it, and counts every loss.
+      if (control.signal.aborted || hasCode(error, "unsupported")) return;
+      throw error;
+    }
   };
 
   const release = async ({ name, tenant }: Pick<Running, "name" | "tenant">): Promise<void> => {

@@ -8,11 +8,18 @@ import type { RunnerParts } from "./parts.ts";
 
 type Told = Extract<
   Command,
-  { type: "turn_finished" | "turn_released" | "compaction_finished" | "compaction_failed" }
+  {
+    type:
+      | "turn_finished"
+      | "turn_released"
+      | "work_begun"
+      | "compaction_finished"
+      | "compaction_failed";
+  }
 >;
 
 /** What can't be helped by asking again. */
-const definite = ["closed", ...decided] as const;
+const definite = ["closed", "unsupported", ...decided] as const;
 
 /**
  * Tells the session's owner what became of its work, for as long as that isn't heard: a model was paid

@@ -6,7 +6,7 @@
 import { deathLimit } from "../../../src/base/deaths.ts";
 import type { HistoryEvent } from "../../../src/flow/history.ts";
 import { openRun, type RunColumns } from "../../../src/flow/stored.ts";
-import { aloneAfterDeaths } from "../../../src/queue/settle.ts";
+import { aloneAfterDeaths } from "../../../src/base/deaths.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Noted } from "../audit.ts";
 import { nothingSeen } from "../fences.ts";

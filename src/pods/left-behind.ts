@@ -3,17 +3,17 @@ import process from "node:process";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 
-/** The task whose handler some code belongs to, also after that handler has ended. */
+/** What some code of a user belongs to, also after that has ended. */
 export type Origin = {
-  readonly taskId: string;
-  readonly name: string;
-  readonly podId: string;
+  readonly by: "handler" | "agent";
+  /** The task, or the turn. */
+  readonly fields: Readonly<Record<string, unknown>>;
   readonly log: Logger;
 };
 
 const origins = new AsyncLocalStorage<Origin>();
 
-/** Runs a handler so that promises it leaves behind are known to be its. */
+/** Runs a handler or an agent so that promises it leaves behind are known to be its. */
 export function runAs<Result>(origin: Origin, run: () => Result): Result {
   return origins.run(origin, run);
 }
@@ -21,9 +21,9 @@ export function runAs<Result>(origin: Origin, run: () => Result): Result {
 let watchers = 0;
 
 /**
- * A promise that a handler leaves behind and that rejects is logged with its task, while somebody
- * watches. Node would end the process, and with it every other task of the pod. What isn't a handler's
- * is left to Node, or to the program's own listener. Gives what ends the watch.
+ * A promise that a handler or an agent leaves behind and that rejects is logged with its task or its turn,
+ * while somebody watches. Node would end the process, and with it all other work of the pod. What is
+ * neither's is left to Node, or to the program's own listener. Gives what ends the watch.
  */
 export function watchLeftBehind(): () => void {
   if (watchers++ === 0) process.on("unhandledRejection", onRejection);
@@ -42,10 +42,10 @@ function onRejection(reason: unknown): void {
     if (process.listenerCount("unhandledRejection") === 1) throw reason;
     return;
   }
-  const { taskId, name, podId, log } = origin;
+  const { by, fields, log } = origin;
   const stack = reason instanceof Error ? reason.stack : undefined;
   log.error(
-    { task: taskId, name, pod: podId, error: messageOf(reason), ...(stack && { stack }) },
-    "a promise that a handler left behind was rejected",
+    { ...fields, error: messageOf(reason), ...(stack && { stack }) },
+    `a promise that ${by === "agent" ? "an agent" : "a handler"} left behind was rejected`,
   );
 }
