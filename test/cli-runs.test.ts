@@ -160,6 +160,7 @@ describe("flotilla runs", { timeout: 120_000 }, () => {
     expect(mail.code).toBe(2);
     expect(mail.stderr).toContain("mail is a task and no flow: use `flotilla enqueue mail`");
     expect(odd.stderr).toContain(`did you mean "order"? It is started all the same`);
+    expect(odd.stderr).toContain('no pod that is up works on "ordr"');
     expect(wrong.code).toBe(4);
     const runId = odd.stdout.trim();
     expect((await run("runs", "list")).stdout).toMatch(

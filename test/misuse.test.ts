@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { connect, startPod, task } from "flotilla";
+import { connect, type Flotilla, startPod, task } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 
@@ -70,6 +70,42 @@ describe("enqueueing a name that no pod which is up works on", () => {
     await another.waitFor(await another.enqueue(greet, null));
     expect(await another.hasWorker("greet")).toBe(true);
     expect(warned).toHaveLength(1);
+  });
+
+  test.each<[string, (flotilla: Flotilla) => Promise<unknown>]>([
+    ["enqueueMany", (flotilla) => flotilla.enqueueMany("gret", [1, 2])],
+    [
+      "enqueueEach",
+      (flotilla) =>
+        flotilla.enqueueEach([
+          { task: "greet", input: null },
+          { task: "gret", input: null },
+        ]),
+    ],
+    [
+      "enqueueGraph",
+      (flotilla) =>
+        flotilla.enqueueGraph([
+          { ref: "a", task: "greet", input: null },
+          { ref: "b", task: "gret", input: null, after: ["a"] },
+        ]),
+    ],
+    [
+      "runs.start",
+      (flotilla) =>
+        flotilla.runs.start(
+          { name: "gret", input: undefined, output: undefined, isFlow: true },
+          null,
+        ),
+    ],
+  ])("is told by %s too, and of no other name", async (_, enqueue) => {
+    const warned: string[] = [];
+    const log = { ...silentLogger, warn: (_: object, text: string) => void warned.push(text) };
+    await using _pod = await startPod({ store, use: [greet], ...quiet });
+    await using flotilla = connect(store, { ...quiet, log });
+    await enqueue(flotilla);
+    await vi.waitFor(() => expect(warned).toHaveLength(1));
+    expect(warned[0]).toMatch(/^no pod that is up works on "gret"/);
   });
 
   test("is a warning of the process where there is no log", async () => {

@@ -5,7 +5,7 @@ import {
   type EnqueueRow,
   type EnqueueRows,
 } from "./each.ts";
-import { prepareTask } from "./enqueue.ts";
+import { namesOf, prepareTask } from "./enqueue.ts";
 import type { ProducingParts } from "./produce.ts";
 import type { NewTask } from "./statements/enqueue.ts";
 import { type createStoring, storeWithin } from "./storing.ts";
@@ -24,12 +24,13 @@ export function createBulk(parts: ProducingParts, storing: ReturnType<typeof cre
       if (within) return storeWithin(within, news, { whole: false });
       const settled = await storing.each(news);
       onEnqueued?.();
+      parts.onNames?.(namesOf(news));
       return settled;
     };
     const store = (news: readonly NewTask[]): Promise<Settled[]> => {
       const tracer = activeTracer();
       if (!tracer) return plain(news);
-      const names = [...new Set(news.map((each) => each.name))];
+      const names = [...namesOf(news)];
       const span = { name: names.slice(0, 10).join(","), batch: news.length, given: undefined };
       return tracedEnqueue(tracer, span, (carried) =>
         plain(news.map((each) => ({ ...each, trace: each.trace ?? carried }))),

@@ -156,7 +156,7 @@ export function createTasks(parts: TasksParts): OwnTasks {
   const unheard = parts.onNoWorker && createUnheard({ ...parts, onNoWorker: parts.onNoWorker });
 
   return {
-    ...createProducing({ ...parts, maxPayloadBytes, ...(unheard && { onName: unheard }) }),
+    ...createProducing({ ...parts, maxPayloadBytes, ...(unheard && { onNames: unheard }) }),
     async hasWorker(name) {
       checkName(name);
       return (await withoutWorker(database, [name])).size === 0;

@@ -167,3 +167,7 @@ export function checkBulk(tasks: number, payloadChars = 0): void {
       : `enqueueMany takes ${bulkChars} characters of payload at most, not ${payloadChars}: send them in parts`,
   );
 }
+
+export function namesOf(tasks: readonly { readonly name: string }[]): ReadonlySet<string> {
+  return new Set(tasks.map(({ name }) => name));
+}

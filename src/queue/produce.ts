@@ -8,6 +8,7 @@ import {
   type Enqueued,
   type EnqueueManyOptions,
   type EnqueueOptions,
+  namesOf,
   optionsOfOne,
   prepareTask,
 } from "./enqueue.ts";
@@ -27,8 +28,8 @@ export type ProducingParts = {
   maxPayloadBytes: number;
   /** Told after tasks were stored here, so that a pod in this process needn't wait for a hint. */
   onEnqueued?: () => void;
-  /** Told of the name of what was stored here. */
-  onName?: (name: string) => void;
+  /** Told of the names of what was stored here. */
+  onNames?: (names: ReadonlySet<string>) => void;
 };
 
 /** What brings tasks in: one by one or many at once, traced where the program traces. */
@@ -52,7 +53,7 @@ export function createProducing(parts: ProducingParts) {
     const [stored] = news.after ? await storing.all([news]) : [await storing.one(news)];
     const enqueued = unlessRejected(news, stored!);
     onEnqueued?.();
-    parts.onName?.(news.name);
+    parts.onNames?.(new Set([news.name]));
     return enqueued;
   };
 
@@ -75,7 +76,7 @@ export function createProducing(parts: ProducingParts) {
     }
     const enqueued = await storing.all(news);
     onEnqueued?.();
-    if (news[0] !== undefined) parts.onName?.(news[0].name);
+    parts.onNames?.(namesOf(news));
     return enqueued;
   };
 
@@ -106,7 +107,10 @@ export function createProducing(parts: ProducingParts) {
       tx === undefined
         ? await storing.all(news)
         : await storeWithin(database.within(tx), news, whole);
-    if (tx === undefined) onEnqueued?.();
+    if (tx === undefined) {
+      onEnqueued?.();
+      parts.onNames?.(namesOf(news));
+    }
     return Object.fromEntries(ordered.map(({ ref }, at) => [ref, enqueued[at]!]));
   };
 

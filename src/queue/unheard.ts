@@ -19,17 +19,21 @@ export function createUnheard({
   database: Database;
   clock: Clock;
   onNoWorker: (name: string) => void;
-}): (name: string) => void {
+}): (names: ReadonlySet<string>) => void {
   const lookedMs = new Map<string, number>();
-  return (name) => {
+  return (names) => {
     const nowMs = clock.monotonic();
-    if (nowMs - (lookedMs.get(name) ?? -Infinity) < againMs) return;
-    if (lookedMs.size >= namesMost) lookedMs.clear();
-    lookedMs.set(name, nowMs);
-    void withoutWorker(database, [name]).then(
-      (found) => found.has(name) && onNoWorker(name),
+    const unseen = [...names].filter(
+      (name) => nowMs - (lookedMs.get(name) ?? -Infinity) >= againMs,
+    );
+    if (unseen.length === 0) return;
+    if (lookedMs.size + unseen.length > namesMost) lookedMs.clear();
+    const looked = unseen.slice(0, namesMost);
+    for (const name of looked) lookedMs.set(name, nowMs);
+    void withoutWorker(database, looked).then(
+      (found) => found.forEach(onNoWorker),
       // The store is away, which whoever enqueues is told of anyway.
-      () => lookedMs.delete(name),
+      () => looked.forEach((name) => lookedMs.delete(name)),
     );
   };
 }

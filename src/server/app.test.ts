@@ -1,8 +1,10 @@
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
+import { silentLogger } from "../base/log.ts";
 import { type TaskContract, task } from "../queue/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
+import { startPod } from "../runtime/pod.ts";
 import type { AppParts } from "./app.ts";
 import { asking, openPlace } from "./asking.contract.ts";
 
@@ -13,6 +15,19 @@ const place = openPlace();
 const server = (parts: Partial<AppParts> = {}) => asking(place.flotilla, parts);
 
 describe("tasks over HTTP", () => {
+  test("what no pod that is up works on is said to wait for one", async () => {
+    const { post } = server();
+    const { store, flotilla } = place;
+    const lone = { noWorker: true, created: true };
+    expect((await post("/v1/tasks", { name: "gret" })).body).toMatchObject(lone);
+    expect((await post("/v1/runs", { flow: "gret" })).body).toMatchObject(lone);
+    const greet = task("greet", {}, async () => "hello");
+    await using _ = await startPod({ store, use: [greet], log: silentLogger, dataDir: false });
+    const served = (await post("/v1/tasks", { name: "greet" })).body;
+    expect(served).toMatchObject({ noWorker: false, created: true });
+    expect(await flotilla.waitFor(served.taskId)).toBe("hello");
+  });
+
   test("one is stored, listed and shown with its events", async () => {
     const { post, get } = server();
     const options = { priority: 5, delayMs: 60_000, attempts: 2, tenant: "acme", key: "k" };

@@ -10,6 +10,7 @@ import { exitCodes } from "../failure.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import { barOf, count, plural, startProgress } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
+import { noteUnheard } from "../unheard.ts";
 
 export type FileOptions = {
   /** A path, or `-` for standard input. */
@@ -37,13 +38,17 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
   const { chunks, share } = openFile(file, stop.signal);
   const progress = startProgress();
   const startedMs = systemClock.monotonic();
-  /** The lines of rows whose outcome isn't known yet. */
-  const lines: number[] = [];
+  /** Rows whose outcome isn't known yet: their lines, and their names where they have one. */
+  const awaited: { line: number; name?: string }[] = [];
+  const stored = new Set<string>();
   let rejections = 0;
 
   const toRow = (line: Line): EnqueueRow | Error => {
+    const row: (typeof awaited)[number] = { line: line.number };
+    awaited.push(row);
     try {
       const { name, input, options: own } = parseLine(line, byDefault);
+      row.name = name;
       const rest = { input, options: { ...own, trace } };
       const task = handlers.get(name);
       return task ? { task, ...rest } : { task: name, ...rest };
@@ -55,7 +60,6 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
     try {
       const maxBytes = maxPayloadBytes * rowFactor + rowBytes;
       for await (const line of readLines(chunks, { maxBytes })) {
-        lines.push(line.number);
         yield toRow(line);
       }
     } catch (error) {
@@ -65,7 +69,8 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
   }
   const onOutcome = (outcome: RowOutcome): void => {
     const { index: _, ...rest } = outcome;
-    const line = lines.shift()!;
+    const { line, name } = awaited.shift()!;
+    if (outcome.outcome !== "rejected" && name !== undefined) stored.add(name);
     if (json) return printJson({ line, ...rest });
     if (outcome.outcome !== "rejected" || ++rejections > rejectionsShown) return;
     progress.print(`line ${line}: ${outcome.code}: ${oneLine(outcome.message, 500)}`);
@@ -87,6 +92,7 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
     if (more > 0) stderr.write(`and ${more} more were rejected: --json shows all\n`);
     if (json) printJson(counts);
     else print(summary(counts));
+    await noteUnheard(flotilla, stored);
     if (counts.rejected > 0) process.exitCode = exitCodes.error;
   } catch (error) {
     progress.end();

@@ -7,8 +7,9 @@ import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
-import { note, print, printJson } from "../output.ts";
+import { print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
+import { noteUnheard } from "../unheard.ts";
 import {
   type NewTaskFlags,
   parseInput,
@@ -98,10 +99,7 @@ async function enqueue(
     const trace = traceOfCaller();
     const { taskId, created } = await flotilla.enqueue(task, input, { ...options, trace });
     if (!json) print(taskId);
-    if (!(await flotilla.hasWorker(name))) {
-      const { noWorkerText } = await import("../../queue/unheard.ts");
-      note(noWorkerText(name));
-    }
+    await noteUnheard(flotilla, [name]);
     if (!wait) {
       if (json) printJson({ taskId, created });
       return;

@@ -9,6 +9,7 @@ import { onStore } from "../connection.ts";
 import type { StoreFlags } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
+import { noteUnheard } from "../unheard.ts";
 import { type NewTaskFlags, parseInput, traceOfCaller, type WaitFlags } from "../task-options.ts";
 
 export type StartFlags = StoreFlags &
@@ -27,9 +28,11 @@ export async function start(
   const flow = flowOf(name, workables, json);
   const options: StartOptions = { ...rest, trace: traceOfCaller() };
   const where = { ...(config && { config }), ...(store && { store }) };
-  const work = async ({ runs }: Flotilla): Promise<void> => {
+  const work = async (flotilla: Flotilla): Promise<void> => {
+    const { runs } = flotilla;
     const { runId, created } = await runs.start(flow, input, options);
     if (!json) print(runId);
+    await noteUnheard(flotilla, [name]);
     if (!wait) {
       if (json) printJson({ runId, created });
       return;

@@ -23,7 +23,12 @@ export type StartRunOptions = Omit<EnqueueOptions, "attempts" | "onDuplicate"> &
   onDuplicate?: "existing" | "reject";
 };
 
-export type StartedRun = { readonly runId: string; readonly created: boolean };
+export type StartedRun = {
+  readonly runId: string;
+  readonly created: boolean;
+  /** No pod that is up works on runs of this flow: it waits until one does. */
+  readonly noWorker?: boolean;
+};
 
 export type ListRunsOptions = PageOptions & {
   flow?: string;

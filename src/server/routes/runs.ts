@@ -8,10 +8,10 @@ import { parseRow } from "../../runtime/rows.ts";
 import { sees } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "../specs/runs.ts";
-import { eventPage, given, traceOf } from "./tasks.ts";
+import { eventPage, given, lacksWorker, traceOf } from "./tasks.ts";
 
 export type RunRoutes = {
-  flotilla: Pick<Flotilla, "pods" | "runs">;
+  flotilla: Pick<Flotilla, "hasWorker" | "pods" | "runs">;
   /** Flows whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** Those that this program has. */
@@ -46,7 +46,8 @@ export function runRoutes(parts: RunRoutes): Route[] {
         ...policy,
         trace,
       });
-      return { status: created ? 201 : 200, body: { runId, created } };
+      const noWorker = await lacksWorker(flotilla, flow);
+      return { status: created ? 201 : 200, body: { runId, created, noWorker } };
     }),
     route(runSpecs.list).to(async ({ query: { setAside, ...query } }) => {
       const filter = setAside === undefined ? {} : { setAside: true };

@@ -24,15 +24,12 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
   const contractOf = (name: string): TaskContract =>
     contracts?.get(name) ?? { name, input: undefined, output: undefined };
 
-  /** Where the store can't say so, what was stored is still the answer. */
-  const hasWorker = (name: string) => flotilla.hasWorker(name).catch(() => true);
-
   return [
     route(taskSpecs.enqueue, { maxBytes }).to(async ({ body, context }) => {
       const { name, input, options } = parseRow("the body", await body());
       const trace = traceOf(context);
       const enqueued = await flotilla.enqueue(contractOf(name), input, { ...options, trace });
-      const noWorker = !(await hasWorker(name));
+      const noWorker = await lacksWorker(flotilla, name);
       return { status: enqueued.created ? 201 : 200, body: { ...enqueued, noWorker } };
     }),
     route(taskSpecs.graph, { maxBytes: graphBytes }).to(async ({ body, context }) => {
@@ -87,6 +84,14 @@ export async function eventPage<Event extends { readonly seq: number }>(
   const last = events.at(-1)?.seq;
   const isWhole = last === undefined || (await read({ after: last, limit: 1 })).length === 0;
   return { events, next: isWhole ? null : last };
+}
+
+/** Where the store can't say so, what was stored is still the answer. */
+export async function lacksWorker(
+  { hasWorker }: Pick<Flotilla, "hasWorker">,
+  name: string,
+): Promise<boolean> {
+  return !(await hasWorker(name).catch(() => true));
 }
 
 /** The trace that a request belongs to. */

@@ -131,6 +131,10 @@ const started = named(
   z.object({
     runId: z.string(),
     created: said(z.boolean(), "False where a run with that key was there already."),
+    noWorker: said(
+      z.boolean(),
+      "No pod that is up works on runs of this flow: it waits until one does.",
+    ).optional(),
   }),
 );
 
