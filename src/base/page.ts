@@ -16,3 +16,15 @@ export function fitPage<Item>(items: Item[], hasMore: boolean): Page<Item> {
   }
   return { items, hasMore };
 }
+
+/** The page of items that follow a cursor, in the order of their keys. */
+export function pageAfter<Item>(
+  items: readonly Item[],
+  keyOf: (item: Item) => string,
+  cursor = "",
+): { items: Item[]; next: string | null } {
+  const left = items.filter((item) => keyOf(item) > cursor);
+  left.sort((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1));
+  const page = fitPage(left, false);
+  return { items: page.items, next: page.hasMore ? keyOf(page.items.at(-1)!) : null };
+}

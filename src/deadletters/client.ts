@@ -195,7 +195,8 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       checkOptions("redrives", options, ["limit"]);
       const { limit = 20 } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
-      return Promise.all((await database.read(listRedrives(limit))).map(shown));
+      const found = await Promise.all((await database.read(listRedrives(limit))).map(shown));
+      return fitPage(found, false).items;
     },
 
     getRedrive: find,

@@ -18,6 +18,8 @@ export type Picking = {
   readonly notOf?: readonly string[];
 };
 
+// A redrive is kept with what it was asked for.
+const valueChars = 500;
 const kinds = ["group", "taskId", "name", "all"] as const;
 
 /** Refuses a selection that doesn't say exactly one thing: what is started over or given up must be meant. */
@@ -38,6 +40,12 @@ export function checkSelection(given: Selection): Selection {
   const value = given[kind];
   if (typeof value !== "string" || value === "") {
     throw new FlotillaError("invalid_option", `${kind} must be text`);
+  }
+  if (value.length > valueChars) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${kind} must be ${valueChars} characters at most, as those of tasks are`,
+    );
   }
   if (kind === "group" && groupVersion(value) !== fingerprintVersion) {
     throw new FlotillaError(

@@ -217,11 +217,13 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     },
     async signals(runId) {
       await existing(runId);
-      return (await database.read(openSignals(runId))).map((row) => ({
-        signalId: row["signal_id"],
-        name: row["name"],
+      const found = (await database.read(openSignals(runId))).map((row) => ({
+        signalId: row["signal_id"] as string,
+        name: row["name"] as string,
         atMs: Number(row["at"]),
       }));
+      // There is no next page: what comes first is used first, and then others are shown.
+      return fitPage(found, false).items;
     },
     async history(runId, options = {}) {
       checkEventsOptions("history", options);

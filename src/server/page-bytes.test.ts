@@ -1,7 +1,8 @@
-import { DatabaseSync } from "node:sqlite";
+import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { pageBytes } from "../base/page.ts";
 import { flow } from "../flow/flow.ts";
+import { inboxPage } from "./routes/session-streams.ts";
 import { serving } from "./serving.contract.ts";
 
 const big = "ü".repeat(60_000);
@@ -17,10 +18,13 @@ beforeAll(async () => {
 });
 afterAll(() => server[Symbol.asyncDispose]());
 
+// What a test stores by itself takes long enough for a server to give up an idle connection.
+const headers = { "Content-Type": "application/json", Connection: "close" };
+
 const send = async (method: string, path: string, body: unknown) => {
   const answer = await fetch(`${server.url}${path}`, {
     method,
-    headers: { "Content-Type": "application/json" },
+    headers,
     body: JSON.stringify(body),
   });
   // oxlint-disable-next-line typescript/no-explicit-any
@@ -34,7 +38,7 @@ async function all(path: string, items: string, nextAs = "cursor") {
   const found: Record<string, unknown>[] = [];
   let pages = 0;
   for (let at = path; ;) {
-    const text = await (await fetch(`${server.url}${at}`)).text();
+    const text = await (await fetch(`${server.url}${at}`, { headers })).text();
     expect(Buffer.byteLength(text)).toBeLessThanOrEqual(pageBytes);
     const page = JSON.parse(text) as Record<string, never[]> & { next: string | number | null };
     expect(page[items]!.length).toBeGreaterThan(0);
@@ -138,6 +142,86 @@ test("so do pages of sessions and of their messages", async () => {
   const messages = await all(`${path}?limit=1000`, "entries", "after");
   expect(messages.found.map(({ seq }) => seq)).toEqual(numbers(20).map((n) => n + 1));
   expect(messages.pages).toBeGreaterThan(2);
+});
+
+/** Stores a row as often as told, each time with what differs. */
+function copyRow(
+  table: string,
+  count: number,
+  change: (n: number) => Record<string, unknown>,
+): void {
+  const file = new DatabaseSync(server.path, { timeout: 30_000 });
+  const row = file.prepare(`select * from flotilla_${table} limit 1`).get()!;
+  const columns = Object.keys(row);
+  const places = columns.map(() => "?").join();
+  const insert = file.prepare(
+    `insert into flotilla_${table} (${columns.join()}) values (${places})`,
+  );
+  file.exec("begin immediate");
+  for (const n of numbers(count)) {
+    const made = { ...row, ...change(n) } as Record<string, SQLInputValue>;
+    insert.run(...columns.map((column) => made[column]!));
+  }
+  file.exec("commit");
+  file.close();
+}
+
+/** So many characters that take six bytes each as JSON. */
+const wide = (n: number, chars: number) => idOf(n) + "\u0001".repeat(chars - idOf(n).length);
+
+test("so do pages of limits and of tenants", async () => {
+  await send("PUT", "/v1/limits", { scope: "tenant/a", limit: 1 });
+  copyRow("step_limit", 500, (n) => ({ scope: `tenant/${wide(n, 500)}` }));
+  const limits = await all("/v1/limits", "limits");
+  expect(new Set(limits.found.map(({ scope }) => scope)).size).toBe(501);
+  expect(limits.pages).toBeGreaterThan(1);
+  const tenants = await all("/v1/tenants", "tenants");
+  expect(new Set(tenants.found.map(({ tenant }) => tenant)).size).toBeGreaterThanOrEqual(501);
+  expect(tenants.pages).toBeGreaterThan(1);
+});
+
+const bytesOf = async (path: string) => {
+  const text = await (await fetch(`${server.url}${path}`, { headers })).text();
+  expect(Buffer.byteLength(text)).toBeLessThanOrEqual(pageBytes);
+  return JSON.parse(text) as Record<string, unknown[]>;
+};
+
+test("redrives, the signals of a run and an inbox have one page, of those that come first", async () => {
+  const asked = fetch(`${server.url}/v1/dlq/redrives`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify({ name: "x".repeat(501) }),
+  });
+  expect((await asked).status).toBe(400);
+  await send("POST", "/v1/dlq/redrives", { name: wide(0, 500) });
+  copyRow("redrive", 500, (n) => ({ redrive_id: `0${idOf(n)}` }));
+  const { redrives } = await bytesOf("/v1/dlq/redrives?limit=1000");
+  expect(redrives!.length).toBeGreaterThan(200);
+  expect(redrives!.length).toBeLessThan(501);
+
+  const { runId } = await send("POST", "/v1/runs", { flow: "nobody" });
+  await send("POST", `/v1/runs/${runId}/signals`, { name: "go", payload: big });
+  copyRow("step_signal", 990, (n) => ({ signal_id: wide(n, 200), seq: n + 100 }));
+  const { signals } = await bytesOf(`/v1/runs/${runId}/signals`);
+  expect(signals!.length).toBeGreaterThan(500);
+  expect(signals!.length).toBeLessThan(991);
+
+  const items = numbers(1_000).map((n) => ({
+    sessionId: idOf(n),
+    agents: numbers(16).map(() => "a".repeat(100)),
+    status: "active" as const,
+    state: "idle" as const,
+    lastSeq: 1,
+    readSeq: 0,
+    unread: 1,
+    preview: "",
+    previewAuthor: "",
+    activeAtMs: n,
+  }));
+  const shown = inboxPage(items);
+  expect(shown[0]!.sessionId).toBe(idOf(999));
+  expect(Buffer.byteLength(JSON.stringify({ sessions: shown }))).toBeLessThanOrEqual(pageBytes);
+  expect(shown.length).toBeGreaterThan(500);
 });
 
 test("what alone takes more than a page comes alone", async () => {

@@ -92,7 +92,8 @@ export function mount(
   { isStopping, pageTurns }: MountParts,
 ): void {
   const { method, path, query, verb = "admin", open } = spec;
-  const isPage = method === "get" && query !== undefined && "limit" in query.shape;
+  const isPage =
+    method === "get" && query !== undefined && ("limit" in query.shape || "cursor" in query.shape);
   app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
     if (!open) demand(callerOf(c), verb);
     if (method !== "get" && isStopping())

@@ -1,3 +1,4 @@
+import { pageAfter } from "../../base/page.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { route, type Route } from "../route.ts";
 import { gateSpecs } from "../specs/gates.ts";
@@ -17,18 +18,21 @@ export function gateRoutes({ flotilla }: { flotilla: Flotilla }): Route[] {
       await flotilla.resume((await body()).name);
       return paused();
     }),
-    route(gateSpecs.limits).to(async ({ query: { scope } }) => {
+    route(gateSpecs.limits).to(async ({ query: { scope, cursor } }) => {
       const { limits } = flotilla;
       const found = scope === undefined ? await limits.list() : [await limits.get(scope)];
-      return { status: 200, body: { limits: found } };
+      const page = pageAfter(found, (limit) => limit.scope, cursor);
+      return { status: 200, body: { limits: page.items, next: page.next } };
     }),
     route(gateSpecs.setLimit).to(async ({ body }) => {
       const { scope, limit } = await body();
       await flotilla.limits.set(scope, limit);
       return { status: 200, body: await flotilla.limits.get(scope) };
     }),
-    route(gateSpecs.tenants).to(async () => {
-      return { status: 200, body: { tenants: await flotilla.limits.tenants() } };
+    route(gateSpecs.tenants).to(async ({ query: { cursor } }) => {
+      const found = await flotilla.limits.tenants();
+      const page = pageAfter(found, ({ tenant }) => tenant, cursor);
+      return { status: 200, body: { tenants: page.items, next: page.next } };
     }),
   ];
 }

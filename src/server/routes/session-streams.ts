@@ -2,6 +2,7 @@ import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { fitPage } from "../../base/page.ts";
 import type {
   InboxEvent,
   InboxItem,
@@ -83,7 +84,7 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
     route(sessionSpecs.inbox).to(async ({ caller, query: { user } }) => {
       const whose = userOf(as(caller, user));
       const items = await snapshotOf(sessions, caller, whose);
-      return { status: 200, body: { sessions: items.map(asItem) } };
+      return { status: 200, body: { sessions: inboxPage(items) } };
     }),
     route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
       const whose = userOf(as(caller, user));
@@ -169,8 +170,10 @@ function lastEventId(context: Context): number | undefined {
   throw new FlotillaError("invalid_input", "Last-Event-ID must be the id of an event: a number");
 }
 
-function asItem(item: InboxItem) {
-  return { ...item, agents: [...item.agents] };
+/** As many as a page holds, the one that something happened in last first. */
+export function inboxPage(items: readonly InboxItem[]) {
+  const latest = items.toSorted((one, other) => other.activeAtMs - one.activeAtMs);
+  return fitPage(latest, false).items.map((item) => ({ ...item, agents: [...item.agents] }));
 }
 
 function defined(place: { incarnation?: string | undefined; lastMessageId?: string | undefined }) {

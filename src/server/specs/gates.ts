@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { named, said, spec, taskName, time } from "./spec.ts";
+import { named, next, paging, said, spec, taskName, time } from "./spec.ts";
 
 const paused = named(
   "Paused",
@@ -21,7 +21,7 @@ const limit = named(
     blocked: said(z.int(), "Tasks that wait for room of this scope."),
   }),
 );
-const limits = named("Limits", z.object({ limits: z.array(limit) }));
+const limits = named("Limits", z.object({ limits: z.array(limit), next }));
 
 const tenant = named(
   "Tenant",
@@ -82,7 +82,7 @@ export const gateSpecs = {
     operationId: "listLimits",
     tag,
     summary: "The limits that were set, and those that something waits for; or the one of a scope.",
-    query: z.strictObject({ scope: z.string().optional() }),
+    query: z.strictObject({ scope: z.string().optional(), cursor: paging.cursor }),
     answers: { 200: limits },
     errors: ["invalid_option"],
   }),
@@ -106,7 +106,8 @@ export const gateSpecs = {
     operationId: "listTenants",
     tag,
     summary: "Tenants that have a limit, or tasks that run or wait.",
-    answers: { 200: named("Tenants", z.object({ tenants: z.array(tenant) })) },
+    query: z.strictObject({ cursor: paging.cursor }),
+    answers: { 200: named("Tenants", z.object({ tenants: z.array(tenant), next })) },
     errors: [],
   }),
 };
