@@ -341,6 +341,20 @@ describe("serve", () => {
     expect(await stop(server, "SIGTERM")).toMatchObject({ code: 0 });
   });
 
+  test.each([
+    ["a flag", ["--admin-port", "0"], {}],
+    ["the environment", [], { FLOTILLA_ADMIN_PORT: "0" }],
+  ])("health and metrics get a port of their own by %s", async (_, flags, env) => {
+    const server = start(["serve", "--no-work", "--port", "0", ...flags], env);
+    const url = await urlOf(server);
+    const adminUrl = await vi.waitUntil(() => / at (\S+) too/.exec(server.output.stdout)?.[1]);
+    expect(adminUrl).not.toBe(url);
+    expect((await fetch(`${adminUrl}/health/live`)).status).toBe(200);
+    expect((await fetch(`${adminUrl}/metrics`)).status).toBe(200);
+    expect((await fetch(`${adminUrl}/v1/tasks`)).status).toBe(404);
+    expect(await stop(server, "SIGTERM")).toMatchObject({ code: 0 });
+  });
+
   test("a port that is taken is an error, but `dev` takes another unless one was named", async () => {
     const other = createServer().listen(0, "127.0.0.1");
     await new Promise((resolve) => other.once("listening", resolve));

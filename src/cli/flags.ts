@@ -10,10 +10,12 @@ export type PodFlags = StoreFlags & {
   dataDir?: string;
   logLevel?: LogLevel;
 };
-export type ServerFlags = PodFlags & { host?: string; port?: number };
+export type ServerFlags = PodFlags & { host?: string; port?: number; adminPort?: number };
 
 export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
 export type LogLevel = (typeof logLevels)[number];
+
+const portRange = { min: 0, max: 65_535 };
 
 export function withStore(command: Command): Command {
   return command
@@ -67,7 +69,15 @@ export function withServer(command: Command): Command {
     .addOption(
       new Option("--port <number>", "the port (default: 8080); 0 takes a free one")
         .env("FLOTILLA_PORT")
-        .argParser(number("--port", { min: 0, max: 65_535 })),
+        .argParser(number("--port", portRange)),
+    )
+    .addOption(
+      new Option(
+        "--admin-port <number>",
+        "a port of its own for health and metrics, beside the other; 0 takes a free one",
+      )
+        .env("FLOTILLA_ADMIN_PORT")
+        .argParser(number("--admin-port", portRange)),
     );
 }
 

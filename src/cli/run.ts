@@ -83,7 +83,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
     // Nothing is claimed before it is known that this can listen: its tasks would only be given back.
     if (work) pod = await startPod({ ...settings, log }, { onEvent });
     if (flotilla && server) {
-      announce(options, server.url, screen);
+      announce(options, server, screen);
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
     // Node keeps it when a process ends, but one that is killed should start as quickly again.
@@ -182,15 +182,24 @@ function loggerFor({ settings, flags, live }: RunOptions, screen: Screen | undef
   return prettyLogger({ level, clock: systemClock, stream: stderr, write });
 }
 
-function announce({ settings, live, work }: RunOptions, url: string, screen?: Screen): void {
+function announce(
+  { settings, live, work }: RunOptions,
+  { url, adminUrl }: Listening,
+  screen?: Screen,
+): void {
   const say = screen?.print ?? print;
-  if (!live) return say(`flotilla listens on ${url}`);
+  if (!live) {
+    say(`flotilla listens on ${url}`);
+    if (adminUrl !== undefined) say(`health and metrics are at ${adminUrl} too`);
+    return;
+  }
   const handlers = [...workedOn(settings.use, settings.only).values()];
   const names = handlers.filter(({ flow }) => !flow).map(({ name }) => name);
   const flows = handlers.flatMap(({ name, flow }) => (flow ? [`${name} (${flow.version})`] : []));
   say(`${paint("bold", "flotilla")} listens on ${paint("cyan", url)}`);
   for (const path of Object.keys(settings.server?.pages ?? {}))
     say(`  ${path.split("/").at(-1)!.padEnd(7)} ${paint("cyan", url + path)}`);
+  if (adminUrl !== undefined) say(`  health  ${paint("cyan", `${adminUrl}/health/ready`)}`);
   say(`  store   ${withoutSecrets(settings.store)}`);
   if (work && (names.length > 0 || flows.length === 0))
     say(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);

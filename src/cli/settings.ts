@@ -9,7 +9,7 @@ import { note } from "./output.ts";
 /** The settings of a pod or server: flag over environment over config file over default. */
 export async function loadSettings(flags: ServerFlags): Promise<Settings> {
   const config = await loadConfig(flags.config);
-  const { slots, only, host, port, dataDir } = flags;
+  const { slots, only, host, port, adminPort, dataDir } = flags;
   const store = storeOf(flags, config);
   const apiKeys = keysFromEnvironment();
   const secret = process.env["FLOTILLA_TOKEN_SECRET"];
@@ -23,6 +23,7 @@ export async function loadSettings(flags: ServerFlags): Promise<Settings> {
       ...config.server,
       ...(host !== undefined && { host }),
       ...(port !== undefined && { port }),
+      ...(adminPort !== undefined && { adminPort }),
       ...(apiKeys && { apiKeys }),
       ...(secret && { tokens: { ...config.server?.tokens, secret } }),
     },
