@@ -80,7 +80,9 @@ beforeAll(async () => {
     yield { type: "tool-input-available", toolCallId: "c", toolName: "look", input: {} };
   });
   const use = [flaky, slow, order, parcel, helper];
-  pod = await startPod({ store, use, log: silentLogger, heartbeatMs: 50, deadAfterMs: 30_000 });
+  // Beats come often so that states are seen soon; a busy machine must not be taken for a blocked loop.
+  const beats = { heartbeatMs: 50, deadAfterMs: 30_000, stallBeats: 10_000 };
+  pod = await startPod({ store, use, log: silentLogger, ...beats });
   database = await openStore(store);
   app = createApp({
     flotilla,
