@@ -100,6 +100,7 @@ async function drive(
     awaited: claim.awaited === true,
     gate: claim.gate,
     trace: tell.trace(),
+    traceEnded: tell.traceEnded(),
   });
   const { put, leave } = createSending(running, parts, tell);
 

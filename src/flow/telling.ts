@@ -2,13 +2,12 @@ import { messageOf } from "../base/errors.ts";
 import type { Driven, DriveParts } from "../queue/drive.ts";
 import type { TransitionOutcome } from "../queue/report.ts";
 import { type Running, taskFields } from "../queue/run.ts";
-import { isRunFinish } from "../queue/statements/runs.ts";
 import type { Decision, SetAside } from "./decision.ts";
 import type { HistoryEvent } from "./history.ts";
 import type { Machine } from "./machine.ts";
 import type { Run, RunError } from "./run.ts";
 import type { Attempt } from "./run-context.ts";
-import { traceRun } from "./trace.ts";
+import { type Became, traceRun } from "./trace.ts";
 
 export type Telling = ReturnType<typeof telling>;
 
@@ -124,6 +123,8 @@ export function telling(machine: Machine, running: Running, parts: DriveParts) {
     },
     /** The trace that the run belongs to, if that has to be stored. */
     trace: (): string | null => spans?.toStore() ?? null,
+    /** The same, once the run has ended. */
+    traceEnded: (): string | null => spans?.toStoreEnded() ?? null,
     /** The trace of what the run starts now. */
     carried: (): string | null => (spans ? spans.carried() : claim.trace),
     attempting<Result>(made: Attempt, run: () => Result): Result {
@@ -179,23 +180,15 @@ export function telling(machine: Machine, running: Running, parts: DriveParts) {
         const fields = about({ reason, error: message });
         log.error(fields, "the run was set aside: it can't be read");
       }
-      spans?.over(becameOf(driven), { outcome: left ?? "unknown", error: fault });
+      spans?.over(endOf(driven), { outcome: left ?? "unknown", error: fault });
     },
   };
 }
 
-/** How a claim of a run ended, for its span. */
-function becameOf(driven: Driven): { outcome: string; error: RunError | null } {
-  if (driven.type === "not_stored") return { outcome: "unknown", error: null };
-  const { finish, finished } = driven;
-  if (finished.type === "lost") return { outcome: "lost", error: null };
-  const { status, counted, error } = finish;
+/** How the run ended, for its span, where that is what the claim came to. */
+function endOf(driven: Driven): Became | undefined {
+  if (driven.type === "not_stored" || driven.finished.type === "lost") return undefined;
+  const { status, error } = driven.finish;
   if (status === "failed") return { outcome: status, error: JSON.parse(error!) as RunError };
-  if (status !== "pending") return { outcome: status, error: null };
-  if (!isRunFinish(finish)) return { outcome: "released", error: null };
-  const { park, version } = finish.run;
-  if (park.for === "people") return { outcome: "set_aside", error: null };
-  if (counted === 1) return { outcome: "retry", error: null };
-  // What is given back as it was has no version to store.
-  return { outcome: version === null ? "released" : "parked", error: null };
+  return status === "completed" || status === "cancelled" ? { outcome: status } : undefined;
 }

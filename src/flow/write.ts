@@ -20,6 +20,8 @@ export type Held = {
   readonly gate: { readonly group: string | null } | undefined;
   /** The trace that the run belongs to, where the row doesn't say yet. */
   readonly trace: string | null;
+  /** The same for the write that ends the run. */
+  readonly traceEnded: string | null;
 };
 
 type Storable = Extract<Decision, { run: Run }>;
@@ -31,8 +33,8 @@ export function writeOf(
   /** The runs that it starts, and the name under which it has started those that it waits for. */
   { children, startedBy }: { children: readonly NewTask[]; startedBy?: string | undefined },
 ): RunFinish {
-  const { run, events, effects } = decision;
-  const columns = toColumns(run);
+  const { run: decided, events, effects } = decision;
+  const columns = toColumns(decided);
   const write: RunWrite = {
     ...unchanged(held),
     version: columns.version,
@@ -47,7 +49,7 @@ export function writeOf(
     children,
     cancelsChildren: effects.some(({ type }) => type === "cancel_children"),
     takes: effects.flatMap((effect) => (effect.type === "take_signal" ? [effect.signalId] : [])),
-    park: parkOf(decision, childKeys(held.taskId, startedBy ?? run.cursor ?? "")),
+    park: parkOf(decision, childKeys(held.taskId, startedBy ?? decided.cursor ?? "")),
   };
   const base = { taskId: held.taskId, token: held.token, event: null, run: write } as const;
   const gate = held.gate && { gate: held.gate };
@@ -68,7 +70,8 @@ export function writeOf(
       const result = status === "completed" ? JSON.stringify(decision.result) : null;
       const error = decision.error && JSON.stringify(decision.error);
       const awaited = held.awaited && { awaited: true };
-      return { ...base, ...nothing, ...gate, ...awaited, status, result, error };
+      const run = { ...write, trace: held.traceEnded };
+      return { ...base, run, ...nothing, ...gate, ...awaited, status, result, error };
     }
   }
 }

@@ -1,5 +1,6 @@
 import type { ErrorCode } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Chunk } from "./chunk.ts";
 import type { Entry, InboxItem, Part, SessionState, ToolResult } from "./message.ts";
 
@@ -20,20 +21,24 @@ export type ClientFrame = { readonly ref: Ref } & (
       readonly lastMessageId?: string;
     }
   | { readonly type: "leave"; readonly session: string }
-  | { readonly type: "send"; readonly session: string; readonly message: FrameMessage }
-  | {
+  | ({
+      readonly type: "send";
+      readonly session: string;
+      readonly message: FrameMessage;
+    } & FrameTrace)
+  | ({
       readonly type: "tool_result";
       readonly session: string;
       readonly id?: string;
       readonly messageId: string;
       readonly results: readonly ToolResult[];
-    }
-  | {
+    } & FrameTrace)
+  | ({
       readonly type: "regenerate";
       readonly session: string;
       readonly id?: string;
       readonly messageId?: string;
-    }
+    } & FrameTrace)
   | { readonly type: "stop"; readonly session: string; readonly epoch?: number }
   | { readonly type: "read"; readonly session: string; readonly seq: number }
   | { readonly type: "inbox" }
@@ -41,6 +46,9 @@ export type ClientFrame = { readonly ref: Ref } & (
   | { readonly type: "ping" }
   | { readonly type: "token"; readonly token: string }
 );
+
+/** The W3C trace context that the turn belongs to which the frame starts, as headers say it. */
+export type FrameTrace = { readonly trace?: TraceHeaders };
 
 export type FrameMessage = {
   readonly id?: string;

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
-import type { ClientFrame, FrameMessage, Ref } from "./frames.ts";
+import type { ClientFrame, FrameMessage, FrameTrace, Ref } from "./frames.ts";
 import type { Part, ToolResult } from "./message.ts";
 
 /**
@@ -14,7 +14,13 @@ export function parseClientFrame(value: unknown): ClientFrame {
   const { type } = given;
   switch (type) {
     case "send":
-      return { type, ref, session: sessionOf(given), message: messageOf(given["message"]) };
+      return {
+        type,
+        ref,
+        session: sessionOf(given),
+        message: messageOf(given["message"]),
+        ...traceOf(given),
+      };
     case "join":
       return {
         type,
@@ -34,6 +40,7 @@ export function parseClientFrame(value: unknown): ClientFrame {
         ...optionalText(given, "id"),
         messageId: textOf("messageId", given["messageId"]),
         results: parseToolResults(given["results"]),
+        ...traceOf(given),
       };
     case "regenerate":
       return {
@@ -42,6 +49,7 @@ export function parseClientFrame(value: unknown): ClientFrame {
         session: sessionOf(given),
         ...optionalText(given, "id"),
         ...optionalText(given, "messageId"),
+        ...traceOf(given),
       };
     case "stop": {
       const { epoch } = given;
@@ -150,6 +158,14 @@ function messageOf(value: unknown): FrameMessage {
     ...(metadata !== undefined && { metadata: metadata as Json }),
     ...(tokens !== undefined && { tokens: seqOf("tokens", tokens) }),
   };
+}
+
+/** A context that isn't valid reads as none: a trace is never worth a refused message. */
+function traceOf({ trace }: Fields): FrameTrace {
+  if (typeof trace !== "object" || trace === null) return {};
+  const { traceparent, tracestate } = trace as Fields;
+  if (typeof traceparent !== "string") return {};
+  return { trace: { traceparent, ...(typeof tracestate === "string" && { tracestate }) } };
 }
 
 function sessionOf(given: Fields): string {

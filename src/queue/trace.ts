@@ -3,6 +3,7 @@ import {
   context,
   createTraceState,
   diag,
+  isSpanContextValid,
   ROOT_CONTEXT,
   type Span,
   SpanKind,
@@ -44,6 +45,14 @@ type Delegating = { getDelegateTracer?: (name: string) => Tracer | undefined };
 export function passedOn(given: TraceHeaders | undefined): string | null {
   const parsed = given && contextOfHeaders(given);
   return parsed === undefined ? null : textOfContext(parsed);
+}
+
+/** The context of the span that is active in the caller, else the given one. */
+export function carriedHere(given: TraceHeaders | undefined): string | null {
+  const active = quietly(() => trace.getSpanContext(context.active()));
+  if (active === undefined || !isSpanContextValid(active)) return passedOn(given);
+  const { traceId, spanId, traceFlags, traceState } = active;
+  return textOfContext({ traceId, spanId, flags: traceFlags, state: traceState?.serialize() });
 }
 
 export type EnqueueSpan = {

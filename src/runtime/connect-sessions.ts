@@ -1,4 +1,5 @@
 import { createMailbox } from "../bus/mailbox.ts";
+import { carriedHere } from "../queue/trace.ts";
 import { createSessionsHere, type HereParts, type SessionsHere } from "../session/here.ts";
 import { createSqlJournal } from "../session/journal/sql.ts";
 
@@ -14,5 +15,10 @@ export function connectSessions(parts: ConnectedParts): SessionsHere {
 
 /** What sessions on pods have, too. */
 export function sharedParts<Parts extends ConnectedParts>(parts: Parts): Parts & HereParts {
-  return { ...parts, journal: createSqlJournal(parts), bus: createMailbox(parts) };
+  return {
+    ...parts,
+    journal: createSqlJournal(parts),
+    bus: createMailbox(parts),
+    traceHere: carriedHere,
+  };
 }

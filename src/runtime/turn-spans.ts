@@ -1,10 +1,12 @@
 import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
-import { activeTracer, inSpan, quietly } from "../queue/trace.ts";
+import { contextOfText } from "../base/trace-context.ts";
+import { activeTracer, inSpan, quietly, remote } from "../queue/trace.ts";
 import type { TurnSpan, TurnTraced } from "../session/turns/parts.ts";
 
 /**
- * The span of one attempt at an answer. It says which turn of which session it is and how it ended, and
- * nothing of what was said: not even the text of an error, which may be the agent's.
+ * The span of one attempt at an answer, below what has sent the message that it answers. It says which
+ * turn of which session it is and how it ended, and nothing of what was said: not even the text of an
+ * error, which may be the agent's.
  */
 export function startTurnSpan(turn: TurnTraced, podId: string): TurnSpan | undefined {
   const tracer = activeTracer();
@@ -24,8 +26,8 @@ export function startTurnSpan(turn: TurnTraced, podId: string): TurnSpan | undef
           "flotilla.pod.id": podId,
         },
       },
-      // Never what happens to be active: a turn may be begun by anybody's message.
-      ROOT_CONTEXT,
+      // Never what happens to be active: the end of another turn may have begun this one.
+      remote(ROOT_CONTEXT, contextOfText(turn.trace)),
     ),
   );
   if (span === undefined) return undefined;

@@ -14,8 +14,8 @@ export type Command =
       /** JSON text. */
       readonly metadata: string | null;
     }
-  | ({ readonly type: "append"; readonly to?: string } & NewEntry)
-  | {
+  | ({ readonly type: "append"; readonly to?: string } & NewEntry & Traced)
+  | ({
       readonly type: "tool_result";
       readonly clientId: string;
       readonly author: string;
@@ -24,12 +24,12 @@ export type Command =
       /** The seq and the author of the newest entry of that message, looked up before. */
       readonly target: Target;
       readonly tokens: number;
-    }
-  | {
+    } & Traced)
+  | ({
       readonly type: "regenerate";
       readonly clientId: string;
       readonly target: Target;
-    }
+    } & Traced)
   /** Without an epoch: whatever turn runs now. */
   | { readonly type: "stop"; readonly epoch?: number }
   | {
@@ -89,6 +89,9 @@ export type Command =
   | { readonly type: "archive" }
   | { readonly type: "unarchive" }
   | { readonly type: "delete" };
+
+/** What the turn that it starts is traced below, as `contextOfText` reads it. */
+export type Traced = { readonly trace?: string };
 
 export type NewEntry = {
   readonly clientId: string;

@@ -3,6 +3,7 @@ import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkText } from "../base/options.ts";
 import { fitPage, pageBytes } from "../base/page.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Entry, ToolResult } from "../protocol/message.ts";
 import { estimateTokens } from "../protocol/tokens.ts";
 import type { Database } from "../store/database.ts";
@@ -15,7 +16,7 @@ import {
   idChars,
   metadataBytes,
 } from "./check.ts";
-import type { Target } from "./command.ts";
+import type { Target, Traced } from "./command.ts";
 import type { Courier } from "./owner/courier.ts";
 import type { Heads } from "./owner/heads.ts";
 import { agentsMost, type Header, usersMost } from "./header.ts";
@@ -34,6 +35,8 @@ export type ServiceParts = {
   inbox: Inbox;
   ids: Ids;
   maxPayloadBytes: number;
+  /** The trace context of the caller, else the given one. Default: nothing is traced. */
+  traceHere?: (given: TraceHeaders | undefined) => string | null;
   /** What is committed of a session, where this process knows it for certain. */
   lookHere: (sessionId: string) => Header | undefined;
 };
@@ -48,6 +51,11 @@ const looksMost = 5;
 /** What everybody asks through, whichever pod owns the session. */
 export function createService(parts: ServiceParts): SessionService {
   const { database, journal, heads, courier, hub, ids, maxPayloadBytes } = parts;
+
+  const tracedBy = (given: TraceHeaders | undefined): Traced => {
+    const trace = parts.traceHere?.(given) ?? null;
+    return trace === null ? {} : { trace };
+  };
 
   const headerOf = async (tenant: string, sessionId: string): Promise<Header> => {
     checkSessionId(sessionId);
@@ -150,14 +158,16 @@ export function createService(parts: ServiceParts): SessionService {
         tokens,
         ...(metadata !== undefined && { metadata }),
         ...(to !== undefined && { to }),
+        ...tracedBy(message.trace),
       });
       return { seq: seq!, messageId: id, duplicate };
     },
-    async toolResult(tenant, sessionId, { id = ids.next(), author, messageId, results }) {
+    async toolResult(tenant, sessionId, { id = ids.next(), author, messageId, results, trace }) {
       checkText("author", author, { max: idChars });
       checkText("id", id, { max: idChars });
       checkResults(results, maxPayloadBytes);
       const tokens = Math.ceil(JSON.stringify(results).length / 4);
+      const traced = tracedBy(trace);
       return askAbout(tenant, sessionId, messageId, async (answer, target) => {
         const stray = strayAmong(results, answer);
         if (stray !== undefined) {
@@ -174,14 +184,16 @@ export function createService(parts: ServiceParts): SessionService {
           results,
           target,
           tokens,
+          ...traced,
         });
         return { seq: seq!, messageId: target.messageId, duplicate };
       });
     },
-    async regenerate(tenant, sessionId, { id = ids.next(), messageId }) {
+    async regenerate(tenant, sessionId, { id = ids.next(), messageId, trace }) {
       checkText("id", id, { max: idChars });
+      const traced = tracedBy(trace);
       return askAbout(tenant, sessionId, messageId, async (_, target) => {
-        const command = { type: "regenerate", clientId: id, target } as const;
+        const command = { type: "regenerate", clientId: id, target, ...traced } as const;
         const { lastSeq, duplicate = false } = await courier.ask(tenant, sessionId, command);
         return { seq: lastSeq, messageId: target.messageId, duplicate };
       });

@@ -66,6 +66,8 @@ export type Turn = {
   readonly replaces: number | null;
   readonly stopping: boolean;
   readonly alone?: Alone;
+  /** The trace context of what started it, where that had one. */
+  readonly trace?: string;
 };
 
 /**
@@ -97,6 +99,7 @@ export type Pending = {
   readonly trigger: Turn["trigger"];
   readonly replaces: number | null;
   readonly messageId: string;
+  readonly trace?: string;
 };
 
 export function stateOf({ work }: Pick<Header, "work">): SessionState {

@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Database } from "../store/database.ts";
 import { createService } from "./create-service.ts";
 import { createHub } from "./hub/hub.ts";
@@ -41,6 +42,8 @@ export type HereParts = {
   maxPayloadBytes: number;
   /** How many logs are made where there are none. */
   logs: number;
+  /** The trace context of the caller, else the given one. Default: nothing is traced. */
+  traceHere?: (given: TraceHeaders | undefined) => string | null;
 };
 
 /** How old what is known of a log's owner may be, where following it isn't urgent. */

@@ -1,4 +1,5 @@
 import type { Json } from "../base/jsonify.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import type {
   Entry,
@@ -90,6 +91,8 @@ export type SendMessage = {
   to?: string;
   /** What it takes of a model's context. Default: an estimate. */
   tokens?: number;
+  /** The W3C trace context that its turn belongs to, where no span of OpenTelemetry's is active. */
+  trace?: TraceHeaders;
 };
 export type Sent = {
   readonly seq: number;
@@ -102,11 +105,13 @@ export type SendToolResult = {
   /** The message whose calls these are. */
   messageId: string;
   results: readonly ToolResult[];
+  trace?: TraceHeaders;
 };
 export type AskAgain = {
   id?: string;
   /** The answer to make anew. Default: the last one. */
   messageId?: string;
+  trace?: TraceHeaders;
 };
 export type ChangeMembers = {
   addUsers?: readonly string[];

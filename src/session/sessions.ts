@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import { checkOptions } from "../base/options.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Entry, Part, ToolResult, UIMessage } from "../protocol/message.ts";
 import { viewOf } from "../protocol/view.ts";
 import { eventsOf, inboxEventsOf, type ChatEvent, type EventsOptions } from "./events.ts";
@@ -65,6 +66,8 @@ export type SendOptions = {
   metadata?: Json;
   /** What it takes of a model's context. Default: an estimate. */
   tokens?: number;
+  /** The W3C trace context that its turn belongs to, where no span of OpenTelemetry's is active. */
+  trace?: TraceHeaders;
 };
 
 /** One conversation. */
@@ -106,7 +109,7 @@ export type AskOptions = Omit<SendOptions, "role"> & { signal?: AbortSignal };
 
 const defaultTenant = "default";
 const createNames = ["id", "user", "users", "metadata", "tenant"];
-const sendNames = ["id", "author", "role", "to", "metadata", "tokens"];
+const sendNames = ["id", "author", "role", "to", "metadata", "tokens", "trace"];
 
 export function createSessions(service: SessionService): Sessions {
   const open = (sessionId: string, options: OpenOptions = {}) => {

@@ -39,8 +39,30 @@ describe.each(stores)("on $name, a run whose pod is killed in the middle of it",
     const own = await pods.spans("setting sails", 2);
     expect(own.map(({ traceId }) => traceId)).toEqual([request!.traceId, request!.traceId]);
     expect(own[1]!.parentId).toBe(sailed!.spanId);
-    // The first pod took the run's span with it, and nobody makes a second one.
+  });
+
+  test("has one span of its own, which the pod that ends it exports from its real start", async () => {
+    const runId = await killed("voyage");
+    const [before] = await pods.spans("transition voyage/leave", 1);
+    const start = pods.here.find(({ name }) => name === "start voyage")!;
     expect(pods.there.filter(({ name }) => name === "run voyage")).toEqual([]);
+    await pods.startPod();
+    await pods.flotilla.runs.wait(runId);
+    const [run] = await pods.spans("run voyage", 1);
+    expect(run).toMatchObject({
+      kind: "CONSUMER",
+      status: "UNSET",
+      traceId: start.traceId,
+      spanId: before!.parentId,
+      parentId: start.spanId,
+      attributes: { "flotilla.run.outcome": "completed", "flotilla.run.token": 2 },
+    });
+    expect(run!.state).toBeUndefined();
+    // The row holds whole milliseconds.
+    expect(run!.startMs).toBeLessThanOrEqual(before!.startMs);
+    expect(run!.startMs).toBeGreaterThanOrEqual(Math.floor(start.startMs));
+    const [landed] = await pods.spans("transition voyage/land", 1);
+    expect(run!.endMs).toBeGreaterThanOrEqual(Math.floor(landed!.startMs));
   });
 
   test("before anything of it was stored is begun anew, in the same trace", async () => {

@@ -151,7 +151,9 @@ describe("a run", () => {
     await spanOf("transition order/tidy");
     const run = await spanOf("run order");
     expect(spansOf("run order")).toHaveLength(1);
-    expect(run).toMatchObject({ attributes: { "flotilla.run.outcome": "retry" } });
+    expect(run).toMatchObject({ attributes: { "flotilla.run.outcome": "completed" } });
+    const [start] = spansOf("start order");
+    expect(run).toMatchObject({ traceId: start!.traceId, parentId: start!.spanId });
     const children = spans.filter(({ name }) => name.startsWith("transition"));
     for (const child of children) {
       expect(child).toMatchObject({ traceId: run.traceId, parentId: run.spanId });
@@ -206,29 +208,62 @@ describe("a run", () => {
     }
   });
 
-  test("that its pod gives back ends its spans, and goes on in the same trace", async () => {
+  test("that its pod gives back goes on in the same trace, and is exported when it ends", async () => {
     register();
     await work();
     turning = 0;
     const { runId } = await flotilla.runs.start(endless, null);
     await until("its attempt", () => turning === 1);
     await pod!.stop();
-    const [run, transition] = [spansOf("run endless")[0]!, spansOf("transition endless/turn")[0]!];
-    expect(run).toMatchObject({ attributes: { "flotilla.run.outcome": "released" } });
-    expect(transition).toMatchObject({
-      parentId: run.spanId,
-      attributes: { "flotilla.transition.outcome": "interrupted" },
-    });
+    const [transition] = spansOf("transition endless/turn");
+    expect(transition!.attributes["flotilla.transition.outcome"]).toBe("interrupted");
+    expect(spansOf("run endless")).toEqual([]);
     await work();
     await until("its next attempt", () => turning === 2);
     await flotilla.runs.cancel(runId);
-    await until("its cancel", () => spansOf("transition endless/turn").length === 2);
+    const run = await spanOf("run endless");
+    expect(run.attributes["flotilla.run.outcome"]).toBe("cancelled");
     expect(spansOf("transition endless/turn")[1]).toMatchObject({
-      traceId: run.traceId,
-      parentId: run.spanId,
       attributes: { "flotilla.transition.outcome": "cancelled" },
     });
+    for (const each of spansOf("transition endless/turn")) {
+      expect(each).toMatchObject({ traceId: run.traceId, parentId: run.spanId });
+    }
     expect(spansOf("run endless")).toHaveLength(1);
+  });
+
+  test("that is retried after its end is in the same trace, and its span isn't exported again", async () => {
+    register();
+    await work();
+    const { runId } = await flotilla.runs.start(broken, null);
+    const run = await spanOf("run broken");
+    await flotilla.retry(runId);
+    await until("its retry", () => spansOf("transition broken/burn").length === 2);
+    await flotilla.runs.wait(runId).catch(() => {});
+    await pod!.stop();
+    for (const each of spansOf("transition broken/burn")) {
+      expect(each).toMatchObject({ traceId: run.traceId, parentId: run.spanId });
+    }
+    expect(spansOf("run broken")).toHaveLength(1);
+  });
+
+  test("over several claims is a root span where nothing traced its start, and keeps the states of others", async () => {
+    register();
+    await work();
+    db.exec("insert into flotilla_step_tracker (name) values ('parents')");
+    const run = await spanOf("run parents");
+    expect(run.parentId).toBeUndefined();
+    expect(await spanOf("transition parents/each")).toMatchObject({
+      traceId: run.traceId,
+      parentId: run.spanId,
+    });
+    const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const given = { traceparent, tracestate: "vendor=1,other=2" };
+    const { runId } = await flotilla.runs.start(parents, null, { trace: given });
+    await flotilla.runs.wait(runId);
+    await until("its span", () => spansOf("run parents").length === 2);
+    expect(spansOf("run parents")[1]).toMatchObject({ state: given.tracestate });
+    expect(spansOf("run empty").at(-1)).toMatchObject({ state: given.tracestate });
   });
 
   test("of a row that was made by hand begins a trace of its own, whatever its pod was started in", async () => {

@@ -15,6 +15,8 @@ export type Told = {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentId: string | undefined;
+  readonly startMs: number;
+  readonly endMs: number;
   readonly sampled: boolean;
   readonly state: string | undefined;
   readonly attributes: Attributes;
@@ -63,10 +65,16 @@ function tell(span: ReadableSpan): Told {
     traceId,
     spanId,
     parentId: span.parentSpanContext?.spanId,
+    startMs: msOf(span.startTime),
+    endMs: msOf(span.endTime),
     sampled: traceFlags === 1,
     state: traceState?.serialize(),
     attributes: span.attributes,
     status: SpanStatusCode[span.status.code],
     exceptions: span.events.map((event) => String(event.attributes?.["exception.message"])),
   };
+}
+
+function msOf([seconds, nanoseconds]: ReadableSpan["startTime"]): number {
+  return seconds * 1_000 + nanoseconds / 1_000_000;
 }

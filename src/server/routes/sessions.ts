@@ -7,7 +7,7 @@ import { type Caller, demand, may, userOf } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
 import { sessionSpecs } from "../specs/sessions.ts";
-import { given } from "./tasks.ts";
+import { given, traceOf } from "./tasks.ts";
 
 export type SessionRoutes = {
   sessions: SessionService;
@@ -93,28 +93,32 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
       const { entries, ...rest } = await sessions.entries(...place, given(query));
       return { status: 200, body: { entries: entries as never, ...rest } };
     }),
-    route(sessionSpecs.send, { maxBytes }).to(async ({ caller, params: { sessionId }, body }) => {
-      const { metadata, parts, ...rest } = given(await body());
-      const message = asWritten(caller, {
-        ...rest,
-        parts: parseParts(parts),
-        ...(metadata !== undefined && { metadata: metadata as Json }),
-      });
-      return stored(await sessions.send(...(await reached(caller, sessionId)), message));
-    }),
+    route(sessionSpecs.send, { maxBytes }).to(
+      async ({ caller, params: { sessionId }, body, context }) => {
+        const { metadata, parts, ...rest } = given(await body());
+        const written = asWritten(caller, {
+          ...rest,
+          parts: parseParts(parts),
+          ...(metadata !== undefined && { metadata: metadata as Json }),
+        });
+        const message = { ...written, trace: traceOf(context) };
+        return stored(await sessions.send(...(await reached(caller, sessionId)), message));
+      },
+    ),
     route(sessionSpecs.toolResults, { maxBytes }).to(
-      async ({ caller, params: { sessionId }, body }) => {
+      async ({ caller, params: { sessionId }, body, context }) => {
         const { author, results, ...rest } = given(await body());
         const result = {
           ...rest,
           author: authorOf(as(caller, author)),
           results: parseToolResults(results),
+          trace: traceOf(context),
         };
         return stored(await sessions.toolResult(...(await reached(caller, sessionId)), result));
       },
     ),
-    route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body }) => {
-      const asked = given(await body());
+    route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
+      const asked = { ...given(await body()), trace: traceOf(context) };
       const body202 = await sessions.regenerate(...(await reached(caller, sessionId)), asked);
       return { status: 202, body: body202 };
     }),

@@ -1,4 +1,4 @@
-import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
+import type { ClientFrame, FrameTrace, ServerFrame } from "../../protocol/frames.ts";
 import type { Sent, SessionService } from "../../session/service.ts";
 import { asWritten, authorOf } from "../asked-message.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
@@ -22,15 +22,30 @@ export async function write(
   const { session } = frame;
   switch (frame.type) {
     case "send":
-      return sent(await sessions.send(tenant, session, asWritten(who, frame.message)));
+      return sent(
+        await sessions.send(tenant, session, {
+          ...asWritten(who, frame.message),
+          ...traceOf(frame),
+        }),
+      );
     case "tool_result": {
       const { messageId, results } = frame;
-      const result = { author: authorOf(who), messageId, results, ...idOf(frame) };
+      const result = {
+        author: authorOf(who),
+        messageId,
+        results,
+        ...idOf(frame),
+        ...traceOf(frame),
+      };
       return sent(await sessions.toolResult(tenant, session, result));
     }
     case "regenerate": {
       const { messageId } = frame;
-      const asked = { ...idOf(frame), ...(messageId !== undefined && { messageId }) };
+      const asked = {
+        ...idOf(frame),
+        ...(messageId !== undefined && { messageId }),
+        ...traceOf(frame),
+      };
       return sent(await sessions.regenerate(tenant, session, asked));
     }
     case "stop": {
@@ -47,6 +62,10 @@ export async function write(
 
 function sent({ seq, messageId, duplicate }: Sent): Written {
   return { seq, messageId, ...(duplicate && { duplicate }) };
+}
+
+function traceOf({ trace }: FrameTrace): FrameTrace {
+  return trace === undefined ? {} : { trace };
 }
 
 function idOf({ id }: { readonly id?: string }): { id?: string } {

@@ -1,4 +1,4 @@
-import type { Command, Decision, Facts, Target } from "../command.ts";
+import type { Command, Decision, Facts, Target, Traced } from "../command.ts";
 import type { Header } from "../header.ts";
 import { abortWork, markDue } from "./ending.ts";
 import { waitFor } from "./pending.ts";
@@ -31,7 +31,13 @@ export function append(header: Header, command: Of<"append">, facts: Facts): Dec
   const { lastSeq: seq } = stored.header;
   if (role !== "user" || agent === undefined) return decided(stored, { seq, done: true });
 
-  const asked: Asked = { agent, trigger: "submit", replaces: null, messageId: facts.newId() };
+  const asked: Asked = {
+    agent,
+    trigger: "submit",
+    replaces: null,
+    messageId: facts.newId(),
+    ...traceOf(command),
+  };
   const next = submit(header, markDue(stored, agent, facts), asked, facts);
   return next ? decided(next, { seq, done: true }) : tooMuchWaits();
 }
@@ -57,12 +63,13 @@ export function toolResult(header: Header, command: Of<"tool_result">, facts: Fa
     },
     facts,
   );
-  const next = continueAt(header, stored, "tool_result", target, facts);
+  const next = continueAt(header, stored, command, facts);
   return next ? decided(next, { seq: stored.header.lastSeq, done: true }) : tooMuchWaits();
 }
 
 /** Has an answer made anew. It stores nothing by itself, so asked again meanwhile it is the same. */
-export function regenerate(header: Header, { target }: Of<"regenerate">, facts: Facts): Decision {
+export function regenerate(header: Header, command: Of<"regenerate">, facts: Facts): Decision {
+  const { target } = command;
   if (header.status === "archived") return archived();
   if (!header.agents.includes(target.author)) return notHere(target.author);
   const { work, pending } = header;
@@ -71,7 +78,7 @@ export function regenerate(header: Header, { target }: Of<"regenerate">, facts: 
   );
   if (isAsked) return unchanged(header, { done: true });
   if (isStale(header, target)) return replaced();
-  const next = continueAt(header, firstStep(header), "regenerate", target, facts);
+  const next = continueAt(header, firstStep(header), command, facts);
   return next ? decided(next, { done: true }) : tooMuchWaits();
 }
 
@@ -103,12 +110,12 @@ function begin(step: Step, asked: Asked, during: string, facts: Facts): Step {
 function continueAt(
   before: Header,
   step: Step,
-  trigger: "tool_result" | "regenerate",
-  target: Target,
+  command: Of<"tool_result" | "regenerate">,
   facts: Facts,
 ): Step | undefined {
+  const { type: trigger, target } = command;
   const { author: agent, seq: replaces, messageId } = target;
-  const asked: Asked = { agent, trigger, replaces, messageId };
+  const asked: Asked = { agent, trigger, replaces, messageId, ...traceOf(command) };
   return before.work ? wait(before, step, asked) : startTurn(step, asked, facts);
 }
 
@@ -116,6 +123,10 @@ function wait(before: Header, step: Step, asked: Asked): Step | undefined {
   const from = { fromSeq: before.lastSeq + 1, tokensBefore: before.tokens };
   const pending = waitFor(step.header, { ...asked, ...from });
   return pending && withHeader(step, { pending });
+}
+
+function traceOf({ trace }: Traced): Traced {
+  return trace === undefined ? {} : { trace };
 }
 
 /** Whether an answer has been replaced since the target was looked up, which may be that one. */

@@ -3,7 +3,7 @@ import type { Header, Pending, Turn } from "../header.ts";
 /** Headers are bounded, so what waits is too. One agent's messages wait together and count once. */
 export const pendingMost = 16;
 
-export type Waiting = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId"> & {
+export type Waiting = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace"> & {
   /** The first entry that waits, and what was counted before it. */
   readonly fromSeq: number;
   readonly tokensBefore: number;

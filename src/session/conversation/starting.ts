@@ -39,7 +39,7 @@ export function beginAlone(header: Header, work: Work): Decision {
   return decided(withHeader(firstStep(header), { work: begun }), { done: true });
 }
 
-export type Asked = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId">;
+export type Asked = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
 
 /**
  * A turn sees all that was said up to now, so that an answer to what waited also sees what was answered
@@ -60,7 +60,7 @@ export function startDebounce(step: Step, asked: Asked): Step {
 }
 
 function newTurn(header: Header, asked: Asked): Turn {
-  const { agent, trigger, replaces, messageId } = asked;
+  const { agent, trigger, replaces, messageId, trace } = asked;
   return {
     type: "turn",
     epoch: header.epoch + 1,
@@ -73,6 +73,7 @@ function newTurn(header: Header, asked: Asked): Turn {
     messageId,
     replaces,
     stopping: false,
+    ...(trace !== undefined && { trace }),
   };
 }
 

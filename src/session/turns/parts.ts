@@ -66,6 +66,8 @@ export type TurnTraced = {
   readonly epoch: number;
   readonly attempt: number;
   readonly trigger: string;
+  /** The trace context of what started the turn. */
+  readonly trace?: string | undefined;
 };
 
 export type TurnSpan = {

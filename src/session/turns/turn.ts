@@ -34,8 +34,8 @@ export async function runTurn(
   const beganMs = clock.monotonic();
   onEvent?.({ type: "turn_started", agent });
   const { tenant } = header;
-  const { trigger } = turn;
-  const span = parts.traced?.({ sessionId, tenant, agent, epoch, attempt, trigger });
+  const { trigger, trace } = turn;
+  const span = parts.traced?.({ sessionId, tenant, agent, epoch, attempt, trigger, trace });
   const make = () => makeAnswer(parts, header, turn, { control, show });
   const made: Made = await (span ? span.run(make) : make()).catch((error: unknown) => ({
     failure: failureOf(error),
