@@ -2,6 +2,7 @@ import { createMailbox } from "../bus/mailbox.ts";
 import { carriedHere } from "../queue/trace.ts";
 import { createSessionsHere, type HereParts, type SessionsHere } from "../session/here.ts";
 import { createSqlJournal } from "../session/journal/sql.ts";
+import { coldReads } from "../store/database.ts";
 
 type ConnectedParts = Omit<HereParts, "journal" | "bus"> & { address: string };
 
@@ -18,6 +19,7 @@ export function sharedParts<Parts extends ConnectedParts>(parts: Parts): Parts &
   return {
     ...parts,
     journal: createSqlJournal(parts),
+    coldJournal: createSqlJournal({ ...parts, database: coldReads(parts.database) }),
     bus: createMailbox(parts),
     traceHere: carriedHere,
   };

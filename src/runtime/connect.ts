@@ -114,7 +114,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     return opening;
   };
   const database: Database = {
-    read: async (statement) => (await open()).read(statement),
+    read: async (statement, options) => (await open()).read(statement, options),
     write: async (statements, options) => (await open()).write(statements, options),
     subscribe(listener, mailOf) {
       let stop: (() => void) | undefined;

@@ -6,7 +6,7 @@ import { fitPage, pageBytes } from "../base/page.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Entry, ToolResult } from "../protocol/message.ts";
 import { estimateTokens } from "../protocol/tokens.ts";
-import type { Database } from "../store/database.ts";
+import { coldReads, type Database } from "../store/database.ts";
 import {
   checkCreate,
   checkMessage,
@@ -29,6 +29,8 @@ import type { Joined, Sent, SessionService, SessionView } from "./service.ts";
 export type ServiceParts = {
   database: Database;
   journal: Journal;
+  /** For those who only look. What is asked of a session looks things up by the other one. */
+  coldJournal: Pick<Journal, "header" | "entries">;
   heads: Heads;
   courier: Courier;
   hub: Hub;
@@ -50,16 +52,20 @@ const looksMost = 5;
 
 /** What everybody asks through, whichever pod owns the session. */
 export function createService(parts: ServiceParts): SessionService {
-  const { database, journal, heads, courier, hub, ids, maxPayloadBytes } = parts;
+  const { database, journal, coldJournal, heads, courier, hub, ids, maxPayloadBytes } = parts;
 
   const tracedBy = (given: TraceHeaders | undefined): Traced => {
     const trace = parts.traceHere?.(given) ?? null;
     return trace === null ? {} : { trace };
   };
 
-  const headerOf = async (tenant: string, sessionId: string): Promise<Header> => {
+  const headerOf = async (
+    tenant: string,
+    sessionId: string,
+    from: Pick<Journal, "header"> = journal,
+  ): Promise<Header> => {
     checkSessionId(sessionId);
-    const header = parts.lookHere(sessionId) ?? (await journal.header(sessionId));
+    const header = parts.lookHere(sessionId) ?? (await from.header(sessionId));
     if (header && header.tenant === tenant && header.status !== "deleted") return header;
     throw noSession(sessionId);
   };
@@ -130,12 +136,12 @@ export function createService(parts: ServiceParts): SessionService {
       return view(tenant, sessionId);
     },
     get: view,
-    list: (tenant, options) => listSessions(database, tenant, options),
+    list: (tenant, options) => listSessions(coldReads(database), tenant, options),
     async entries(tenant, sessionId, { after = 0, limit = 100 }) {
       checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });
       checkNumber("limit", limit, { min: 1, max: pageMost });
-      const header = await headerOf(tenant, sessionId);
-      const read = await journal.entries(sessionId, { after, limit, maxBytes: pageBytes });
+      const header = await headerOf(tenant, sessionId, coldJournal);
+      const read = await coldJournal.entries(sessionId, { after, limit, maxBytes: pageBytes });
       const { items: entries } = fitPage(read, false);
       const head = await heads.of(sessionId, Infinity);
       const reached = entries.at(-1)?.seq ?? 0;
@@ -246,7 +252,7 @@ export function createService(parts: ServiceParts): SessionService {
       let left = false;
       const ready = (async () => {
         checkNumber("lastSeq", place.lastSeq, { min: 0, max: Number.MAX_SAFE_INTEGER });
-        await headerOf(tenant, sessionId);
+        await headerOf(tenant, sessionId, coldJournal);
         if (left) return;
         joined = hub.join(sessionId, place, sink);
         await joined.ready;

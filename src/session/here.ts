@@ -4,7 +4,7 @@ import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
-import type { Database } from "../store/database.ts";
+import { coldReads, type Database } from "../store/database.ts";
 import { createService } from "./create-service.ts";
 import { createHub } from "./hub/hub.ts";
 import type { Hub, HubLoad } from "./hub/parts.ts";
@@ -34,6 +34,8 @@ export type SessionLoad = HubLoad & { readonly turnsWaiting: number };
 export type HereParts = {
   database: Database;
   journal: Journal;
+  /** The same by cold reads, for those who follow and look. Default: `journal`. */
+  coldJournal?: Journal;
   bus: Bus;
   clock: Clock;
   random: Random;
@@ -53,7 +55,8 @@ export function createSessionsHere(
   parts: HereParts,
   podOptions?: PodSessionsOptions,
 ): SessionsHere {
-  const { database, journal, bus, clock, log } = parts;
+  const { journal, coldJournal = journal, bus, clock, log } = parts;
+  const looks = coldReads(parts.database);
   const heads = createHeads(parts);
   const pod = podOptions && startPodSessions({ ...parts, heads, hub: () => hub }, podOptions);
   const owners = pod?.owners;
@@ -65,7 +68,7 @@ export function createSessionsHere(
   });
   const hub: Hub = createHub({
     bus,
-    journal,
+    journal: coldJournal,
     clock,
     log,
     isLocal: (sessionId) => owners?.isFresh(sessionId) ?? false,
@@ -87,10 +90,11 @@ export function createSessionsHere(
     hub,
     clock,
     log,
-    readInbox: (tenant, user, options) => readInbox(database, tenant, user, options),
+    readInbox: (tenant, user, options) => readInbox(looks, tenant, user, options),
   });
   const service = createService({
     ...parts,
+    coldJournal,
     heads,
     courier,
     hub,

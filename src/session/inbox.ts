@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
+import { createFewAtOnce } from "../base/few-at-once.ts";
 import type { Logger } from "../base/log.ts";
-import { createColdReads } from "./hub/cold-reads.ts";
 import type { Hub } from "./hub/parts.ts";
 import type { InboxEvent, InboxItem, Joined, Sink } from "./service.ts";
 
@@ -54,7 +54,7 @@ const itemsMost = 1_000;
 
 export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
   const boxes = new Map<string, Box>();
-  const { read } = createColdReads(readsAtOnce);
+  const { run: read } = createFewAtOnce(readsAtOnce);
 
   const schedule = (box: Box): void => {
     if (box.reading || box.sinks.size === 0) return;

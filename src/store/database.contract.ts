@@ -211,6 +211,17 @@ export function databaseContract(kind: StoreKind): void {
       expect(stored).toEqual(given.map(([id, body]) => ({ id, body })));
     });
 
+    test("gives cold reads what others get, however many are asked at once", async () => {
+      await database.write([sql`insert into scratch (id) values (7)`]);
+      const cold = Array.from({ length: 30 }, () =>
+        database.read(sql`select id from scratch`, { cold: true }),
+      );
+      for (const rows of await Promise.all(cold)) expect(rows).toEqual([{ id: 7 }]);
+      const wrong = database.read(sql`select nonsense`, { cold: true });
+      await expect(wrong).rejects.toBeInstanceOf(FlotillaError);
+      expect(await database.read(sql`select 1 as one`, { cold: true })).toEqual([{ one: 1 }]);
+    });
+
     test("tells the time", async () => {
       const ask = async () => Number((await database.read(sql`select ${now} as now`))[0]!["now"]);
       const [table] = await database.write([

@@ -12,7 +12,7 @@ export type Row = Readonly<Record<string, any>>;
  */
 export type Database = {
   /** Reads one statement, without waiting for writes. */
-  read(statement: Statement): Promise<Row[]>;
+  read(statement: Statement, options?: ReadOptions): Promise<Row[]>;
   /** Commits statements together or not at all, and gives the rows that each returned. */
   write(statements: readonly Statement[], options?: WriteOptions): Promise<Row[][]>;
   /**
@@ -30,6 +30,19 @@ export type Database = {
   /** For whoever sends a write again, to say so to those who count. */
   report?(event: StoreEvent): void;
 };
+
+export type ReadOptions = {
+  /**
+   * It may be one of very many, and large: it waits for others like it, and no other read or write does
+   * for any of them.
+   */
+  cold?: boolean;
+};
+
+/** The same database for what clients ask to see, whose number nothing here bounds. */
+export function coldReads(database: Database): Database {
+  return { ...database, read: (statement) => database.read(statement, { cold: true }) };
+}
 
 export type Listener = (whose?: "own", letters?: string) => void;
 

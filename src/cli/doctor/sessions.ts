@@ -15,7 +15,7 @@ export type SessionLimits = {
 export const sessionLimits: SessionLimits = {
   idleMs: 60_000,
   snapshotMs: 300_000,
-  connectionsLeft: 10,
+  connectionsLeft: 12,
 };
 
 /** What others do on the server that could hold up a queue. */

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
+import { createFewAtOnce } from "../../base/few-at-once.ts";
 import type { Entry } from "../../protocol/message.ts";
-import { createColdReads } from "./cold-reads.ts";
 import { createDigestedSet } from "./digested-set.ts";
 import { createFeed, type Feed, type FeedParts } from "./feed.ts";
 import { createFollowers } from "./followers.ts";
@@ -32,8 +32,8 @@ export function createHub(parts: HubParts): Hub {
   const feeds = new Map<string, Feed>();
   // Most feeds are quiet and at their source, and there may be as many as clients: these are the others.
   const restless = new Set<Feed>();
-  const coldReads = createColdReads(limits.coldReads);
-  const coldRead = coldReads.read;
+  const coldReads = createFewAtOnce(limits.coldReads);
+  const coldRead = coldReads.run;
   let cancelTick: (() => void) | undefined;
   let closed = false;
 

@@ -1,6 +1,7 @@
 import type pg from "pg";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import { createFewAtOnce } from "../../base/few-at-once.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Query } from "../sql.ts";
@@ -21,11 +22,14 @@ import { type Manner, transact } from "./transact.ts";
 /** The ways to the server, and what is known about what stands in between. */
 export type Connections = {
   /** Runs queries together or not at all. */
-  run(kind: "read" | "write", queries: readonly Query[]): Promise<Row[][]>;
+  run(kind: Kind, queries: readonly Query[]): Promise<Row[][]>;
   /** A client to listen on that has yet to connect, or undefined where no hint would arrive. */
   listener(): Promise<pg.Client | undefined>;
   end(): Promise<void>;
 };
+
+/** What has connections of its own: `cold` is `ReadOptions`' word. */
+type Kind = "read" | "write" | "cold";
 
 type Parts = {
   driver: typeof pg;
@@ -34,7 +38,11 @@ type Parts = {
   clock: Clock;
   log: Logger;
 };
-type Pools = Readonly<Record<"read" | "write", pg.Pool>>;
+type Pools = Readonly<Record<Kind, pg.Pool>>;
+
+const usualConnections = 4;
+// Pages of what was said, for clients that can wait a moment: enough that one long page isn't all.
+const coldMost = 2;
 
 // Each time something is learnt that makes the next try different.
 const triesMost = 4;
@@ -76,7 +84,7 @@ export function openConnections(parts: Parts): Connections {
     return stale;
   };
 
-  const take = async (kind: "read" | "write"): Promise<pg.PoolClient> => {
+  const take = async (kind: Kind): Promise<pg.PoolClient> => {
     try {
       return await pools[kind].connect();
     } catch (error) {
@@ -132,6 +140,20 @@ export function openConnections(parts: Parts): Connections {
     }));
   };
 
+  // In a line of our own, since a pool gives those up that wait for long; and a pool of the caller's is
+  // one for all kinds, which cold reads mustn't take all of.
+  const cold = createFewAtOnce(coldConnections(store));
+  const ask = async (kind: Kind, queries: readonly Query[]): Promise<Row[][]> => {
+    for (let tries = 1; ; tries++) {
+      const client = await take(kind);
+      try {
+        return await transact(client, queries, { ...manner(), replan: isStale(client) });
+      } catch (error) {
+        if (tries >= triesMost || !learn(error)) throw error;
+      }
+    }
+  };
+
   const onError = (error: Error) =>
     log.warn({ error: error.message }, "a database connection broke");
   store.pool?.on("error", onError);
@@ -139,14 +161,7 @@ export function openConnections(parts: Parts): Connections {
   return {
     async run(kind, queries) {
       await lookOnce();
-      for (let tries = 1; ; tries++) {
-        const client = await take(kind);
-        try {
-          return await transact(client, queries, { ...manner(), replan: isStale(client) });
-        } catch (error) {
-          if (tries >= triesMost || !learn(error)) throw error;
-        }
-      }
+      return kind === "cold" ? cold.run(() => ask(kind, queries)) : ask(kind, queries);
     },
     async listener() {
       await lookOnce();
@@ -158,20 +173,23 @@ export function openConnections(parts: Parts): Connections {
     async end() {
       (store.pool as pg.Pool | undefined)?.off("error", onError);
       if (store.pool) return;
-      const all = [pools, ...retired].flatMap(({ read, write }) => [read, write]);
+      const all = [pools, ...retired].flatMap((each) => Object.values(each));
       await Promise.all(all.map((pool) => pool.end()));
     },
   };
 }
 
 function openPools({ driver, store, durability, log }: Parts, how: "session" | "plain"): Pools {
-  if (store.pool) return { read: store.pool as pg.Pool, write: store.pool as pg.Pool };
-  const open = () => {
+  if (store.pool) {
+    const pool = store.pool as pg.Pool;
+    return { read: pool, write: pool, cold: pool };
+  }
+  const open = (max = store.connections ?? usualConnections) => {
     const made = new driver.Pool({
       ...connectionConfig(store),
       ...(how === "session" && startUpConfig(store, durability)),
       Client: clientClass(driver, store) as never,
-      max: store.connections ?? 4,
+      max,
       allowExitOnIdle: true,
     });
     // Without listeners, a connection that breaks would end the process, idle or not.
@@ -180,5 +198,9 @@ function openPools({ driver, store, durability, log }: Parts, how: "session" | "
     made.on("connect", (client) => client.on("error", () => {}));
     return made;
   };
-  return { read: open(), write: open() };
+  return { read: open(), write: open(), cold: open(coldConnections(store)) };
+}
+
+function coldConnections({ connections = usualConnections }: PostgresStore): number {
+  return Math.min(connections, coldMost);
 }

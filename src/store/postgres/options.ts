@@ -23,7 +23,7 @@ export type PostgresStore = PostgresTimeouts & {
   ssl?: boolean | ConnectionOptions;
   /** The schema that our tables live in. Default `flotilla`. */
   schema?: string;
-  /** Connections for writes, and as many for reads. Default 4. */
+  /** Connections for writes, and as many for reads. Default 4. Two more are for cold reads. */
   connections?: number;
   /** What keeps connections between us and the server. Found out by itself where it isn't said. */
   pooler?: Pooler;

@@ -73,9 +73,10 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   };
 
   return {
-    read: (statement) =>
+    read: (statement, { cold = false } = {}) =>
       guarded(async () => {
-        const [rows] = await connections.run("read", [render(statement, dialect)]);
+        const kind = cold ? "cold" : "read";
+        const [rows] = await connections.run(kind, [render(statement, dialect)]);
         return rows!;
       }),
     write: (statements, options = {}) =>

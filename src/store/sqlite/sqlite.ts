@@ -1,4 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
+import { createFewAtOnce } from "../../base/few-at-once.ts";
 import type { Database, Row } from "../database.ts";
 import type { OnStoreEvent } from "../events.ts";
 import { render } from "../sql.ts";
@@ -31,12 +32,16 @@ export async function openSqlite(
       // Not knowing is no reason to keep quiet.
       hints.seen({ own: false, others: true });
     });
+  // One thread reads, in the order of asking: with one cold read in its queue at a time, no other read
+  // waits for more than that.
+  const cold = createFewAtOnce(1);
   let watching = false;
   let closing: Promise<void> | undefined;
 
   return {
-    async read(statement) {
-      const [table] = await reader.ask({ read: render(statement, dialect) });
+    async read(statement, options = {}) {
+      const ask = () => reader.ask({ read: render(statement, dialect) });
+      const [table] = await (options.cold ? cold.run(ask) : ask());
       return toObjects(table!);
     },
     async write(statements, { mail } = {}) {

@@ -1,22 +1,22 @@
 /**
- * Reads for clients that join, at most so many at once, in the order in which they were asked for. A
- * thousand clients that come back together then wait for each other, not everybody else for them; and
- * as every page of a long history queues anew, short ones aren't held up by it.
+ * Does what is asked of it, at most so much at once, in the order in which it was asked. A thousand
+ * clients that come back together then wait for each other, not everybody else for them; and as every
+ * page of a long history queues anew, short ones aren't held up by it.
  */
-export type ColdReads = {
-  read<Found>(read: () => Promise<Found>): Promise<Found>;
+export type FewAtOnce = {
+  run<Answer>(act: () => Promise<Answer>): Promise<Answer>;
   readonly underWay: number;
   readonly waiting: number;
 };
 
-export function createColdReads(atOnce: number): ColdReads {
+export function createFewAtOnce(atOnce: number): FewAtOnce {
   let waiting: (() => void)[] = [];
   let next = 0;
   let underWay = 0;
 
   const goOn = () => {
     const first = waiting[next];
-    // Whoever waits takes the place over, so that nobody comes in between.
+    // What waits takes the place over, so that nothing comes in between.
     if (!first) return void underWay--;
     next++;
     if (next === waiting.length || next > 1_000) {
@@ -26,11 +26,11 @@ export function createColdReads(atOnce: number): ColdReads {
     first();
   };
   return {
-    async read(read) {
+    async run(act) {
       if (underWay < atOnce) underWay++;
       else await new Promise<void>((resolve) => waiting.push(resolve));
       try {
-        return await read();
+        return await act();
       } finally {
         goOn();
       }
