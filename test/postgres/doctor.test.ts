@@ -269,7 +269,7 @@ describe("flotilla doctor on Postgres", () => {
     await ask(url, `alter database ${new URL(url).pathname.slice(1)} connection limit 8`);
     expect(await check("connections")).toMatchObject({
       verdict: "warn",
-      message: expect.stringMatching(/[67] left for this role here: a pod takes up to ten/),
+      message: expect.stringMatching(/[67] left for this role here: a pod takes up to twelve/),
     });
   });
 

@@ -59,7 +59,7 @@ async function connectionCheck(
   return left < connectionsLeft
     ? warn(
         "connections",
-        `${text}: a pod takes up to ten; raise max_connections or put a pooler in between`,
+        `${text}: a pod takes up to twelve; raise max_connections or put a pooler in between`,
       )
     : ok("connections", text);
 }
