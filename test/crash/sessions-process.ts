@@ -59,7 +59,9 @@ const ended = runUntilSignal({
   serve: true,
   live: false,
 });
-await Promise.race([ended, until("the server listens", listens)]);
+// It listens before its pod has started, and is known by what that is called.
+const isUp = async () => podId !== "" && (await listens());
+await Promise.race([ended, until("the server listens and has a pod", isUp)]);
 tell({ ready: podId });
 await ended;
 process.exit(0);
