@@ -19,13 +19,6 @@ export function serverFaults(fleet: Fleet, server: PostgresServer): CommonFaults
     }
   };
 
-  /** The whole server is gone from one moment to the next, and comes back. */
-  const killServer = async (random: Random): Promise<void> => {
-    await server.kill(between(random, 0, 1) === 0 ? "SIGKILL" : "SIGQUIT");
-    await pauseFor(between(random, 0, 500));
-    await server.start();
-  };
-
   /** Somebody has looked at rows with a lock, and has gone for a coffee. */
   const holdRows = async (random: Random): Promise<void> => {
     const client = await connected(fleet.store);
@@ -63,10 +56,17 @@ export function serverFaults(fleet: Fleet, server: PostgresServer): CommonFaults
 
   return {
     "end sessions": endSessions,
-    "kill the server": killServer,
+    "kill the server": (random) => killServer(server, random),
     "hold rows": holdRows,
     "take all connections": takeConnections,
   };
+}
+
+/** The whole server is gone from one moment to the next, and comes back. */
+export async function killServer(server: PostgresServer, random: Random): Promise<void> {
+  await server.kill(between(random, 0, 1) === 0 ? "SIGKILL" : "SIGQUIT");
+  await pauseFor(between(random, 0, 500));
+  await server.start();
 }
 
 /** Ends sessions of pods and producers, never the witness's. */

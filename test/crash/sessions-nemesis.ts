@@ -16,7 +16,7 @@ const faults = {
   "pause an owner": 2,
   "pause a runner": 1,
 } as const;
-export type SessionFault = keyof typeof faults | "end backends";
+export type SessionFault = keyof typeof faults | "end backends" | "kill the store" | "fail over";
 
 export type SessionTorment = {
   readonly fleet: SessionFleet;
@@ -25,7 +25,17 @@ export type SessionTorment = {
   readonly quiet: readonly string[];
   /** Sessions in which something can be said to an owner that sleeps. */
   readonly sessions: readonly string[];
+  /** The database server that the store is on, if it is the storm's own. */
+  readonly store?: StoreHarm | undefined;
   readonly say?: (line: string) => void;
+};
+
+/** What can be done to a store. Each resolves when there is a server again. */
+export type StoreHarm = {
+  /** It is gone from one moment to the next, and comes back with what was on its disk. */
+  kill(random: Random): Promise<void>;
+  /** It is gone for good, and another takes its place. Once at most. */
+  failOver?(random: Random): Promise<void>;
 };
 
 /** Does each harm to servers as often as it is listed, in a drawn order. Leaves as many as it found. */
@@ -37,6 +47,8 @@ export async function tormentServers(torment: SessionTorment): Promise<SessionFa
     Array<SessionFault>(times).fill(kind as SessionFault),
   );
   if (fleet.kind === "postgres") kinds.push("end backends", "end backends");
+  if (torment.store) kinds.push("kill the store", "kill the store");
+  if (torment.store?.failOver) kinds.push("fail over");
   const drawn = kinds.map((kind) => ({ kind, place: random.uint32() }));
   const order = drawn.toSorted((a, b) => a.place - b.place).map(({ kind }) => kind);
   const quiet = [...torment.quiet];
@@ -74,6 +86,10 @@ export async function tormentServers(torment: SessionTorment): Promise<SessionFa
           await pauseFor(between(random, 50, 250));
         }
         return;
+      case "kill the store":
+        return torment.store!.kill(random);
+      case "fail over":
+        return torment.store!.failOver!(random);
     }
   }
 }

@@ -3,11 +3,13 @@ import { sessionViolations } from "./sessions-checkers.ts";
 import type { SessionEvidence } from "./sessions-evidence.ts";
 import type { SessionFleet } from "./sessions-fleet.ts";
 import { keepTalking } from "./sessions-load.ts";
-import { refusals, tormentServers } from "./sessions-nemesis.ts";
+import { refusals, type StoreHarm, tormentServers } from "./sessions-nemesis.ts";
 
 export type SessionStormPlan = {
   readonly seed: number;
   readonly servers: number;
+  /** What is done to the database server as well. */
+  readonly store?: StoreHarm;
   readonly say?: (line: string) => void;
 };
 
@@ -22,10 +24,10 @@ export type SessionStorm = {
 
 const agents = { local: 4, remote: 2, plain: 2 } as const;
 
-/** Clients that talk while servers are killed, paused and restarted, in an order that follows from the seed. */
+/** Clients that talk while servers, and perhaps their store, are killed, paused and restarted, in an order that follows from the seed. */
 export async function runSessionStorm(
   fleet: SessionFleet,
-  { seed, servers, say = () => {} }: SessionStormPlan,
+  { seed, servers, store, say = () => {} }: SessionStormPlan,
 ): Promise<SessionStorm> {
   await fleet.startAgent();
   await Promise.all(Array.from({ length: servers }, () => fleet.startServer()));
@@ -47,6 +49,7 @@ export async function runSessionStorm(
     random: seededRandom(seed),
     quiet,
     sessions: names,
+    store,
     say,
   });
   await talking.stop();

@@ -4,18 +4,23 @@
  *
  *   npm run soak -- --minutes 120 --store postgres --seed 7
  *
- * With `--of sessions` it is the storm of servers with sessions.
+ * With `--of sessions` it is the storm of servers with sessions. There `--store standby` is a Postgres
+ * server with a synchronous standby, which takes its place in the middle of every round.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { makeBuild } from "../make-build.ts";
-import { startPostgres } from "../postgres/server.ts";
+import type { Random } from "../../src/base/random.ts";
+import { type PostgresServer, startPostgres } from "../postgres/server.ts";
 import { openFleet, type Fleet } from "./fleet.ts";
 import { monotonicMs } from "./ledger.ts";
+import { startChaosProxy } from "./postgres/chaos-proxy.ts";
 import { openRoughPlace } from "./postgres/rough.ts";
+import { killServer } from "./server-faults.ts";
 import { sessionFleetOn } from "./sessions-fleet.ts";
+import type { StoreHarm } from "./sessions-nemesis.ts";
 import { runSessionStorm } from "./sessions-storm.ts";
 import { runStorm, type Storm } from "./storm.ts";
 import { postgresPlan, serverSettings, sqlitePlan } from "./storm-plans.ts";
@@ -36,7 +41,11 @@ const { values } = parseArgs({
 const minutes = Number(values.minutes);
 if (!(minutes > 0)) throw new Error("--minutes takes a number above zero");
 const taskKinds = { postgres: postgresRound, sqlite: sqliteRound };
-const sessionKinds = { postgres: manyServersRound, sqlite: oneServerRound };
+const sessionKinds = {
+  postgres: manyServersRound,
+  sqlite: oneServerRound,
+  standby: failOverRound,
+};
 const kinds = { tasks: taskKinds, sessions: sessionKinds }[values.of];
 if (!kinds) throw new Error("--of takes tasks, sessions");
 if (!Object.hasOwn(kinds, values.store)) {
@@ -82,9 +91,39 @@ async function manyServersRound(seed: number): Promise<void> {
   const server = await startPostgres();
   try {
     const fleet = sessionFleetOn(await openFleet(() => postgresStore(server.url)));
-    await judged(fleet, seed, () => runSessionStorm(fleet, { seed, servers: 3, say: fault }));
+    const store = { kill: (random: Random) => killServer(server, random) };
+    await judged(fleet, seed, () =>
+      runSessionStorm(fleet, { seed, servers: 3, store, say: fault }),
+    );
   } finally {
     await server.stop();
+  }
+}
+
+async function failOverRound(seed: number): Promise<void> {
+  const primary = await startPostgres();
+  const standby = await primary.startStandby();
+  // Nothing that the pods have names two servers, so what stands between turns to the other one.
+  const proxy = await startChaosProxy(primary.url);
+  let server: PostgresServer = primary;
+  const store: StoreHarm = {
+    kill: (random) => killServer(server, random),
+    async failOver() {
+      await primary.kill();
+      await standby.promote();
+      server = standby;
+      proxy.turnTo(standby.url);
+    },
+  };
+  try {
+    const fleet = sessionFleetOn(await openFleet(() => postgresStore(proxy.through(primary.url))));
+    await judged(fleet, seed, () =>
+      runSessionStorm(fleet, { seed, servers: 3, store, say: fault }),
+    );
+  } finally {
+    await proxy.close();
+    await standby.stop();
+    await primary.stop();
   }
 }
 

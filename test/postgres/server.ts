@@ -23,6 +23,8 @@ export type PostgresServer = {
   kill(signal?: "SIGKILL" | "SIGQUIT"): Promise<void>;
   /** Starts it again on the same data and the same port. */
   start(): Promise<void>;
+  /** Has another server follow this one, whose commits wait for it from then on. */
+  startStandby(): Promise<PostgresServer & { promote(): Promise<void> }>;
 };
 
 export type PostgresServerOptions = {
@@ -39,7 +41,15 @@ const usualSettings = { listen_addresses: "127.0.0.1", max_connections: 300 };
  * A Postgres server of our own: a throw-away cluster in a temporary folder on a free port of the
  * loopback, run by a user without privileges. One that is running already is never touched.
  */
-export async function startPostgres(options: PostgresServerOptions = {}): Promise<PostgresServer> {
+export function startPostgres(options: PostgresServerOptions = {}): Promise<PostgresServer> {
+  return startServer(options, undefined);
+}
+
+async function startServer(
+  options: PostgresServerOptions,
+  /** The port of the server that it is a standby of. */
+  primaryPort: number | undefined,
+): Promise<PostgresServer> {
   const { settings = {}, env = {}, within = tmpdir() } = options;
   const programs = serverPrograms();
   const folder = mkdtempSync(join(within, "flotilla-postgres-"));
@@ -58,7 +68,12 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
     });
     if (status !== 0) throw new Error(`${program} failed: ${stderr}`);
   };
-  run("initdb", ["-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N"]);
+  if (primaryPort === undefined) {
+    run("initdb", ["-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N"]);
+  } else {
+    const from = ["-h", "127.0.0.1", "-p", String(primaryPort), "-U", "postgres"];
+    run("pg_basebackup", ["-D", data, ...from, "-R", "-X", "stream", "-c", "fast", "-N"]);
+  }
   const port = await freePort();
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const given = Object.entries({ ...usualSettings, ...settings });
@@ -83,7 +98,7 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
       const up = await Promise.race([ready(url).then(() => true), exited.then(() => false)]);
       if (up) return;
       if (tries === startTries) throw new Error("the Postgres server doesn't start");
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await moment();
     }
   };
   await start();
@@ -95,6 +110,16 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
       return server.pid!;
     },
     start,
+    async startStandby() {
+      const standby = await startServer(options, port);
+      await asked(url, "alter system set synchronous_standby_names = '*'");
+      await asked(url, "select pg_reload_conf()");
+      const isSynchronous = "select 1 from pg_stat_replication where sync_state = 'sync'";
+      while ((await asked(url, isSynchronous)).length === 0) await moment();
+      return Object.assign(standby, {
+        promote: async () => void (await asked(standby.url, "select pg_promote()")),
+      });
+    },
     async kill(signal = "SIGKILL") {
       server.kill(signal);
       await exited;
@@ -123,9 +148,23 @@ async function ready(url: string): Promise<void> {
     } catch (error) {
       if (isRefusal(error)) return;
       if (performance.now() > deadlineMs) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await moment();
     }
   }
+}
+
+async function asked(url: string, text: string): Promise<unknown[]> {
+  const client = new pg.Client(url);
+  await client.connect();
+  try {
+    return (await client.query(text)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+function moment(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 100));
 }
 
 /** A server that turns somebody away is up, unless it says that it is only starting. */

@@ -24,6 +24,8 @@ export type ChaosProxy = {
    * happened, with what lets it go.
    */
   hold(way: Direction, matches: (sent: string) => boolean): Promise<() => void>;
+  /** Connections that come from now on are to another server; those that are there are closed. */
+  turnTo(url: string): void;
   /** Closes all connections, and takes no new ones until `accept`. */
   refuse(): Promise<void>;
   accept(): Promise<void>;
@@ -43,7 +45,7 @@ type Waiting = { matches: (sent: string) => boolean; catch: (link: Link) => void
 
 /** Stands between pods and a server, and does to their connections what networks do. */
 export async function startChaosProxy(target: string): Promise<ChaosProxy> {
-  const { hostname, port: targetPort } = new URL(target);
+  let { hostname, port: targetPort } = new URL(target);
   const links = new Set<Link>();
   const flows: Record<Direction, Flow> = { toServer: "pass", toClient: "pass" };
   const bytes = { toServer: 0, toClient: 0 };
@@ -115,6 +117,10 @@ export async function startChaosProxy(target: string): Promise<ChaosProxy> {
       new Promise((done) => {
         waiting = { matches, catch: (link) => done(link.hold(way)) };
       }),
+    turnTo(url) {
+      ({ hostname, port: targetPort } = new URL(url));
+      for (const link of links) link.cut();
+    },
     refuse: deafen,
     async accept() {
       if (!listener) await listen(port);
