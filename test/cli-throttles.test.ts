@@ -38,7 +38,12 @@ describe("throttles on the command line", () => {
         b: { share: 8, inFlight: 4, waiting: 0 },
       },
     });
-    await storeThrottle(database, { name: "down\u001b[2J", key: "", bound: 4, breaker: "open" });
+    await storeThrottle(database, {
+      name: "down\u001b[2J",
+      key: "",
+      bound: 4,
+      gate: { breaker: "open" },
+    });
     const { code, stdout } = await run();
     expect(code).toBe(0);
     expect(stdout).toMatch(/openai +gpt +20 +15 +████████░░ +3 +812 ms +2,000 +0\.5 % +2\n/);
@@ -76,17 +81,22 @@ describe("throttles on the command line", () => {
       name,
       key: "",
       bound: 4,
-      stats: { p95Ms: 1_000 },
-      pods: { a: { share: 4, inFlight: 4, waiting: 11 } },
+      stats: { meanMs: 1_000 },
+      pods: { a: { share: 4, inFlight: 4, waiting: 2 } },
     });
     const metadata = JSON.stringify({ names: ["sum"], throttles: { sum: { name, key: "" } } });
     await database.write([
       beat("pod", metadata, 0, 1),
+      ...Array.from(
+        { length: 239 },
+        (_, at) =>
+          sql`insert into ${table("step_tracker")} (task_id, name, created_at) values (${`t${at}`}, 'sum', ${at})`,
+      ),
       sql`insert into ${table("step_tracker")} (task_id, name) values ('waits', 'sum')`,
     ]);
     const shown = await runIn(["tasks", "show", "waits"], { cwd: folder });
     expect(shown.stdout).toMatch(
-      /held up +throttled: 4 of 4 calls of summaries are in flight, 11 wait, for about 3 s\n/,
+      /held up +throttled: 4 of 4 calls of summaries are in flight, 240 wait, 239 before it, for about 60 s\n/,
     );
     const listed = await runIn(["tasks", "list"], { cwd: folder });
     expect(listed.stdout).toMatch(/^waits .* throttled by summaries$/m);

@@ -32,10 +32,14 @@ export async function whatHoldsUp(flotilla: Asked, task: Task): Promise<string[]
   ];
 }
 
-function throttled({ name, key, limit, inFlight, waiting, aboutMs }: HeldByThrottle): string {
+function throttled(by: HeldByThrottle): string {
+  const { name, key, limit, inFlight, waiting, ahead, aboutMs } = by;
   const of = oneLine(key === null || key === "" ? name : `${name} (${key})`, 200);
   const about = aboutMs === null ? "" : `, for about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
-  return `throttled: ${inFlight} of ${limit} calls of ${of} are in flight, ${waiting} wait${about}`;
+  return (
+    `throttled: ${inFlight} of ${limit} calls of ${of} are in flight, ` +
+    `${waiting} wait, ${ahead} before it${about}`
+  );
 }
 
 function because({ reason }: { reason: string | null }): string {

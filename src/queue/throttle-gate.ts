@@ -32,7 +32,7 @@ export type ShutLine = {
   readonly throttle: string;
   readonly key: string;
   readonly limit: number;
-  /** About how long it will be so, where that is known. */
+  /** About how long it will be so, where time alone decides it: how much waits is more than a pod knows. */
   readonly aboutMs?: number;
 };
 
@@ -251,7 +251,8 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
             const why = limiter.whyNot(line.asked);
             if (!why) return [];
             const { name, key, limit } = limiter.snapshot();
-            const about = why.waitMs === undefined ? {} : { aboutMs: why.waitMs };
+            const byTime = why.by === "limit" ? undefined : why.waitMs;
+            const about = byTime === undefined ? {} : { aboutMs: byTime };
             return [{ names: line.names, throttle: name, key, limit, ...about }];
           });
       });

@@ -1,5 +1,9 @@
 import type { Database } from "../store/database.ts";
 import { readThrottle, readThrottles, type ThrottleView } from "../throttle/share/read.ts";
+import { priorities, type Priority } from "../throttle/waiting.ts";
+import type { Task } from "./row.ts";
+import { depthLimit } from "./statements/depth.ts";
+import { placesInLine } from "./statements/throttle.ts";
 import type { TaskHandler } from "./task.ts";
 
 /** The throttle that a pending task waits for, as the whole fleet sees it. */
@@ -10,14 +14,23 @@ export type HeldByThrottle = {
   /** How many calls all pods may have in flight at once, and have. */
   readonly limit: number;
   readonly inFlight: number;
-  /** How many wait for a permit: calls of handlers that run, and tasks that aren't claimed for want of one. */
+  /**
+   * How many wait for a permit: calls that pods have waiting, and tasks that could be claimed if there
+   * were one. Tasks of a name aren't counted beyond 10,000.
+   */
   readonly waiting: number;
-  /** About how long they will wait; null where that isn't known. */
+  /** How many of those come before the task. */
+  readonly ahead: number;
+  /** About how long it will wait for them, at the rate that was learned; null where that isn't known. */
   readonly aboutMs: number | null;
 };
 
-/** Which throttle tasks of a name wait for. */
-export type ThrottleOfName = { readonly name: string; readonly key: string | null };
+/** Which throttle tasks of a name wait for, and with which priority where it isn't the usual one. */
+export type ThrottleOfName = {
+  readonly name: string;
+  readonly key: string | null;
+  readonly priority?: Priority;
+};
 
 /** What a pod says of its handlers' throttles, for whoever looks at their tasks. */
 export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, ThrottleOfName> {
@@ -25,54 +38,104 @@ export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, Thr
   for (const { name, throttle } of handlers) {
     // What pods don't share is known to each of them alone.
     if (!throttle || throttle.declared.settings.mode === "local") continue;
-    const { declared, key } = throttle;
-    found[name] = { name: declared.name, key: typeof key === "string" ? key : null };
+    const { declared, key, priority } = throttle;
+    found[name] = {
+      name: declared.name,
+      key: typeof key === "string" ? key : null,
+      ...(priority && { priority }),
+    };
   }
   return found;
 }
 
-/** What holds tasks of these names up, by name. Those whose throttle has permits aren't among them. */
+/** What holds these tasks up, by their ids. Those whose throttle has permits aren't among them. */
 export async function readHeld(
   database: Database,
-  throttles: ReadonlyMap<string, ThrottleOfName>,
+  tasks: readonly Task[],
+  { throttles, isPaused }: LinesOfNames,
 ): Promise<ReadonlyMap<string, HeldByThrottle>> {
+  const lines = new Map<string, { of: ThrottleOfName; taskIds: string[] }>();
+  for (const { name, taskId } of tasks) {
+    const of = throttles.get(name);
+    if (!of) continue;
+    const at = lineKey(of);
+    const line = lines.get(at) ?? { of, taskIds: [] };
+    line.taskIds.push(taskId);
+    lines.set(at, line);
+  }
   const held = new Map<string, HeldByThrottle>();
-  const known = new Map<string, Promise<HeldByThrottle | undefined>>();
-  for (const [name, of] of throttles) {
-    const at = JSON.stringify(of);
-    const reading = known.get(at) ?? readOne(database, of);
-    known.set(at, reading);
-    const found = await reading;
-    if (found) held.set(name, found);
+  for (const [at, { of, taskIds }] of lines) {
+    const names = [...throttles].flatMap(([name, each]) =>
+      lineKey(each) === at && !isPaused(name) ? [{ name, rank: rankOf(each) }] : [],
+    );
+    const line = await readLine(database, of);
+    if (!line) continue;
+    const found =
+      names.length === 0 ? [] : await database.read(placesInLine(names, taskIds, depthLimit));
+    const places = new Map(found.map((row) => [row["task_id"] as string, Number(row["place"])]));
+    const total = Number(found.at(-1)?.["place"] ?? 0);
+    for (const taskId of taskIds) {
+      // One that isn't found can't be claimed yet, or stands behind all that were counted.
+      const ahead = line.before + (places.get(taskId) ?? total + 1) - 1;
+      const { before, perMs, holdMs, ...view } = line;
+      held.set(taskId, {
+        ...view,
+        waiting: before + total,
+        ahead,
+        aboutMs: perMs > 0 ? Math.ceil(holdMs + (ahead + 1) / perMs) : null,
+      });
+    }
   }
   return held;
 }
 
-async function readOne(
+export type LinesOfNames = {
+  /** The throttles of all names that pods work on. */
+  readonly throttles: ReadonlyMap<string, ThrottleOfName>;
+  /** Tasks of paused names stand before nobody. */
+  readonly isPaused: (name: string) => boolean;
+};
+
+const lineKey = ({ name, key }: ThrottleOfName): string => JSON.stringify([name, key]);
+
+const rankOf = ({ priority = "batch" }: ThrottleOfName): number => priorities.indexOf(priority);
+
+type Line = Pick<HeldByThrottle, "name" | "key" | "limit" | "inFlight"> & {
+  /** What waits and isn't found among the tasks that could be claimed. It goes before those. */
+  readonly before: number;
+  /** How many are let through; 0 where that isn't known. */
+  readonly perMs: number;
+  readonly holdMs: number;
+};
+
+async function readLine(
   database: Database,
   { name, key }: ThrottleOfName,
-): Promise<HeldByThrottle | undefined> {
+): Promise<Line | undefined> {
   const views =
     key === null
       ? await readThrottles(database, { after: { name, key: "" }, name })
       : [await readThrottle(database, { name, key })].filter((each) => each !== undefined);
-  const waiting = sumOf(views, (each) => each.waiting);
-  if (waiting === 0) return undefined;
-  const abouts = views.flatMap((each) => aboutMs(each) ?? []);
+  if (sumOf(views, (each) => each.waiting) === 0) return undefined;
+  const used = views.filter(({ inFlight, waiting }) => inFlight + waiting > 0);
   return {
     name,
     key,
     limit: sumOf(views, (each) => each.bound),
     inFlight: sumOf(views, (each) => each.inFlight),
-    waiting,
-    aboutMs: abouts.length === 0 ? null : Math.max(...abouts),
+    // With keys of the input, tasks that wait were claimed and put off, by one pod each.
+    before: sumOf(views, (each) => (key === null ? each.waiting : each.callsWaiting)),
+    perMs: sumOf(used, perMs),
+    holdMs: used.length === 0 ? 0 : Math.min(...used.map((each) => each.holdMs)),
   };
 }
 
-/** As long as it takes until those before it have had their turn. */
-function aboutMs({ bound, waiting, p95Ms, holdMs }: ThrottleView): number | undefined {
-  if (waiting === 0 || bound < 1 || p95Ms === undefined) return undefined;
-  return Math.ceil(Math.max(holdMs, ((waiting + 1) * p95Ms) / bound));
+/** How many calls go through in a millisecond while all permits are used; 0 where no call has ended yet. */
+function perMs({ bound, meanMs, meanCost, refillPerS }: ThrottleView): number {
+  if (meanMs === undefined || bound < 1) return 0;
+  const byLimit = bound / Math.max(1, meanMs);
+  const byBucket = refillPerS && meanCost ? refillPerS / 1_000 / meanCost : Infinity;
+  return Math.min(byLimit, byBucket);
 }
 
 function sumOf(views: readonly ThrottleView[], of: (view: ThrottleView) => number): number {

@@ -1,13 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
 import { beat } from "../pods/statements.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
+import { createLearning } from "../throttle/share/learning.ts";
+import { storeThrottle } from "../throttle/share/stored.contract.ts";
 import { throttle, type Throttle } from "../throttle/throttle.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { task } from "./task.ts";
+import type { Task } from "./row.ts";
+import { task, type TaskHandler } from "./task.ts";
 import { throttlesOf } from "./throttle-held.ts";
 import { countedCalls, workThrottled } from "./throttled-pod.contract.ts";
 
@@ -88,11 +92,103 @@ export function throttleContract(kind: StoreKind): void {
         limit: 1,
         inFlight: 1,
         waiting: 1,
+        ahead: 0,
         aboutMs: null,
       });
       expect(await queue.get(plain.taskId)).toMatchObject({ throttledBy: null });
       const { tasks } = await queue.list({ name: "ask", status: "pending" });
       expect(tasks).toMatchObject([{ throttledBy: { name: "api" } }]);
+    });
+
+    describe("are shown with about how long they will wait", () => {
+      const watch = async (handlers: readonly TaskHandler[]) => {
+        const names = handlers.map(({ name }) => name);
+        const metadata = JSON.stringify({ names, throttles: throttlesOf(handlers) });
+        await queue.database.write([beat("pod-9", metadata, 0)]);
+      };
+      const heldOf = (task: Task | undefined) =>
+        task?.status === "pending" ? (task.throttledBy ?? undefined) : undefined;
+      const count = (length: number) => Array.from({ length }, (_, at) => at);
+
+      test("by all that stands before them, and not by what pods have come to yet", async () => {
+        const { database, clock } = queue;
+        const permits = 4;
+        const api = throttle("api", { pinned: permits });
+        const calls = countedCalls(queue);
+        const handlers = ["ask", "tell"].map((name) =>
+          task(name, { throttle: api }, () => api.run(() => calls.call(10_000))),
+        );
+        await queue.enqueueMany("ask", count(40));
+        const { taskId } = (await queue.enqueueMany("tell", count(60))).at(-1)!;
+        for (const podId of ["pod-1", "pod-2"]) await workThrottled(queue, podId, handlers);
+        await watch(handlers);
+        const learning = createLearning({ database, clock, log: silentLogger });
+        /** The store's answers take next to none of the time that calls take. */
+        const round = async () => {
+          const isFull = () => calls.now === permits || calls.total === 100;
+          await queue.until("calls with all permits", isFull);
+          const began = calls.total;
+          const inFlight = calls.now;
+          await queue.until("their end", () => calls.total - calls.now >= began, { stepMs: 2_500 });
+          return inFlight;
+        };
+        const said = await queue.until("an estimate", async () => {
+          await round();
+          await learning.pass();
+          const held = heldOf(await queue.get(taskId));
+          return held?.aboutMs ? { ...held, aboutMs: held.aboutMs } : undefined;
+        });
+        const fromMs = clock.monotonic();
+        expect(said.waiting).toBe(said.ahead + 1);
+        while ((await queue.get(taskId))?.status === "pending") await round();
+        const tookMs = clock.monotonic() - fromMs;
+        expect(tookMs).toBeGreaterThan(100_000);
+        expect(said.aboutMs).toBeGreaterThan(tookMs / 2);
+        expect(said.aboutMs).toBeLessThan(tookMs * 2);
+      });
+
+      const use = throttle("api");
+      const quickAndSlow = [
+        task("quick", { throttle: { use, priority: "interactive" } }, () => {}),
+        task("slow", { throttle: use }, () => {}),
+        task("apart", { throttle: use.key("other") }, () => {}),
+      ];
+
+      test("by their own place, the more urgent first, without what is paused or waits elsewhere", async () => {
+        const pods = { "pod-1": { share: 2, inFlight: 2, waiting: 9, callsWaiting: 4 } };
+        const stats = { meanMs: 1_000 };
+        await storeThrottle(queue.database, { name: "api", key: "", bound: 2, stats, pods });
+        await watch(quickAndSlow);
+        const slow = await queue.enqueueMany("slow", count(30));
+        const [soon] = await queue.enqueueMany("slow", [1], { priority: 5 });
+        const quick = await queue.enqueueMany("quick", count(3));
+        const [apart] = await queue.enqueueMany("apart", [1]);
+        const { tasks } = await queue.list({ limit: 100 });
+        const held = new Map(tasks.map((each) => [each.taskId, heldOf(each)]));
+        const inOrder = [...quick, soon!, ...slow].map(({ taskId }) => held.get(taskId)!);
+        expect(inOrder.map(({ ahead }) => ahead)).toEqual(count(34).map((at) => 4 + at));
+        expect(inOrder.map(({ aboutMs }) => aboutMs)).toEqual(
+          count(34).map((at) => 2_500 + at * 500),
+        );
+        expect(new Set(inOrder.map(({ waiting }) => waiting))).toEqual(new Set([38]));
+        expect(held.get(apart!.taskId)).toBeUndefined();
+        await queue.pause("quick");
+        expect(heldOf(await queue.get(slow[0]!.taskId))).toMatchObject({ ahead: 5, waiting: 35 });
+      });
+
+      test("by what a bucket lets through, where that is less, and by how long all stay away", async () => {
+        await storeThrottle(queue.database, {
+          name: "api",
+          key: "",
+          bound: 20,
+          gate: { refillPerS: 100, holdMs: 7_000 },
+          stats: { meanMs: 10, meanCost: 50 },
+          pods: { "pod-1": { share: 20, inFlight: 1, waiting: 9 } },
+        });
+        await watch(quickAndSlow);
+        const slow = await queue.enqueueMany("slow", count(60));
+        expect(heldOf(await queue.get(slow.at(-1)!.taskId))).toMatchObject({ aboutMs: 37_000 });
+      });
     });
 
     test("whose pods have died run alone, with a permit of their own", async () => {

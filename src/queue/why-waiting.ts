@@ -42,7 +42,11 @@ function reasonOf(task: Task, nowMs: number): string | undefined {
     ...(task.paused ? [`"${name}" is paused`] : []),
     ...(task.noWorker ? [`no pod that is up works on "${name}"`] : []),
     ...(task.blockedBy === null ? [] : [`the limit of ${task.blockedBy} is reached`]),
-    ...(task.throttledBy === null ? [] : [`the throttle ${task.throttledBy.name} has no permit`]),
+    ...(task.throttledBy === null
+      ? []
+      : [
+          `the throttle ${task.throttledBy.name} has no permit, and ${task.throttledBy.ahead} wait before it`,
+        ]),
   ];
   return reasons.length === 0 ? "it waits for a pod that has room" : reasons.join(", and ");
 }

@@ -88,19 +88,18 @@ export async function withoutWorker(
 
 /** Says of waiting tasks whether anybody works on such, and may. Only for those it is asked. */
 export async function markWaiting(database: Database, tasks: readonly Task[]): Promise<Task[]> {
-  const names = tasks.filter(({ status }) => status === "pending").map(({ name }) => name);
-  if (names.length === 0) return [...tasks];
+  const pending = tasks.filter(({ status }) => status === "pending");
+  if (pending.length === 0) return [...tasks];
   const [works, pauses] = await Promise.all([workedOn(database), database.read(listPauses())]);
   const { noWorker, paused } = holdsOf(works, pauses);
-  const throttled = new Map([...works.throttles].filter(([name]) => names.includes(name)));
-  const held = throttled.size === 0 ? undefined : await readHeld(database, throttled);
+  const held = await readHeld(database, pending, { throttles: works.throttles, isPaused: paused });
   return tasks.map((task) =>
     task.status === "pending"
       ? {
           ...task,
           noWorker: noWorker(task.name, task.flowVersion),
           paused: paused(task.name),
-          throttledBy: held?.get(task.name) ?? null,
+          throttledBy: held.get(task.taskId) ?? null,
         }
       : task,
   );

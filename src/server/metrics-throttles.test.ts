@@ -46,6 +46,7 @@ function viewOf(name: string, key: string): ThrottleView {
     holdMs: 0,
     inFlight: 15,
     waiting: 3,
+    callsWaiting: 0,
     outcomes: { ...noCounts, success: 1_990, throttled: 10 },
     pods: [],
     lastUpdateMs: 0,

@@ -258,7 +258,7 @@ describe("what routes answer", () => {
       name: "openai",
       key: "gpt",
       bound: 20,
-      stats: { p95Ms: 812, firstTokenP95Ms: 90 },
+      stats: { p95Ms: 812, firstTokenP95Ms: 90, meanMs: 400, meanCost: 1 },
       pods: { a: { share: 3, inFlight: 2, waiting: 1 } },
     });
     await ask("get", "/v1/throttles");

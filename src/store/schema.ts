@@ -402,6 +402,8 @@ const sessions: Migration = {
     // channels with letters are made with this.
     sql`create table ${table("mail_secret")} (secret text not null)`,
     sql`insert into ${table("mail_secret")} (secret) values (${newId})`,
+    // How many of those that wait are calls. The rest are tasks, which every pod counts that could have them.
+    sql`alter table ${table("throttle_report")} add column calls_waiting integer not null default 0`,
     sql`${leaveRoom("log_head")}`,
     sql`${leaveRoom("session")}`,
   ],

@@ -46,6 +46,7 @@ import {
 } from "./recover.ts";
 import { type RunFinish, storeRuns } from "./runs.ts";
 import { forgetEarlierSnoozes } from "./snooze.ts";
+import { countReady, placesInLine } from "./throttle.ts";
 import {
   beginWaiting,
   getParents,
@@ -179,6 +180,15 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   undoUnlessStored: undoUnlessStored([key], [key]),
   namesWaiting: namesWaiting(),
   readyDepth: readyDepth([{ name: "a", priority: 3 }]),
+  countReady: countReady(["a", "b"], 200),
+  placesInLine: placesInLine(
+    [
+      { name: "a", rank: 3 },
+      { name: "b", rank: 1 },
+    ],
+    ["x"],
+    10_000,
+  ),
   otherDepths: otherDepths(),
   seePods: seePods(),
   claimsOf: claimsOf(["pod"], 10),

@@ -1,4 +1,4 @@
-import { join, limit, now, sql, type Statement, table } from "../../store/sql.ts";
+import { join, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { isDue, isReady } from "./claim.ts";
 import { everything } from "./pause.ts";
 
@@ -12,23 +12,63 @@ export function nextDue(): Statement {
     where status = 'pending' and parked = 1 order by run_at ${limit(1)}`;
 }
 
+const byAge = sql`created_at, task_id`;
+
+/** The kinds of tasks that could be claimed, each with the order of its index. */
+const claimable: readonly { readonly which: Statement; readonly order: Statement }[] = [
+  { which: sql`${isReady} and ${isDue}`, order: sql`priority desc, ${byAge}` },
+  {
+    which: sql`status = 'pending' and parked = 4 and deaths < 2`,
+    order: sql`tenant, priority desc, ${byAge}`,
+  },
+  { which: sql`status = 'pending' and parked = 0 and deaths >= 2`, order: byAge },
+  { which: sql`status = 'pending' and parked = 4 and deaths >= 2`, order: byAge },
+];
+
+/** Names whose tasks wait for the same permits. Those with the lower rank go first. */
+export type RankedName = { readonly name: string; readonly rank: number };
+
+/**
+ * Where these tasks stand among all that wait for the same permits, and, in the last row, how many there
+ * are. Each kind of each name is read no further than to `most`. Tasks that can't be claimed now aren't
+ * among them.
+ */
+export function placesInLine(
+  names: readonly RankedName[],
+  taskIds: readonly string[],
+  most: number,
+): Statement {
+  const all = names.flatMap(({ name, rank }) =>
+    claimable.map(
+      ({ which, order }) => sql`select * from (
+        select cast(${rank} as integer) as urgency, priority, created_at, task_id from ${tasks}
+        where name = ${name} and ${which} order by ${order} ${limit(most)}) of_name`,
+    ),
+  );
+  const wanted = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  return sql`
+    select task_id, place from (
+      select task_id, row_number() over (order by urgency, priority desc, created_at, task_id) as place,
+        count(*) over () as total
+      from (${join(all, " union all ")}) ready) line
+    where place = total or task_id in (select wanted.task_id from ${wanted} wanted)
+    order by place`;
+}
+
 /**
  * How many tasks of each name could be claimed, counted no further than to `most`. Each kind is looked
  * for in the order of its index, which leaves the planner no other way.
  */
 export function countReady(names: readonly string[], most: number): Statement {
   const counts = names.map((name) => {
-    const first = (which: Statement, order: Statement) => sql`(select count(*) from (
-      select 1 from ${tasks} where name = ${name} and ${which} order by ${order} ${limit(most)}) first)`;
-    const byAge = sql`created_at, task_id`;
-    return sql`select ${name} as name,
-      ${first(sql`${isReady} and ${isDue}`, sql`priority desc, ${byAge}`)}
-      + ${first(
-        sql`status = 'pending' and parked = 4 and deaths < 2`,
-        sql`tenant, priority desc, ${byAge}`,
-      )}
-      + ${first(sql`status = 'pending' and parked = 0 and deaths >= 2`, byAge)}
-      + ${first(sql`status = 'pending' and parked = 4 and deaths >= 2`, byAge)} as ready`;
+    const kinds = claimable.map(
+      ({ which, order }) => sql`(select count(*) from (
+      select 1 from ${tasks} where name = ${name} and ${which} order by ${order} ${limit(most)}) first)`,
+    );
+    return sql`select ${name} as name, ${join(kinds, " + ")} as ready`;
   });
   return sql`
     select name, ready from (${join(counts, " union all ")}) counted

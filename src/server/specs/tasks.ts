@@ -81,8 +81,15 @@ export const task = named(
             key: said(z.string().nullable(), "Null where the task's input says which."),
             limit: said(z.int(), "How many calls all pods may have in flight at once."),
             inFlight: z.int(),
-            waiting: said(z.int(), "Calls and tasks that wait for a permit."),
-            aboutMs: said(z.int().nullable(), "About how long they will wait, where it is known."),
+            waiting: said(
+              z.int(),
+              "Calls and tasks that wait for a permit; tasks of a name to 10,000.",
+            ),
+            ahead: said(z.int(), "How many of those come before the task."),
+            aboutMs: said(
+              z.int().nullable(),
+              "About how long it will wait for them, at the rate that was learned, where it is known.",
+            ),
           })
           .nullable(),
         "The throttle whose permits it waits for.",

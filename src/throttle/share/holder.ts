@@ -80,7 +80,8 @@ export function createHolder(options: HolderOptions) {
 
   const demandNow = () => {
     const { inFlight, waiting, behindGate } = limiter.demand();
-    return { inFlight, waiting: waiting + behindGate, demand: inFlight + waiting + behindGate };
+    const all = waiting + behindGate;
+    return { inFlight, callsWaiting: waiting, waiting: all, demand: inFlight + all };
   };
 
   /** Lets the limiter go by what is known now. */
@@ -185,7 +186,7 @@ export function createHolder(options: HolderOptions) {
       const sample = limiter.takeSample();
       // Time in which nothing was wanted says nothing about what the downstream takes.
       totals = addToTotals(totals, quiet ? { ...sample, spanMs: 0 } : sample);
-      const { inFlight, waiting, demand } = demandNow();
+      const { inFlight, waiting, callsWaiting, demand } = demandNow();
       peak = sample.peak;
       const said = leaving ? 0 : Math.max(demand, peak);
       if (said > 0) wantedMs = clock.monotonic();
@@ -198,6 +199,7 @@ export function createHolder(options: HolderOptions) {
         demand: said,
         inFlight,
         waiting,
+        callsWaiting,
         totals: JSON.stringify(totals),
       };
     },

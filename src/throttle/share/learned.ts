@@ -27,6 +27,10 @@ export type Stats = {
   readonly outcomes: Counts;
   readonly p95Ms?: number;
   readonly firstTokenP95Ms?: number;
+  /** How long successful calls take on average, the latest most of all. It outlasts times without calls. */
+  readonly meanMs?: number;
+  /** And what they cost in the bucket's unit. */
+  readonly meanCost?: number;
 };
 
 export type LearnedRow = Place & {
@@ -45,6 +49,9 @@ export type Recall = (podId: string, seq: number) => Totals | undefined;
 
 // The first reports of a pod are counted whole, since nothing before them can have been.
 const firstReports = 2;
+
+// What all calls before the last one count for in an average.
+const olderWeight = 0.9;
 
 /** Pure: what is known after these reports, each of which counts once. */
 export function learn(
@@ -103,11 +110,22 @@ function nextStats(before: Stats, controller: ControllerState, sample: Sample | 
   const counted = sample ? addCounts(sample.counts, sample.earlier) : noCounts;
   const p95Ms = percentile(windowDurations(controller.windows).latencies, 0.95);
   const firstTokenP95Ms = percentile(windowDurations(controller.windows).firstTokens, 0.95);
+  const weight = 1 - olderWeight ** counted.success;
+  const mean = (known: number | undefined, sum: number) =>
+    counted.success === 0 ? known : blend(known, sum / counted.success, weight);
+  const meanMs = mean(before.meanMs, sample?.acceptedMs ?? 0);
+  const meanCost = mean(before.meanCost, sample?.used ?? 0);
   return {
     outcomes: addCounts(before.outcomes, counted),
     ...(p95Ms !== undefined && { p95Ms }),
     ...(firstTokenP95Ms !== undefined && { firstTokenP95Ms }),
+    ...(meanMs !== undefined && { meanMs }),
+    ...(meanCost !== undefined && { meanCost }),
   };
+}
+
+function blend(known: number | undefined, next: number, weight: number): number {
+  return known === undefined ? next : known + (next - known) * weight;
 }
 
 export function toLearnedRow(row: Row): LearnedRow {

@@ -27,11 +27,17 @@ export type ThrottleView = Place & {
   readonly holdMs: number;
   readonly refillPerS?: number;
   readonly inFlight: number;
+  /** Calls and tasks that wait, as each pod counts them: a task that two pods could have counts twice. */
   readonly waiting: number;
+  /** The calls among them, each of which waits on one pod. */
+  readonly callsWaiting: number;
   /** How calls have ended since the throttle is known. */
   readonly outcomes: Stats["outcomes"];
   readonly p95Ms?: number;
   readonly firstTokenP95Ms?: number;
+  /** How long successful calls take on average, the latest most of all, and what they cost in the bucket's unit. */
+  readonly meanMs?: number;
+  readonly meanCost?: number;
   readonly pods: readonly PodView[];
   readonly lastUpdateMs: number;
 };
@@ -41,6 +47,7 @@ export type PodView = {
   readonly share: number;
   readonly inFlight: number;
   readonly waiting: number;
+  readonly callsWaiting: number;
   /** How long ago it has said so last, by the store's clock; absent where it hasn't lately. */
   readonly reportedMs?: number;
 };
@@ -104,6 +111,7 @@ function toView(row: Row, reports: readonly Row[]): ThrottleView {
     ...toGate(row["gate"] as string),
     inFlight: sum(({ inFlight }) => inFlight),
     waiting: sum(({ waiting }) => waiting),
+    callsWaiting: sum(({ callsWaiting }) => callsWaiting),
     outcomes,
     ...latencies,
     pods,
@@ -120,6 +128,7 @@ function podsOf(shares: Shares, reports: readonly Row[]): PodView[] {
       share: shares[podId]?.share ?? 0,
       inFlight: Number(report?.["in_flight"] ?? 0),
       waiting: Number(report?.["waiting"] ?? 0),
+      callsWaiting: Number(report?.["calls_waiting"] ?? 0),
       ...(report && { reportedMs: Math.max(0, Number(report["now_at"]) - Number(report["at"])) }),
     };
   });

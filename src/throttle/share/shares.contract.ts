@@ -338,7 +338,16 @@ export function sharesContract(kind: StoreKind): void {
       const { database, place } = fleet;
       const report = (seq: number, demand: number) =>
         putReports([
-          { ...place, podId: "a", seq, demand, inFlight: 0, waiting: demand, totals: "{}" },
+          {
+            ...place,
+            podId: "a",
+            seq,
+            demand,
+            inFlight: 0,
+            waiting: demand,
+            callsWaiting: demand,
+            totals: "{}",
+          },
         ]);
       for (const [seq, demand] of [
         [1, 1],

@@ -48,7 +48,10 @@ export type ReportRow = Place & {
   readonly seq: number;
   readonly demand: number;
   readonly inFlight: number;
+  /** Calls that wait, and tasks that aren't claimed for want of a permit. */
   readonly waiting: number;
+  /** The calls among them. */
+  readonly callsWaiting: number;
   readonly totals: string;
 };
 
@@ -62,6 +65,7 @@ export function putReports(given: readonly ReportRow[]): Statement {
       demand: "integer",
       in_flight: "integer",
       waiting: "integer",
+      calls_waiting: "integer",
       totals: "text",
     },
     given.map((each) => [
@@ -72,17 +76,19 @@ export function putReports(given: readonly ReportRow[]): Statement {
       each.demand,
       each.inFlight,
       each.waiting,
+      each.callsWaiting,
       each.totals,
     ]),
   );
   return sql`
-    insert into ${reports} (name, key, pod_id, seq, demand, in_flight, waiting, totals, at)
+    insert into ${reports}
+      (name, key, pod_id, seq, demand, in_flight, waiting, calls_waiting, totals, at)
     select said.name, said.key, said.pod_id, said.seq, said.demand, said.in_flight, said.waiting,
-      said.totals, ${now}
+      said.calls_waiting, said.totals, ${now}
     from ${said} said where 1 = 1
     on conflict (name, key, pod_id) do update
     set seq = excluded.seq, demand = excluded.demand, in_flight = excluded.in_flight,
-      waiting = excluded.waiting, totals = excluded.totals, at = excluded.at
+      waiting = excluded.waiting, calls_waiting = excluded.calls_waiting, totals = excluded.totals, at = excluded.at
     where ${reports}.seq < excluded.seq`;
 }
 
@@ -185,7 +191,7 @@ export function listThrottles(after: Place, count: number, name?: string): State
 export function getReports(places: readonly Place[]): Statement {
   return sql`
     select report.name, report.key, report.pod_id, report.demand, report.in_flight, report.waiting,
-      report.totals, report.at, ${now} as now_at
+      report.calls_waiting, report.totals, report.at, ${now} as now_at
     from ${placesOf(places)} wanted join ${reports} report
       on report.name = wanted.name and report.key = wanted.key`;
 }

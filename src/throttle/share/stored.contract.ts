@@ -2,7 +2,7 @@ import type { Database } from "../../store/database.ts";
 import { noCounts } from "../sample.ts";
 import { type ControllerOptions, settingsOf } from "../settings.ts";
 import type { Stats } from "./learned.ts";
-import { toSharedRow } from "./row.ts";
+import { type Gate, toSharedRow } from "./row.ts";
 import {
   changeLearned,
   changeShares,
@@ -15,15 +15,22 @@ import {
 export type StoredThrottle = Place & {
   readonly bound: number;
   readonly options?: ControllerOptions;
-  readonly breaker?: "closed" | "half_open" | "open";
+  readonly gate?: Partial<Gate>;
   readonly stats?: Partial<Stats>;
   /** What each pod holds, uses and wants. */
-  readonly pods?: Readonly<Record<string, { share: number; inFlight: number; waiting: number }>>;
+  readonly pods?: Readonly<Record<string, StoredPod>>;
+};
+
+type StoredPod = {
+  readonly share: number;
+  readonly inFlight: number;
+  readonly waiting: number;
+  readonly callsWaiting?: number;
 };
 
 /** Stores a throttle as pods and a leader would have left it, for those who only look. */
 export async function storeThrottle(database: Database, given: StoredThrottle): Promise<void> {
-  const { name, key, bound, options, breaker = "closed", stats, pods = {} } = given;
+  const { name, key, bound, options, gate, stats, pods = {} } = given;
   const place = { name, key };
   const settings = JSON.stringify(settingsOf(options));
   await database.write([createThrottles([{ ...place, bound, settings }])]);
@@ -32,7 +39,7 @@ export async function storeThrottle(database: Database, given: StoredThrottle): 
     changeLearned(place, await revNow(), {
       bound,
       epoch: 7,
-      gate: JSON.stringify({ breaker, holdMs: 0 }),
+      gate: JSON.stringify({ breaker: "closed", holdMs: 0, ...gate }),
       state: "{}",
       stats: JSON.stringify({ outcomes: noCounts, ...stats }),
     }),
@@ -41,13 +48,14 @@ export async function storeThrottle(database: Database, given: StoredThrottle): 
     podId,
     { share, renewal: 1, leaseMs: 3_000, longestMs: 1_000 },
   ]);
-  const reports = Object.entries(pods).map(([podId, { inFlight, waiting }]) => ({
+  const reports = Object.entries(pods).map(([podId, { inFlight, waiting, callsWaiting = 0 }]) => ({
     ...place,
     podId,
     seq: 1,
     demand: inFlight + waiting,
     inFlight,
     waiting,
+    callsWaiting,
     totals: "{}",
   }));
   if (reports.length === 0) return;
