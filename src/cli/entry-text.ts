@@ -10,6 +10,7 @@ export function entryText(entry: Entry): string {
     const results = entry.results?.results ?? [];
     return results.map((result) => `[result ${short(result)}]`).join("\n");
   }
+  if (entry.kind === "stop") return "stopped the answer";
   return entry.parts
     .map(partText)
     .filter((each) => each !== "")

@@ -23,11 +23,12 @@ export type Entry = {
   readonly seq: number;
   /**
    * `message` is something said. `tool_result` says what became of calls in an earlier message.
-   * `summary` stands for everything before it when an agent is asked.
+   * `summary` stands for everything before it when an agent is asked. `stop` says who has stopped an
+   * answer; what there is of that follows as a message.
    */
-  readonly kind: "message" | "tool_result" | "summary";
+  readonly kind: "message" | "tool_result" | "summary" | "stop";
   readonly role: "system" | "user" | "assistant";
-  /** Who wrote it: a user's id, or an agent's name. */
+  /** Who wrote it: a user's id, or an agent's name; of a `stop`, whoever `stop.by` says. */
   readonly author: string;
   /** The id of the message in user interfaces. An entry that replaces another has the same. */
   readonly messageId: string;
@@ -47,7 +48,17 @@ export type Entry = {
   readonly results?: ToolResults;
   /** Of a `summary`: the last entry that it stands for. */
   readonly throughSeq?: number;
+  /** Of a `stop`: which answer it is about, and what its author is. */
+  readonly stop?: Stop;
   readonly atMs: number;
+};
+
+export type Stop = {
+  /** The turn that was stopped, and the id that its answer was to have. */
+  readonly epoch: number;
+  readonly messageId: string;
+  /** A user, a key of the server that spoke for no user, or code that uses the store itself. */
+  readonly by: "user" | "key" | "program";
 };
 
 export type EntryError = { readonly code: string; readonly message: string };

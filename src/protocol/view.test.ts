@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Entry, ToolResult } from "./message.ts";
 import { applyToolResults } from "./tool-results.ts";
-import { createView, viewOf } from "./view.ts";
+import { createView, type EntryNote, viewOf } from "./view.ts";
 
 function entry(seq: number, fields: Partial<Entry> = {}): Entry {
   return {
@@ -132,6 +132,22 @@ describe("what a client says of a call", () => {
     expect(apply({ toolCallId: "d", output: 1 })).toBe(asked);
     expect(apply({ toolCallId: "c", approved: true, approvalId: "other" })).toBe(asked);
   });
+});
+
+test("who has stopped an answer is a note of that answer, and no message", () => {
+  const reply = { role: "assistant", author: "bot", outcome: "stopped" } as const;
+  const stop = { epoch: 2, messageId: "m4", by: "user" } as const;
+  const log = [
+    entry(1),
+    entry(2, { ...reply, epoch: 1 }),
+    entry(3, { kind: "stop", author: "bea", parts: [], stop }),
+    entry(4, { ...reply, epoch: 2 }),
+    entry(5, { ...reply, epoch: 3, outcome: "completed" }),
+  ];
+  const notes = viewOf(log).map(({ metadata }) => (metadata as { flotilla: EntryNote }).flotilla);
+  const stopped = { author: "bea", by: "user", atMs: 1_003 };
+  expect(notes.map((note) => note.seq)).toEqual([1, 2, 4, 5]);
+  expect(notes.map((note) => note.stopped)).toEqual([undefined, undefined, stopped, undefined]);
 });
 
 describe("what a growing log shows", () => {

@@ -1,4 +1,4 @@
-import type { Entry, EntryError, Part, ReplyOutcome, UIMessage } from "./message.ts";
+import type { Entry, EntryError, Part, ReplyOutcome, Stop, UIMessage } from "./message.ts";
 import { applyToolResults } from "./tool-results.ts";
 
 /**
@@ -12,6 +12,8 @@ export type EntryNote = {
   readonly atMs: number;
   readonly outcome?: ReplyOutcome;
   readonly error?: EntryError;
+  /** Of an answer that was stopped: who did so, and when. */
+  readonly stopped?: { readonly author: string; readonly by: Stop["by"]; readonly atMs: number };
 };
 
 export type ViewOptions = {
@@ -21,7 +23,8 @@ export type ViewOptions = {
 
 /**
  * What a log shows, as `useChat` takes it: each message once, at the place where it was first said, as
- * its newest entry has it and with what clients said of its calls since. Summaries aren't shown.
+ * its newest entry has it and with what clients said of its calls since. Summaries aren't shown, and
+ * who has stopped an answer is a note of that answer.
  * Where the log is given from its middle, what was said before is known by its message id.
  */
 export function viewOf(entries: readonly Entry[], { after = 0 }: ViewOptions = {}): UIMessage[] {
@@ -43,8 +46,16 @@ export function createView(): View {
   const shown: Shown[] = [];
   const bySeq = new Map<number, Shown>();
   const byMessage = new Map<string, Shown>();
+  /** By the turn: what was stopped is stored behind what says so. */
+  const stops = new Map<number, EntryNote["stopped"]>();
   return {
     add(entry) {
+      const { stop } = entry;
+      if (stop) {
+        const { author, atMs } = entry;
+        stops.set(stop.epoch, { author, by: stop.by, atMs });
+        return;
+      }
       const before =
         (entry.replaces === undefined ? undefined : bySeq.get(entry.replaces)) ??
         byMessage.get(entry.results?.messageId ?? entry.messageId);
@@ -54,10 +65,11 @@ export function createView(): View {
         before.changedSeq = entry.seq;
         before.message = undefined;
       } else if (entry.kind === "message") {
-        const { parts, seq: changedSeq } = entry;
+        const { parts, seq: changedSeq, outcome, epoch = 0 } = entry;
+        const stopped = outcome === "stopped" ? stops.get(epoch) : undefined;
         const next: Shown = before ?? { index: shown.length, entry, parts, changedSeq };
         if (before === undefined) shown.push(next);
-        Object.assign(next, { entry, parts, changedSeq, message: undefined });
+        Object.assign(next, { entry, parts, changedSeq, stopped, message: undefined });
         bySeq.set(entry.seq, next);
         byMessage.set(entry.messageId, next);
       }
@@ -75,10 +87,11 @@ type Shown = {
   entry: Entry;
   parts: readonly Part[];
   changedSeq: number;
+  stopped?: EntryNote["stopped"];
   message?: UIMessage | undefined;
 };
 
-function messageOf({ entry, parts }: Shown): UIMessage {
+function messageOf({ entry, parts, stopped }: Shown): UIMessage {
   const { seq, author, atMs, outcome, error } = entry;
   const flotilla: EntryNote = {
     seq,
@@ -86,6 +99,7 @@ function messageOf({ entry, parts }: Shown): UIMessage {
     atMs,
     ...(outcome === undefined ? {} : { outcome }),
     ...(error === undefined ? {} : { error }),
+    ...(stopped === undefined ? {} : { stopped }),
   };
   const metadata = { ...ownMetadata(entry.metadata), flotilla };
   return { id: entry.messageId, role: entry.role, metadata, parts };

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { FrameMessage } from "../protocol/frames.ts";
-import type { SendMessage } from "../session/service.ts";
+import type { SendMessage, StopTurn } from "../session/service.ts";
 import { type Caller, localUser } from "./auth/caller.ts";
 
 /** A message as its writer may write it: users only as themselves, programs as whom they say. */
@@ -15,6 +15,13 @@ export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
   if (author !== undefined && author !== caller.user)
     throw new FlotillaError("forbidden", "a user's token writes as that user only");
   return { ...rest, role, author: authorOf(caller) };
+}
+
+/** Who stops an answer, as far as the server knows: a key needn't speak for a user. */
+export function stopperOf({ kind, user, keyId }: Caller): Pick<StopTurn, "author" | "by"> {
+  if (user !== undefined) return { author: user, by: "user" };
+  if (kind === "local") return { author: localUser, by: "user" };
+  return { author: keyId === undefined ? "key" : `key ${Number(keyId) + 1}`, by: "key" };
 }
 
 export function authorOf({ kind, user }: Caller): string {

@@ -1,6 +1,13 @@
 import type { ErrorCode } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
-import type { Entry, EntryError, Part, ReplyOutcome, ToolResult } from "../protocol/message.ts";
+import type {
+  Entry,
+  EntryError,
+  Part,
+  ReplyOutcome,
+  Stop,
+  ToolResult,
+} from "../protocol/message.ts";
 import type { Header } from "./header.ts";
 
 /** What can be asked of a session. Those from outside carry an id, so that asking again asks once. */
@@ -31,7 +38,7 @@ export type Command =
       readonly target: Target;
     } & Traced)
   /** Without an epoch: whatever turn runs now. */
-  | { readonly type: "stop"; readonly epoch?: number }
+  | ({ readonly type: "stop"; readonly epoch?: number } & StoppedBy)
   | {
       readonly type: "turn_finished";
       readonly epoch: number;
@@ -92,6 +99,9 @@ export type Command =
 
 /** What the turn that it starts is traced below, as `contextOfText` reads it. */
 export type Traced = { readonly trace?: string };
+
+/** Who stops an answer. Pods of earlier releases don't say it. */
+export type StoppedBy = { readonly author?: string; readonly by?: Stop["by"] };
 
 export type NewEntry = {
   readonly clientId: string;

@@ -172,7 +172,7 @@ function decideTurn(
     case "work_lost":
       return loseTurn(header, turn, command, facts);
     case "stop":
-      return stopTurn(header, turn, facts);
+      return stopTurn(header, turn, command, facts);
     case "stop_expired":
       return turn.stopping ? endStopped(header, turn, command.checkpoint, facts) : undefined;
     case "debounced": {

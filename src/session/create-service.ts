@@ -204,12 +204,15 @@ export function createService(parts: ServiceParts): SessionService {
         return { seq: lastSeq, messageId: target.messageId, duplicate };
       });
     },
-    async stop(tenant, sessionId, options = {}) {
+    async stop(tenant, sessionId, { epoch: asked, author = "program", by = "program" } = {}) {
+      checkText("author", author, { max: idChars });
       const { work } = await headerOf(tenant, sessionId);
       // Named once, so that asking again after a lost answer doesn't stop the next one.
-      const epoch = options.epoch ?? (work?.type === "turn" ? work.epoch : undefined);
+      const epoch = asked ?? (work?.type === "turn" ? work.epoch : undefined);
       if (epoch === undefined) return false;
-      return (await courier.ask(tenant, sessionId, { type: "stop", epoch })).done ?? true;
+      return (
+        (await courier.ask(tenant, sessionId, { type: "stop", epoch, author, by })).done ?? true
+      );
     },
     async read(tenant, sessionId, { user, seq }) {
       checkSessionId(sessionId);

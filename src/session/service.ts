@@ -9,6 +9,7 @@ import type {
   SessionView,
   ToolResult,
 } from "../protocol/message.ts";
+import type { StoppedBy } from "./command.ts";
 
 export type { InboxItem, SessionView } from "../protocol/message.ts";
 
@@ -24,8 +25,8 @@ export type SessionService = {
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
   regenerate(tenant: string, sessionId: string, asked: AskAgain): Promise<Sent>;
-  /** True where a turn was there to be stopped. */
-  stop(tenant: string, sessionId: string, options?: { epoch?: number }): Promise<boolean>;
+  /** True where a turn was there to be stopped. Who stopped it is an entry of the log. */
+  stop(tenant: string, sessionId: string, options?: StopTurn): Promise<boolean>;
   read(tenant: string, sessionId: string, upTo: { user: string; seq: number }): Promise<void>;
   setMetadata(
     tenant: string,
@@ -78,6 +79,11 @@ export type EntriesPage = {
   readonly lastSeq: number;
   readonly incarnation: string;
 };
+
+export type StopTurn = {
+  /** Only this turn. Default: whatever runs now. */
+  epoch?: number;
+} & StoppedBy;
 
 export type SendMessage = {
   /** Sending again with the same id stores nothing new. Default: a fresh one. */

@@ -83,8 +83,11 @@ export type Chat = {
   messages(): Promise<UIMessage[]>;
   entries(page?: EntriesAsked): Promise<EntriesPage>;
   view(): Promise<SessionView>;
-  /** True where there was an answer to stop. What it has said so far is kept. */
-  stop(options?: { epoch?: number }): Promise<boolean>;
+  /**
+   * True where there was an answer to stop. What it has said so far is kept, and the log says who has
+   * stopped it: the user `author`, or a program where there is none.
+   */
+  stop(options?: { epoch?: number; author?: string }): Promise<boolean>;
   /** Has an answer made anew. Default: the last one. */
   regenerate(options?: { id?: string; messageId?: string }): Promise<Sent>;
   /** Says what became of calls that the client runs, or was asked to allow. */
@@ -178,7 +181,11 @@ function createChat(
       }
     },
     view: () => service.get(tenant, sessionId),
-    stop: (options) => service.stop(tenant, sessionId, options),
+    stop: ({ epoch, author } = {}) =>
+      service.stop(tenant, sessionId, {
+        ...(epoch !== undefined && { epoch }),
+        ...(author !== undefined && { author, by: "user" }),
+      }),
     regenerate: (options = {}) => service.regenerate(tenant, sessionId, options),
     toolResult: (messageId, results, { author = user, ...options } = {}) =>
       service.toolResult(tenant, sessionId, { ...options, author, messageId, results }),

@@ -231,8 +231,13 @@ describe.each(stores)("sessions on $name", (store) => {
     const key = `hold ${chat.sessionId}`;
     await chat.send(key);
     for await (const event of chat.events()) if (event.type === "chunk") break;
-    expect(await fleet.web.sessions.open(chat.sessionId).stop()).toBe(true);
-    const [, stopped] = await entriesOnce(chat, (all) => all.length === 2);
+    const there = fleet.web.sessions.open(chat.sessionId);
+    const asked = await Promise.all([there.stop({ author: "bea" }), there.stop({ author: "bea" })]);
+    expect(asked).toContain(true);
+    const [, stop, stopped, ...rest] = await entriesOnce(chat, (all) => all.length >= 3);
+    expect(stop).toMatchObject({ kind: "stop", author: "bea", stop: { by: "user" } });
+    expect(stop!.stop!.messageId).toBe(stopped!.messageId);
+    expect(rest).toEqual([]);
     expect([stopped!.outcome, textOf(stopped!).startsWith(`heard ${key}`)]).toEqual([
       "stopped",
       true,

@@ -52,13 +52,15 @@ export const Message = memo(function Message(props: MessageProps) {
           return call ? <ToolCall key={key} call={call} /> : <Other key={key} part={part} />;
         })}
       </div>
-      {message.role === "assistant" && !isAnswering && <Ending message={message} isLast={isLast} />}
+      {message.role === "assistant" && !isAnswering && (
+        <Ending message={message} isLast={isLast} user={user} />
+      )}
     </article>
   );
 });
 
 /** How an answer ended, if not well, and what can be done with it. */
-function Ending({ message, isLast }: { message: UIMessage; isLast: boolean }) {
+function Ending({ message, isLast, user }: Pick<MessageProps, "message" | "isLast" | "user">) {
   const { again } = use(DecidingContext);
   const note = noteOf(message);
   const text = textOf(message);
@@ -66,7 +68,12 @@ function Ending({ message, isLast }: { message: UIMessage; isLast: boolean }) {
   const wrong = note?.outcome === "cut" || note?.outcome === "failed";
   return (
     <footer>
-      {note?.outcome === "stopped" && <span className="mark">Stopped</span>}
+      {note?.outcome === "stopped" && (
+        <span className="mark">
+          Stopped
+          {note.stopped && ` by ${note.stopped.author === user ? "you" : note.stopped.author}`}
+        </span>
+      )}
       {wrong && (
         <span className="mark wrong">
           {note.outcome === "cut" ? "Broken off" : "No answer"}

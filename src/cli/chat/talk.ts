@@ -128,7 +128,7 @@ export function startTalk(parts: TalkParts) {
     },
 
     /** True where there was an answer to stop. */
-    stop: (): Promise<boolean> => service.stop(tenant, sessionId),
+    stop: (): Promise<boolean> => service.stop(tenant, sessionId, { author: user, by: "user" }),
   };
 }
 

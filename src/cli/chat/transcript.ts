@@ -38,6 +38,7 @@ export function createTranscript({ paper, form }: TranscriptOptions) {
   let live: Live | undefined;
   /** What of the answer is on the screen. */
   let shown = "";
+  let stopper = "";
 
   const show = (text: string, agent: string): void => {
     if (text.startsWith(shown)) {
@@ -67,8 +68,11 @@ export function createTranscript({ paper, form }: TranscriptOptions) {
   const entry = (each: Entry): void => {
     if (form === "json") return paper.line(JSON.stringify(each));
     if (each.epoch !== undefined && each.role === "assistant" && shown !== "") return finish(each);
+    // The answer is half on the screen: who stopped it is said at its end.
+    if (each.kind === "stop" && shown !== "") return void (stopper = nameOf(each.author));
     if (typed.delete(each.messageId)) return;
     const said = [entryText(each), outcomeText(each)].filter((part) => part !== "").join(" ");
+    if (each.kind === "stop") return paper.line(`(${nameOf(each.author)} ${said})`);
     const author = each.kind === "message" ? nameOf(each.author) : `(${each.kind})`;
     paper.line(`${author}: ${form === "lines" ? said.replaceAll("\n", "\\n") : said}`);
   };
@@ -85,7 +89,9 @@ export function createTranscript({ paper, form }: TranscriptOptions) {
       if (other !== "") paper.line(other);
     }
     const outcome = outcomeText(answer);
-    if (outcome !== "") paper.line(outcome);
+    const isNamed = stopper !== "" && answer.outcome === "stopped";
+    if (outcome !== "") paper.line(isNamed ? `(stopped by ${stopper})` : outcome);
+    stopper = "";
     shown = "";
     live = undefined;
   };

@@ -2,7 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
 import type { Sent, SessionService, SessionView } from "../../session/service.ts";
-import { asWritten, authorOf } from "../asked-message.ts";
+import { asWritten, authorOf, stopperOf } from "../asked-message.ts";
 import { type Caller, demand, may, userOf } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
@@ -123,7 +123,8 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
       return { status: 202, body: body202 };
     }),
     route(sessionSpecs.stop).to(async ({ caller, params: { sessionId }, query }) => {
-      const done = await sessions.stop(...(await reached(caller, sessionId)), given(query));
+      const asked = { ...given(query), ...stopperOf(caller) };
+      const done = await sessions.stop(...(await reached(caller, sessionId)), asked);
       return { status: 202, body: { done } };
     }),
     route(sessionSpecs.read).to(async ({ caller, params: { sessionId }, body }) => {

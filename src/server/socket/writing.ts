@@ -1,6 +1,6 @@
 import type { ClientFrame, FrameTrace, ServerFrame } from "../../protocol/frames.ts";
 import type { Sent, SessionService } from "../../session/service.ts";
-import { asWritten, authorOf } from "../asked-message.ts";
+import { asWritten, authorOf, stopperOf } from "../asked-message.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
 
 /** A frame that changes a session. */
@@ -50,7 +50,8 @@ export async function write(
     }
     case "stop": {
       const { epoch } = frame;
-      return { done: await sessions.stop(tenant, session, epoch === undefined ? {} : { epoch }) };
+      const asked = { ...stopperOf(who), ...(epoch !== undefined && { epoch }) };
+      return { done: await sessions.stop(tenant, session, asked) };
     }
     case "read": {
       const { seq } = frame;

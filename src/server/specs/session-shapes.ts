@@ -47,7 +47,7 @@ export const entry = named(
   "Entry",
   z.object({
     seq: said(z.int(), "Its place in the session: 1…n without gaps."),
-    kind: z.enum(["message", "tool_result", "summary"]),
+    kind: z.enum(["message", "tool_result", "summary", "stop"]),
     role: role(),
     author: z.string(),
     messageId: z.string(),
@@ -63,6 +63,14 @@ export const entry = named(
       .object({ messageId: z.string(), results: z.array(said(z.unknown(), "A tool's result.")) })
       .optional(),
     throughSeq: z.int().optional(),
+    stop: said(
+      z.object({
+        epoch: z.int(),
+        messageId: z.string(),
+        by: said(z.enum(["user", "key", "program"]), "What its author is."),
+      }),
+      "Of a `stop`: the turn that was stopped, and the message that it made.",
+    ).optional(),
     atMs: time(),
   }),
   "One entry of a session's log.",

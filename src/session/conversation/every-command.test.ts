@@ -199,9 +199,9 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     deleted: "not_found",
   },
   stop: {
-    waiting: "+stopped, idle",
-    running: "turn 2.1 stopping, abort and keep",
-    runnerless: "+stopped, idle",
+    waiting: "+stop, +stopped, idle",
+    running: "+stop, turn 2.1 stopping, abort and keep",
+    runnerless: "+stop, +stopped, idle",
     stopping: "same",
     deleted: "not_found",
   },

@@ -91,7 +91,7 @@ describe("a message during a turn", () => {
     talk.say("one");
     talk.ask({ type: "stop" });
     talk.say("two");
-    expect(talk.header).toMatchObject({ epoch: 1, pending: [{ upToSeq: 2 }] });
+    expect(talk.header).toMatchObject({ epoch: 1, pending: [{ upToSeq: 3 }] });
     talk.finish("half");
     expect(turnOf(talk)).toMatchObject({ epoch: 2, stopping: false });
   });
@@ -332,10 +332,10 @@ describe("a runner", () => {
     const late = numbersOf(talk);
     talk.ask({ type: "stop_expired", epoch: 1, checkpoint });
     expect(talk.entries.at(-1)).toMatchObject({ outcome: "stopped", parts: checkpoint.parts });
-    expect(talk.header).toMatchObject({ work: null, epoch: 2, lastSeq: 2 });
+    expect(talk.header).toMatchObject({ work: null, epoch: 2, lastSeq: 3 });
     const reply = { ...checkpoint, outcome: "stopped" } as const;
     talk.ask({ type: "turn_finished", ...late, reply });
-    expect(talk.header.lastSeq).toBe(2);
+    expect(talk.header.lastSeq).toBe(3);
   });
 
   test("that hands on what is being stopped leaves it to end with its checkpoint", () => {
@@ -358,6 +358,55 @@ test("a regeneration that is asked for again while it runs is the same one", () 
   const { header } = talk;
   expect(regenerate(talk, 2)).toMatchObject({ answer: { done: true }, effects: [] });
   expect(talk.header).toBe(header);
+});
+
+describe("who stops an answer", () => {
+  const stop = { type: "stop", author: "bea", by: "user" } as const;
+  const stops = ({ entries }: Talk) => entries.filter(({ kind }) => kind === "stop");
+
+  test("is an entry of the stop's own record, before what there is of the answer", () => {
+    const talk = startTalk();
+    talk.say("one");
+    const { messageId } = turnOf(talk);
+    const decision = talk.ask({ ...stop, epoch: 1 });
+    expect(decision).toMatchObject({ answer: { done: true, seq: 2 } });
+    expect(talk.header).toMatchObject({ lastSeq: 2, work: { stopping: true } });
+    talk.finish("half");
+    const { seq, author, role, stop: said } = stops(talk)[0]!;
+    expect([seq, author, role]).toEqual([2, "bea", "user"]);
+    expect(said).toEqual({ epoch: 1, messageId, by: "user" });
+    expect(talk.entries.at(-1)).toMatchObject({ seq: 3, messageId, epoch: 1 });
+  });
+
+  test("is told once, however often it is asked, and by whom", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.ask({ ...stop, epoch: 1 });
+    const { header } = talk;
+    const again = talk.ask({ ...stop, author: "cai", epoch: 1 });
+    expect(again).toMatchObject({ answer: { done: true }, entries: [], effects: [] });
+    expect(talk.header).toBe(header);
+    talk.finish("half");
+    expect(talk.ask({ ...stop, epoch: 1 })).toMatchObject({ answer: { done: false }, entries: [] });
+    expect(stops(talk).map(({ author }) => author)).toEqual(["bea"]);
+  });
+
+  test("isn't told where the answer has ended before, or is of another turn", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.finish("whole");
+    expect(talk.ask({ ...stop, epoch: 1 })).toMatchObject({ answer: { done: false }, entries: [] });
+    talk.say("two");
+    expect(talk.ask({ ...stop, epoch: 1 })).toMatchObject({ answer: { done: false }, entries: [] });
+    expect(stops(talk)).toEqual([]);
+  });
+
+  test("is a program where a pod of an earlier release doesn't say", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.ask({ type: "stop" });
+    expect(stops(talk)).toMatchObject([{ author: "program", role: "system" }]);
+  });
 });
 
 test("a stop ends the turn that runs, and what waits is answered then", () => {

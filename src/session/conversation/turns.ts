@@ -2,7 +2,15 @@ import type { Command, Decision, Facts } from "../command.ts";
 import type { Header, Turn } from "../header.ts";
 import { abortWork, endTurn, replySoFar } from "./ending.ts";
 import { afterLoss, handedOn } from "./starting.ts";
-import { decided, firstStep, type Step, unchanged, withEffect, withHeader } from "./step.ts";
+import {
+  decided,
+  firstStep,
+  type Step,
+  unchanged,
+  withEffect,
+  withEntry,
+  withHeader,
+} from "./step.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
@@ -63,9 +71,33 @@ export function startDebounced(header: Header, turn: Turn, facts: Facts): Decisi
   return decided(startOver(header, { ...turn, attempt: 1 }, facts), { done: true });
 }
 
-/** Ends the turn that runs, and nothing else: what waits is answered then. */
-export function stopTurn(header: Header, turn: Turn, facts: Facts): Decision {
-  return decided(stopped(firstStep(header), turn, facts), { done: true });
+/**
+ * Ends the turn that runs, and nothing else: what waits is answered then. Who has done so is an entry of
+ * the same record; one that is being stopped already has its own.
+ */
+export function stopTurn(
+  header: Header,
+  turn: Turn,
+  { author = "program", by = "program" }: Of<"stop">,
+  facts: Facts,
+): Decision {
+  if (turn.stopping) return unchanged(header, { done: true });
+  const { epoch, messageId } = turn;
+  const told = withEntry(
+    firstStep(header),
+    {
+      kind: "stop",
+      role: by === "user" ? "user" : "system",
+      author,
+      messageId: facts.newId(),
+      stop: { epoch, messageId, by },
+      tokens: 0,
+      parts: [],
+      clientId: null,
+    },
+    facts,
+  );
+  return decided(stopped(told, turn, facts), { done: true, seq: told.header.lastSeq });
 }
 
 /** Has the runner end the turn with what it has. Where there is none, nothing was said. */

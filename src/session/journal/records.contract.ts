@@ -47,8 +47,15 @@ export function recordsContract(scene: JournalScene): void {
         }),
         entry(id, 4, { role: "assistant", clientId: null, epoch: 8, replaces: 2 }),
         entry(id, 5, { kind: "summary", role: "system", clientId: null, throughSeq: 4 }),
+        entry(id, 6, {
+          kind: "stop",
+          author: "bea",
+          clientId: null,
+          parts: [],
+          stop: { epoch: 8, messageId: "answer", by: "user" },
+        }),
       ];
-      const after = header(id, { lastSeq: 5 });
+      const after = header(id, { lastSeq: 6 });
       headOf(await scene.journal.commit(head, record({ entries, headers: [after] })));
       expect(await scene.journal.entries(id, everything)).toEqual(entries.map(shown));
       expect(await scene.journal.header(id)).toEqual(after);

@@ -30,7 +30,7 @@ export function rareOf({ kind, replaces = null }: { kind: string; replaces?: num
 
 function bodyOf(entry: Entry): string {
   const { epoch, upToSeq, outcome, error, tokens, parts, metadata } = entry;
-  const { results, throughSeq } = entry;
+  const { results, throughSeq, stop } = entry;
   return JSON.stringify({
     epoch,
     upToSeq,
@@ -41,6 +41,7 @@ function bodyOf(entry: Entry): string {
     metadata,
     results,
     throughSeq,
+    stop,
   });
 }
 

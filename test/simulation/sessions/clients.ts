@@ -187,7 +187,8 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
   const stop = async ({ sessionId }: Made): Promise<void> => {
     const { work } = witness.sessions.get(sessionId)?.header ?? {};
     const epoch = work && world.chance(0.5) ? { epoch: work.epoch } : {};
-    const done = await gateways.ask({ ask: (service) => service.stop(tenant, sessionId, epoch) });
+    const asked = { ...epoch, author: world.pick(users), by: "user" } as const;
+    const done = await gateways.ask({ ask: (service) => service.stop(tenant, sessionId, asked) });
     count(done ? "stop: asked" : "stop: in vain");
   };
 

@@ -70,6 +70,7 @@ const mustHappen = [
   "seed: stormy",
   "stop: in vain",
   "stop: lost to the end",
+  "stop: noted",
   "stop: won",
   "turn: by a stored agent",
   "turn: lost",

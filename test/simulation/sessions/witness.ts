@@ -11,6 +11,7 @@ import { nothingSeen } from "../fences.ts";
 import type { Watcher } from "../link.ts";
 import type { World } from "../world.ts";
 import { type Noted, saidOf } from "./audit.ts";
+import { users } from "./clients.ts";
 import { countFences } from "./fences.ts";
 import { exactly, spokenBy } from "./words.ts";
 
@@ -94,8 +95,24 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       }
     }
     if (entry.epoch !== undefined) judgeAnswer(seen, entry);
+    if (entry.kind === "stop") judgeStop(seen, entry);
     seen.entries.push(entry);
     if (clientId !== null) seen.seqOf.set(clientId, entry.seq);
+  };
+
+  /** A turn that is under way and isn't being stopped yet is stopped, once. */
+  const judgeStop = (seen: SessionSeen, entry: Entry): void => {
+    const { work, epoch: last } = seen.header;
+    const { epoch = 0 } = entry.stop ?? {};
+    const what = `${seen.sessionId}#${entry.seq} stops ${epoch}`;
+    const isUnderWay = work?.type === "turn" && work.epoch === epoch && !work.stopping;
+    // One that began in the same record can't be seen before it.
+    if (!isUnderWay && epoch <= last) {
+      violate("W1", `${what} where ${work?.type} ${work?.epoch} is under way`);
+    }
+    if (seen.entries.some(({ stop }) => stop?.epoch === epoch)) violate("W1", `${what} again`);
+    if (users.every((user) => user !== entry.author)) violate("S2", `${what} by ${entry.author}`);
+    count("stop: noted");
   };
 
   /** Only what is under way stores anything, and only the attempt that is. */
