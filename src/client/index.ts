@@ -13,6 +13,7 @@ export type {
   UIMessage,
 } from "../protocol/message.ts";
 export type { EntryNote } from "../protocol/view.ts";
+export type { Waiting } from "../protocol/waiting.ts";
 export type { AgentCalls, AgentPage } from "./calls/agents.ts";
 export type {
   ListRunsOptions,

@@ -1,5 +1,6 @@
 import type { Assembler, createAssembler } from "../protocol/assembler.ts";
 import type { Chunk } from "../protocol/chunk.ts";
+import { isBeside, type Waiting, waitingAfter, waitingChunk } from "../protocol/waiting.ts";
 import type { LiveAnswer, SessionEvent } from "./session.ts";
 
 type Chunks = Extract<SessionEvent, { type: "chunks" }>;
@@ -9,8 +10,10 @@ export type Live = {
   readonly epoch: number;
   readonly attempt: number;
   push(chunks: readonly Chunk[]): void;
-  /** The same object until more has come. Undefined until what puts it together is loaded. */
+  /** The same object until more has come. Undefined until it begins, and what puts it together is loaded. */
   answer(): LiveAnswer | undefined;
+  /** Where its turn stands in line, while it waits for a permit. */
+  readonly waiting: Waiting | undefined;
   /** What was said so far, from `start` on. */
   snapshot(): readonly Chunk[];
 };
@@ -48,9 +51,13 @@ export function createLive(
   let assembler: Assembler | undefined;
   let held: Chunk[] = [];
   let answer: LiveAnswer | undefined;
+  let waiting: Waiting | undefined;
+  let begun = false;
 
   const push = (more: readonly Chunk[]) => {
     answer = undefined;
+    waiting = waitingAfter(waiting, more);
+    begun ||= !isBeside(more);
     assembler ??= make?.({ messageId, maxBytes });
     // As arguments, so many would be too many for some browsers.
     held = [...held, ...more];
@@ -71,9 +78,15 @@ export function createLive(
     attempt,
     push: (more) => void push(more),
     answer() {
-      if (!assembler) return undefined;
+      if (!assembler || !begun) return undefined;
       return (answer ??= { messageId, epoch, attempt, message: assembler.message() });
     },
-    snapshot: () => assembler?.snapshot() ?? [...held],
+    get waiting() {
+      return waiting;
+    },
+    snapshot() {
+      if (!begun) return waiting ? [waitingChunk(waiting)] : [];
+      return assembler?.snapshot() ?? [...held];
+    },
   };
 }

@@ -2,6 +2,7 @@ import type { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import type { Entry, Part, SessionState, ToolResult, UIMessage } from "../protocol/message.ts";
+import type { Waiting } from "../protocol/waiting.ts";
 import type { Store } from "./store.ts";
 
 /**
@@ -79,6 +80,8 @@ export type SessionSnapshot = {
   readonly messages: readonly UIMessage[];
   /** The answer that is being made, if something of it is known. Also in `messages`. */
   readonly answer?: LiveAnswer;
+  /** Where the turn stands that is to make it, while it waits for a permit of its agent's throttle. */
+  readonly waiting?: Waiting;
   /** What was sent here and isn't stored yet as far as is known, or was refused. */
   readonly unsent: readonly Unsent[];
   readonly state: SessionState;

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { loadAssembler } from "./live.ts";
 import { createShown } from "./shown.ts";
 
 const idle = { state: "idle" } as const;
@@ -23,4 +24,21 @@ describe("what was sent here", () => {
     shown.take({ type: "joined", lastSeq: 3, state: idle }, idle);
     expect(shown.snapshot(now).messages).toEqual([]);
   });
+});
+
+test("an answer whose turn waits is no message yet, and is shown with where it stands", async () => {
+  await loadAssembler();
+  const shown = createShown(() => {});
+  const of = { type: "chunks", epoch: 1, attempt: 1 } as const;
+  const waiting = (data: object | null) => ({ type: "data-waiting", transient: true, data });
+  shown.take({ ...of, fromStart: true, chunks: [waiting({ ahead: 3 })] }, idle);
+  expect(shown.snapshot(now)).toMatchObject({ messages: [], waiting: { ahead: 3 } });
+  expect(shown.live!.snapshot()).toEqual([waiting({ ahead: 3 })]);
+  shown.take({ ...of, fromStart: false, chunks: [waiting({ ahead: 1, aboutMs: 500 })] }, idle);
+  expect(shown.snapshot(now)).toMatchObject({ messages: [], waiting: { ahead: 1, aboutMs: 500 } });
+  shown.take({ ...of, fromStart: false, chunks: [waiting(null)] }, idle);
+  expect(shown.snapshot(now)).not.toHaveProperty("waiting");
+  const start = [{ type: "start" }, { type: "text-start", id: "t" }];
+  shown.take({ ...of, fromStart: false, chunks: start }, idle);
+  expect(shown.snapshot(now).messages).toMatchObject([{ role: "assistant" }]);
 });

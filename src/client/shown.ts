@@ -124,6 +124,7 @@ export function createShown(onLoaded: () => void): Shown {
         status,
         messages: messages(),
         ...(answer && { answer }),
+        ...(live?.waiting && { waiting: live.waiting }),
         unsent: list(),
         state,
         lastSeq,

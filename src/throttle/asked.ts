@@ -2,7 +2,15 @@ import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../bas
 import type { AcquireOptions } from "./limiter-line.ts";
 import { priorities } from "./waiting.ts";
 
-const optionNames = ["key", "signal", "priority", "estimate", "timeoutMs", "maxWaitMs"];
+const optionNames = [
+  "key",
+  "signal",
+  "priority",
+  "estimate",
+  "timeoutMs",
+  "maxWaitMs",
+  "onWaiting",
+];
 const dayMs = 86_400_000;
 const estimateRange = { min: 0, max: 1e9, whole: false };
 const timeoutRangeMs = { min: 1, max: dayMs, whole: false };

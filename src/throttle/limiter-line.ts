@@ -14,6 +14,15 @@ export type AcquireOptions = {
   readonly timeoutMs?: number | undefined;
   /** How long to wait for a permit at most. */
   readonly maxWaitMs?: number | undefined;
+  /** Told where it stands while it waits: after a moment, and then every second or so. */
+  readonly onWaiting?: ((at: InLine) => void) | undefined;
+};
+
+/** Where a call stands that waits for a permit, on its pod. */
+export type InLine = {
+  readonly ahead: number;
+  /** About how long it will wait; absent where no call has ended yet. */
+  readonly aboutMs?: number;
 };
 
 /** What stands in line: what was asked for, and how to end the waiting. */

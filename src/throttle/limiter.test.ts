@@ -247,3 +247,31 @@ describe("asking why", () => {
     expect(limiter.whyNot()).toEqual({ by: "no_share" });
   });
 });
+
+test("those who wait are told where they stand and for about how long, until they have their permit", async () => {
+  const { limiter, clock } = limiterUnderTest({}, 1);
+  const first = await limiter.acquire();
+  await clock.advance(400);
+  first.release("success");
+  const held = await limiter.acquire();
+  const told: Record<string, unknown[]> = { soon: [], late: [], urgent: [] };
+  const ask = (who: string, priority?: "interactive") =>
+    asking(limiter, { priority, onWaiting: (at) => void told[who]!.push(at) });
+  ask("soon");
+  ask("late");
+  const urgent = ask("urgent", "interactive");
+  await clock.advance(100);
+  expect(told).toEqual({ soon: [], late: [], urgent: [] });
+  await clock.advance(150);
+  expect(told).toEqual({
+    soon: [{ ahead: 1, aboutMs: 800 }],
+    late: [{ ahead: 2, aboutMs: 1_200 }],
+    urgent: [{ ahead: 0, aboutMs: 400 }],
+  });
+  held.release("ignored");
+  await clock.advance(3_000);
+  expect(urgent.permit).toBeDefined();
+  expect(told["urgent"]).toHaveLength(1);
+  expect(told["soon"]).toHaveLength(4);
+  expect(told["late"]!.at(-1)).toEqual({ ahead: 1, aboutMs: 800 });
+});

@@ -52,6 +52,8 @@ export type LimiterOptions = {
 
 /** How often what has happened is taken in, while something happens. */
 const tickMs = 1_000;
+/** Waits that are shorter than this aren't worth a word. */
+const momentMs = 250;
 
 /**
  * The permits of one throttle and key on one pod: who has one, who waits for one, and what came of them.
@@ -73,6 +75,7 @@ export function createLimiter(options: LimiterOptions) {
   // Deadlines and learning need not keep a process alive; those who wait do.
   const ticks = createTimer(clock, background, tick);
   const wakes = createTimer(clock, clock.after, wake);
+  const places = createTimer(clock, background, tellPlaces);
   const calls = createCalls(settings, { nowMs: clock.monotonic, watch: ticks.set, ended });
   let outside: Allowance | undefined;
   let behindGate = 0;
@@ -172,6 +175,7 @@ export function createLimiter(options: LimiterOptions) {
       return Promise.reject(errors.full(priority, settings.maxWaiting));
     }
     const granted = line.join({ asked, priority, estimate }, giveOut);
+    if (asked.onWaiting) places.set(clock.monotonic() + momentMs);
     giveOut();
     if (waiting.size > 0) want();
     return granted;
@@ -204,6 +208,21 @@ export function createLimiter(options: LimiterOptions) {
   function wakeInMs(nowMs: number): number {
     const waitMs = room.waitMs(waiting.next(admits)?.item.estimate ?? 0, nowMs);
     return waitMs > 0 ? Math.min(waitMs, tickMs) : tickMs;
+  }
+
+  /** One pass over the line, so that it costs the same for each who waits however many do. */
+  function tellPlaces(): void {
+    const nowMs = clock.monotonic();
+    const holdMs = room.holdMs(nowMs);
+    const limit = room.limit();
+    let ahead = 0;
+    for (const { item } of waiting) {
+      const { onWaiting } = item.asked;
+      const waitMs = onWaiting && tallies.waitMs(ahead, limit);
+      onWaiting?.({ ahead, ...(waitMs !== undefined && { aboutMs: Math.ceil(holdMs + waitMs) }) });
+      if (onWaiting) places.set(nowMs + tickMs);
+      ahead++;
+    }
   }
 
   function want(): void {
@@ -411,6 +430,7 @@ export function createLimiter(options: LimiterOptions) {
       closed = true;
       ticks.stop();
       wakes.stop();
+      places.stop();
       line.refuseAll(errors.closed);
     },
   };

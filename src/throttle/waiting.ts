@@ -97,7 +97,7 @@ export function createWaiting<Item>() {
       if (remove(place)) taken++;
     },
 
-    /** Everybody, in no particular order. */
+    /** Everybody, in the order in which they are served, but for every 16th turn. */
     *[Symbol.iterator](): Iterator<Place<Item>> {
       for (const priority of priorities) {
         for (let place = lines[priority].first; place; place = place.next) yield place;

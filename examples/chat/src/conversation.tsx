@@ -7,7 +7,7 @@ import { Archived } from "./archived.tsx";
 import { Composer } from "./composer.tsx";
 import { ConnectionLine } from "./connection-line.tsx";
 import { isDecided } from "./lib/calls.ts";
-import { noteOf, titleOf } from "./lib/notes.ts";
+import { noteOf, titleOf, waitText } from "./lib/notes.ts";
 import { useAtEnd } from "./lib/use-at-end.ts";
 import { useOfSession, useReading } from "./lib/use-session.ts";
 import { Messages } from "./messages.tsx";
@@ -39,6 +39,7 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
   const agent = useOfSession(chatId, ({ state }) =>
     state.state === "catching_up" ? state.agent : "",
   );
+  const waits = useOfSession(chatId, ({ waiting }) => (waiting ? waitText(waiting) : ""));
   useReading(chatId);
 
   const isAnswering = status === "submitted" || status === "streaming" || agent !== "";
@@ -104,6 +105,7 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
                 user={user}
                 isAnswering={isAnswering}
                 agent={agent}
+                waits={waits}
                 scrollRef={scrollRef}
               />
             </DecidingContext>

@@ -10,6 +10,8 @@ type MessagesProps = {
   isAnswering: boolean;
   /** Who is at work on an answer, as far as that is known. */
   agent: string;
+  /** Where its turn stands, while it waits for others. */
+  waits: string;
   scrollRef: RefObject<HTMLElement | null>;
 };
 
@@ -26,7 +28,7 @@ const guessedPx = 110;
  * of its height, so that ten thousand messages cost no more than a hundred.
  */
 export function Messages(props: MessagesProps) {
-  const { chatId, messages, user, isAnswering, agent, scrollRef } = props;
+  const { chatId, messages, user, isAnswering, agent, waits, scrollRef } = props;
   const unsent = useOfSession(chatId, (snapshot) => snapshot.unsent.map(({ id }) => id).join(" "));
   const count = Math.ceil(messages.length / groupSize);
   const last = messages.at(-1);
@@ -47,6 +49,11 @@ export function Messages(props: MessagesProps) {
           scrollRef={scrollRef}
         />
       ))}
+      {waits !== "" && (
+        <p className="mark" role="status">
+          {waits}
+        </p>
+      )}
       {isWaiting && (
         <p className="waiting" aria-hidden="true">
           <i />

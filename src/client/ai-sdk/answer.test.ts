@@ -154,3 +154,21 @@ describe("the stream of an answer", () => {
     expect(stream.types).toEqual(["start", "error"]);
   });
 });
+
+test("a turn that waits is told of beside the answer, which begins when it does", async () => {
+  const stream = streaming({ asked: answerTo(1) });
+  const of = { type: "chunks", epoch: 1, attempt: 1 } as const;
+  const waiting = (data: object | null) => ({ type: "data-waiting", transient: true, data });
+  await stream.hear(joined(1, working(1)), entry(1));
+  await stream.hear({ ...of, fromStart: true, chunks: [waiting({ ahead: 2 })] });
+  await stream.hear({ ...of, fromStart: false, chunks: [waiting(null)] });
+  expect(stream.types).toEqual(["data-waiting", "data-waiting"]);
+  const said = [
+    { type: "start", messageId: "@1" },
+    { type: "text-start", id: "t" },
+    { type: "text-delta", id: "t", delta: "hi" },
+  ];
+  await stream.hear({ ...of, fromStart: false, chunks: said });
+  expect(stream.types.slice(2)).toEqual(["start", "text-start", "text-delta"]);
+  expect(stream.outcome).toBe("open");
+});

@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
+import { isBeside } from "../../protocol/waiting.ts";
 import type { Session, SessionEvent } from "../session.ts";
 import type { Asked } from "./asked.ts";
 import { createReader, type Reader } from "./reader.ts";
@@ -86,6 +87,8 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
   let toCome = Infinity;
   let lastSeq = 0;
   let hasEnded = false;
+  /** It was told of from its start, though nothing of it has come yet. */
+  let heard = false;
   let over = false;
   let cancelLook: (() => void) | undefined;
 
@@ -122,12 +125,18 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
   const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
     if (event.epoch !== turn?.epoch || state.state !== "catching_up") return;
     turn = { epoch: event.epoch, attempt: event.attempt };
+    heard ||= event.fromStart;
+    if (!reader && heard && isBeside(event.chunks)) {
+      for (const chunk of event.chunks) write(chunk);
+      return;
+    }
     // A reader who has nothing takes it as it comes.
     const isNew = !reader && !initial;
+    const fromStart = event.fromStart || (!reader && heard);
     // What came before was heard when it wasn't known yet whose it is.
-    if (!reader && !event.fromStart) return restart();
+    if (!reader && !fromStart) return restart();
     const mine = begin(state.messageId);
-    if (!event.fromStart || isNew) {
+    if (!fromStart || isNew) {
       for (const chunk of event.chunks) {
         mine.push(chunk);
         if (chunk.type !== "start") write(chunk);

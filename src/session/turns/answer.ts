@@ -11,6 +11,8 @@ import {
 import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
 import { createRepair } from "../../protocol/storable.ts";
 import { messageToChunks } from "../../protocol/to-chunks.ts";
+import { waitingChunk } from "../../protocol/waiting.ts";
+import type { InLine } from "../../throttle/limiter-line.ts";
 import type { LiveChunks, WorkName } from "../running.ts";
 import { AgentFailure } from "./failure.ts";
 
@@ -41,6 +43,8 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
   let sent = 0;
   let pushed = 0;
   let cancelFlush: (() => void) | undefined;
+  let wait: InLine | undefined;
+  let waitToldMs = -Infinity;
 
   const flush = (): void => {
     cancelFlush?.();
@@ -78,6 +82,20 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       }
       pushed++;
       if (!endsListening(chunk)) send(chunk);
+    },
+
+    /**
+     * Says where its turn stands in line for a permit, to whoever watches and not too often; undefined
+     * once it doesn't wait any more. Nothing of it is stored.
+     */
+    waits(at: InLine | undefined): void {
+      const nowMs = clock.monotonic();
+      const isNews = at === undefined ? wait !== undefined : isTold(at, wait, nowMs - waitToldMs);
+      if (begun || !isNews) return;
+      wait = at;
+      waitToldMs = nowMs;
+      const index = sent++;
+      live({ ...name, index, chunks: [waitingChunk(at)] });
     },
 
     /** Forgets a try that has failed before anything was said. */
@@ -128,10 +146,21 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
     snapshot(): LiveChunks | undefined {
       flush();
       if (sent === 0) return undefined;
-      const chunks = assembler.snapshot();
+      const chunks = begun ? assembler.snapshot() : wait ? [waitingChunk(wait)] : [];
       return { ...name, index: 0, fromStart: true, nextIndex: sent, chunks };
     },
   };
+}
+
+// A long line moves all the time, and most of those in it have long to wait.
+const waitToldEveryMs = 1_000;
+
+function isTold(at: InLine, last: InLine | undefined, sinceMs: number): boolean {
+  if (!last) return true;
+  if (sinceMs < waitToldEveryMs) return false;
+  const movedBy = Math.abs(at.ahead - last.ahead);
+  const isKnownNow = (at.aboutMs === undefined) !== (last.aboutMs === undefined);
+  return isKnownNow || movedBy >= Math.max(1, last.ahead / 10);
 }
 
 function isChunk(parsed: Chunk | { readonly error: string }): parsed is Chunk {

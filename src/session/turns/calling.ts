@@ -41,9 +41,14 @@ export function callAgent(parts: Parts, call: AgentCall): Promise<void> {
   const priority = "interactive";
   return runHandler({ throttles: parts.throttles, priority }, () => {
     if (!throttle) return listen(parts, call, undefined);
-    const asked = { signal, priority, maxWaitMs: deadlineMs } as const;
+    const { answer } = call;
+    const asked = { signal, priority, maxWaitMs: deadlineMs, onWaiting: answer.waits } as const;
     const { declared, key } = throttle;
-    return runHere(declared, key, (permit) => listen(parts, call, permit), asked);
+    const begin = (permit: Call) => {
+      answer.waits(undefined);
+      return listen(parts, call, permit);
+    };
+    return runHere(declared, key, begin, asked).finally(() => answer.waits(undefined));
   });
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../../base/clock.ts";
-import { until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/movable-clock.contract.ts";
 import { systemRandom } from "../../base/random.ts";
 import { declarationOf, throttle } from "../../throttle/throttle.ts";
 import { createThrottles } from "../../throttle/throttles.ts";
@@ -59,6 +59,52 @@ describe("an agent's throttle", () => {
     scene.runner.abort(scene.runner.running()[0]!, { keep: true });
     expect(await scene.reply()).toMatchObject({ outcome: "stopped", parts: [] });
     permit.release("success");
+  });
+
+  test("that has no permit is waited for visibly, and nothing of that is in the answer", async () => {
+    const clock = movableClock();
+    const throttles = createThrottles({ clock, random: systemRandom });
+    const limiter = throttles.of(declared);
+    const [permit, next] = [await limiter.acquire(), limiter.acquire({ priority: "interactive" })];
+    const scene = runnerScene(
+      agent("helper", { throttle: model }, () => "said"),
+      { throttles, clock },
+    );
+    await scene.begin();
+    await until("it waits", () => limiter.snapshot().waiting === 2);
+    const saying = () => scene.live.flatMap(({ chunks }) => chunks.map((each) => each["data"]));
+    expect(scene.live).toEqual([]);
+    await clock.advance(1_000);
+    expect(saying()).toEqual([{ ahead: 1 }]);
+    expect(scene.runner.snapshot(scene.sessionId)).toMatchObject({
+      fromStart: true,
+      nextIndex: 1,
+      chunks: [{ type: "data-waiting", transient: true, data: { ahead: 1 } }],
+    });
+    // Where nothing has changed, nothing is said.
+    await clock.advance(5_000);
+    expect(saying()).toEqual([{ ahead: 1 }]);
+    permit.release("ignored");
+    await clock.advance(2_000);
+    expect(saying()).toEqual([{ ahead: 1 }, { ahead: 0 }]);
+    (await next).release("ignored");
+    await clock.advance(2_000);
+    expect(await scene.reply()).toMatchObject({
+      outcome: "completed",
+      parts: [{ type: "text", text: "said" }],
+    });
+    const chunks = scene.live.flatMap((each) => each.chunks);
+    expect(chunks.slice(0, 4)).toMatchObject([
+      { type: "data-waiting", data: { ahead: 1 } },
+      { type: "data-waiting", data: { ahead: 0 } },
+      { type: "data-waiting", data: null },
+      { type: "start" },
+    ]);
+    let sent = 0;
+    for (const { index, chunks: some } of scene.live) {
+      expect(index).toBe(sent);
+      sent += some.length;
+    }
   });
 
   test("learns how the agent's answers end", async () => {

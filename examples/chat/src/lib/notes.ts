@@ -1,5 +1,5 @@
 import type { UIMessage } from "@ai-sdk/react";
-import type { EntryNote } from "flotilla/client";
+import type { EntryNote, Waiting } from "flotilla/client";
 
 /** What the log says of a message, once it is stored. */
 export function noteOf(message: UIMessage): EntryNote | undefined {
@@ -10,6 +10,14 @@ export function noteOf(message: UIMessage): EntryNote | undefined {
 
 export function textOf(message: UIMessage): string {
   return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+}
+
+/** Where a turn stands in line, for people. */
+export function waitText({ ahead, aboutMs }: Waiting): string {
+  const before = ahead === 0 ? "next in line" : `${ahead} before it`;
+  const about =
+    aboutMs === undefined ? "" : `, about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
+  return `Waiting for its turn: ${before}${about}`;
 }
 
 /** A conversation is called by what was said first in it. */
