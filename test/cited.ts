@@ -76,6 +76,6 @@ function suitesAround(text: string, start: number): string[] {
 function bodyFrom(text: string, at: number, start: number): string {
   const indent = start - (text.lastIndexOf("\n", start - 1) + 1);
   const rest = text.slice(at);
-  const next = new RegExp(`^ {0,${indent}}(?:test|describe|\\\\})`, "m").exec(rest);
+  const next = new RegExp(`^ {0,${indent}}(?:test|describe|\\})`, "m").exec(rest);
   return next ? rest.slice(0, next.index) : rest;
 }

@@ -17,10 +17,6 @@ export const defaultMaxDepth = 64;
  */
 export function encodeJson(what: string, value: unknown, limits: JsonLimits = {}): string {
   const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth } = limits;
-  if (typeof value === "function" || (typeof value === "object" && value !== null)) {
-    const lost = whatIsLost(value, maxDepth);
-    if (lost !== undefined) throw notStorable(what, lost);
-  }
   let text: string | undefined;
   try {
     text = JSON.stringify(value);
@@ -32,6 +28,9 @@ export function encodeJson(what: string, value: unknown, limits: JsonLimits = {}
   if (text.length * 3 > maxBytes) checkSize(what, text, maxBytes);
   // A level takes two characters at least, so short texts can't be deep.
   if (text.length > maxDepth * 2 && depthOf(text) > maxDepth) throw tooDeep(what, maxDepth);
+  // After the text has shown that there is no circle, and that what is walked is no more than it holds.
+  const lost = whatIsLost(value);
+  if (lost !== undefined) throw notStorable(what, lost);
   if (text.includes("\\u") && unstorable.test(text)) {
     throw new FlotillaError(
       "payload_not_storable",
@@ -66,19 +65,17 @@ function notStorable(what: string, { kind, path }: Lost): FlotillaError {
 }
 
 /** The first thing of which JSON would keep nothing, and not say so. */
-function whatIsLost(value: unknown, levels: number, path = ""): Lost | undefined {
+function whatIsLost(value: unknown, path = ""): Lost | undefined {
   if (typeof value === "function") return { kind: "a function", path };
   if (typeof value !== "object" || value === null) return undefined;
   if ("toJSON" in value && typeof value.toJSON === "function") return undefined;
   if (value instanceof Map || value instanceof WeakMap) return { kind: "a Map", path };
   if (value instanceof Set || value instanceof WeakSet) return { kind: "a Set", path };
   if (value instanceof Promise) return { kind: "a promise", path };
-  // What is deeper, or a circle, is refused for that.
-  if (levels === 0) return undefined;
   for (const name of Object.keys(value)) {
     const inner = (value as Record<string, unknown>)[name];
     if (typeof inner !== "object" && typeof inner !== "function") continue;
-    const lost = whatIsLost(inner, levels - 1, path === "" ? name : `${path}.${name}`);
+    const lost = whatIsLost(inner, path === "" ? name : `${path}.${name}`);
     if (lost !== undefined) return lost;
   }
   return undefined;
