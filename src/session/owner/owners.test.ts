@@ -185,6 +185,28 @@ describe("the owners of logs", () => {
     expect(await owned()).toEqual(["a", "a", "a", "a"]);
   });
 
+  test("O4: a pod that is gone and still known doesn't cost the others their logs", async () => {
+    const wouldTake: OwnersParts["wouldTake"] = async (to) => {
+      if (up.get(to)) return true;
+      await new Promise<void>((resolve) => clock.after(1_000, resolve));
+      return false;
+    };
+    // Enough that a pod has several which it would hand to one that is gone.
+    journal = createMemoryJournal({ ids });
+    await journal.create(32);
+    startMortal("c");
+    await turns(20);
+    kill("c");
+    up.set("c", false);
+    start("a", { wouldTake });
+    start("b", { wouldTake });
+    await clock.advance(10_000);
+    const taken = await journal.heads();
+    expect(new Set(taken.map(({ owner }) => owner))).toEqual(new Set(["a", "b"]));
+    await clock.advance(30_000);
+    expect((await journal.heads()).map(({ term }) => term)).toEqual(taken.map(({ term }) => term));
+  });
+
   test("a pod that leaves gives its logs up, and others take them without waiting", async () => {
     start("a");
     await turns();

@@ -45,7 +45,7 @@ export type OwnersParts = {
   isGone: (host: string) => boolean;
   own: (head: Head, busy: readonly Header[], taken: Taken) => Promise<Owned>;
   onEvent: (event: LogEvent) => void;
-  /** Asks a pod whether it would take a log: one that is gone is still known for a while. */
+  /** Asks a pod whether it would take a log: one that is gone is still known for a while. Never rejects. */
   wouldTake: (podId: string) => Promise<boolean>;
   /** Tells a pod that there is something to take. */
   offer: (podId: string) => void;
@@ -77,6 +77,9 @@ export function createOwners(parts: OwnersParts): Owners {
   const { podId, journal, heads, clock, log } = parts;
   const held = new Map<number, Held>();
   const seen = new Map<number, Seen>();
+  /** Pods that are asked whether they would take a log, and when others have said that they would. */
+  const asking = new Set<string>();
+  const willingMs = new Map<string, number>();
   let passing: Promise<void> | undefined;
   let again = false;
   let cancel = () => {};
@@ -187,11 +190,25 @@ export function createOwners(parts: OwnersParts): Owners {
     for (const logId of held.keys()) {
       const to = desired[logId]!;
       if (to === podId || (pods.get(to) ?? 0) < settledMs) continue;
-      if (!(await parts.wouldTake(to)) || stopped) continue;
+      if (clock.monotonic() - (willingMs.get(to) ?? -Infinity) >= gapMs) {
+        askWhether(to);
+        continue;
+      }
+      willingMs.delete(to);
       log.info({ log: logId, to }, "handing the log over");
       await giveUp([logId]);
       return parts.offer(to);
     }
+  };
+
+  /** A pod that is gone doesn't answer. No pass waits for it, since every beat would be late by as much. */
+  const askWhether = (to: string): void => {
+    if (asking.has(to)) return;
+    asking.add(to);
+    void parts.wouldTake(to).then((would) => {
+      asking.delete(to);
+      if (would) willingMs.set(to, clock.monotonic());
+    });
   };
 
   const giveUp = async (logIds: readonly number[]): Promise<void> => {
