@@ -331,6 +331,45 @@ describe("a courier", () => {
     },
   );
 
+  describe("where letters are slow", () => {
+    const eachWayMs = 1_500;
+    /** How often the owner was asked. */
+    let asked: number;
+    let slow: Courier;
+
+    beforeEach(() => {
+      asked = 0;
+      const exchange = createLocalExchange({
+        carry: (_, arrive) => void clock.after(eachWayMs, arrive),
+      });
+      exchange.connect("there", { clock }).serve("session.ask", () => ({ version: ++asked }));
+      owner = "there";
+      slow = createCourier({
+        bus: exchange.connect("here", { clock }),
+        heads,
+        owners: undefined,
+        create: async () => {},
+        clock,
+        random: seededRandom(1),
+      });
+    });
+
+    const answered = async (asking: Command) => {
+      const answer = slow.ask("default", "s", asking).catch((error: FlotillaError) => error.code);
+      await clock.advance(60_000);
+      return answer;
+    };
+
+    test("an answer counts that comes after the next try was made", async () => {
+      expect(await answered(command("a"))).toEqual({ version: 1 });
+    });
+
+    test("that of metadata doesn't, which has a later version by then", async () => {
+      expect(await answered({ type: "metadata", metadata: "{}" })).toBe("unknown_outcome");
+      expect(asked).toBeGreaterThan(1);
+    });
+  });
+
   test("one that nobody answers holds up its own session, not for longer than its time", async () => {
     owner = "nobody";
     const asked = ["a", "b", "c"].map((each) => ask(each).catch(() => clock.monotonic()));

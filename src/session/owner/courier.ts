@@ -70,21 +70,54 @@ export function createCourier(parts: CourierParts): Courier {
     return heads.of(sessionId, maxAgeMs);
   };
 
-  const askRemote = async (asked: Asked, maxAgeMs: number, limitMs: number): Promise<Answer> => {
+  const askRemote = async (
+    asked: Asked,
+    {
+      maxAgeMs,
+      limitMs,
+      earlier,
+    }: { maxAgeMs: number; limitMs: number; earlier: Promise<Answer>[] },
+  ): Promise<Answer> => {
     const head = await headOf(asked.sessionId, maxAgeMs);
     const to = head?.owner ?? undefined;
     if (!head || to === undefined) throw free();
     if (to === bus.address && !owners?.of(asked.sessionId)) throw free();
     const { incarnation, term } = head;
     const body = { ...asked, term: { incarnation, term } } as unknown as Json;
-    const timeoutMs = Math.max(1, Math.min(requestMs, limitMs));
-    return (await bus.request(to, topic, body, { timeoutMs })) as unknown as Answer;
+    const timeoutMs = Math.max(1, limitMs);
+    const answer = bus
+      .request(to, topic, body, { timeoutMs })
+      .then((given) => given as unknown as Answer);
+    try {
+      return await firstOf(answer, earlier, Math.min(requestMs, timeoutMs));
+    } finally {
+      if (holdsWhenRepeated(asked.command)) earlier.push(answer);
+    }
   };
+
+  /** This try's answer, or what an earlier one is told was stored; `timeout` where neither comes in time. */
+  const firstOf = (
+    answer: Promise<Answer>,
+    earlier: readonly Promise<Answer>[],
+    waitMs: number,
+  ): Promise<Answer> =>
+    new Promise<Answer>((resolve, reject) => {
+      const late = new FlotillaError("timeout", `no pod has answered ${topic} within ${waitMs} ms`);
+      const cancel = clock.after(waitMs, () => reject(late));
+      const settle = (given: Answer) => {
+        cancel();
+        resolve(given);
+      };
+      void answer.finally(cancel).then(resolve, reject);
+      for (const each of earlier) each.then(settle, () => {});
+    });
 
   /** Asks whoever has the log, until somebody answers or time is up. */
   const persist = async (asked: Asked, { startedMs, timeoutMs, signal, ...begun }: Asking) => {
     const { tenant, sessionId, command } = asked;
     let { mayBeStored } = begun;
+    /** What may yet be answered to tries before this one: where every answer is slow, no try has its own in time. */
+    const earlier: Promise<Answer>[] = [];
     for (let tries = 1; ; tries++) {
       const leftMs = timeoutMs - (clock.monotonic() - startedMs);
       const wasOpen = !closed;
@@ -92,7 +125,7 @@ export function createCourier(parts: CourierParts): Courier {
         const owner = owners?.of(sessionId);
         if (owner) return await owner.submit(tenant, sessionId, command);
         const maxAgeMs = tries === 1 ? believedMs : 0;
-        return await askRemote(asked, maxAgeMs, leftMs);
+        return await askRemote(asked, { maxAgeMs, limitMs: leftMs, earlier });
       } catch (error) {
         // One who has lost the log may have stored it before, without hearing of that. And what was
         // under way when this process began to leave may have got there.
@@ -203,6 +236,11 @@ function isDecided({ type }: Command, error: unknown): boolean {
   // A session that isn't there was never stored: those that were deleted keep their ids.
   if (type === "create") return hasCode(error, ...decided) && !hasCode(error, "conflict");
   return hasCode(error, ...neverStored);
+}
+
+/** Whether the answer to one try holds though a later one was taken, too: metadata has another version then. */
+function holdsWhenRepeated({ type }: Command): boolean {
+  return type !== "metadata";
 }
 
 /** Not even tried, as opposed to an owner that was fenced while it stored it. */
