@@ -26,7 +26,8 @@ export type ConnectionOptions = {
 };
 
 const pingMs = 500;
-const handshakeMs = 2_000;
+// A server that is asleep is left soon; one that is only slow would never be reached with the same time again.
+const handshakeMs = { first: 2_000, most: 8_000 };
 const againMs = 100;
 
 export function keepConnected(options: ConnectionOptions): Connection {
@@ -36,6 +37,7 @@ export function keepConnected(options: ConnectionOptions): Connection {
   let socket: WebSocket | undefined;
   let at: string | undefined;
   let on: string | undefined;
+  let handshakeTimeout = handshakeMs.first;
 
   const send = (frame: ClientFrame): void => {
     if (on !== undefined && socket?.readyState === WebSocket.OPEN) {
@@ -48,18 +50,24 @@ export function keepConnected(options: ConnectionOptions): Connection {
     new Promise((resolve) => {
       const name = `${label}#${++made}`;
       const address = `${url.replace("http", "ws")}/v1/socket?user=${user}`;
-      const own = new WebSocket(address, subprotocol, { handshakeTimeout: handshakeMs });
+      const own = new WebSocket(address, subprotocol, { handshakeTimeout });
+      handshakeTimeout = Math.min(handshakeTimeout * 2, handshakeMs.most);
       socket = own;
       at = url;
       let heardMs = performance.now();
       const pinging = setInterval(() => {
+        if (own.readyState === WebSocket.CONNECTING) return;
         if (performance.now() - heardMs > silentMs) own.terminate();
         else send({ type: "ping", ref: "ping" });
       }, pingMs);
+      own.on("open", () => (heardMs = performance.now()));
       own.on("message", (data: Buffer) => {
         heardMs = performance.now();
         for (const frame of JSON.parse(data.toString()) as ServerFrame[]) {
-          if (frame.type === "hello") on = name;
+          if (frame.type === "hello") {
+            on = name;
+            handshakeTimeout = handshakeMs.first;
+          }
           onFrame(frame, name);
         }
       });
