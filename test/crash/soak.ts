@@ -53,6 +53,7 @@ if (!Object.hasOwn(kinds, values.store)) {
 }
 const firstSeed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 32));
 const startedMs = monotonicMs();
+const endLimitMs = 120_000;
 const round: (seed: number) => Promise<void> = kinds[values.store as keyof typeof kinds];
 
 let rounds = 0;
@@ -62,6 +63,7 @@ do {
   await round(seed);
 } while (monotonicMs() - startedMs < minutes * 60_000);
 say(`${rounds} rounds, and every promise was kept`);
+endWithin("the end of the program").unref();
 
 async function sqliteRound(seed: number): Promise<void> {
   const fleet = await openFleet(sqliteStore);
@@ -76,9 +78,9 @@ async function postgresRound(seed: number): Promise<void> {
     const { common, placeAt } = rough;
     const plan = { ...postgresPlan, seed, common, placeAt, say: fault };
     await judged(fleet, seed, () => runStorm(fleet, plan));
-    await rough.close();
+    await inTime("closing what is between pods and server", rough.close());
   } finally {
-    await server.stop();
+    await inTime("stopping the server", server.stop());
   }
 }
 
@@ -96,7 +98,7 @@ async function manyServersRound(seed: number): Promise<void> {
       runSessionStorm(fleet, { seed, servers: 3, store, say: fault }),
     );
   } finally {
-    await server.stop();
+    await inTime("stopping the server", server.stop());
   }
 }
 
@@ -121,9 +123,9 @@ async function failOverRound(seed: number): Promise<void> {
       runSessionStorm(fleet, { seed, servers: 3, store, say: fault }),
     );
   } finally {
-    await proxy.close();
-    await standby.stop();
-    await primary.stop();
+    await inTime("closing the proxy", proxy.close());
+    await inTime("stopping the standby", standby.stop());
+    await inTime("stopping the primary", primary.stop());
   }
 }
 
@@ -132,8 +134,8 @@ type Judged = Pick<Storm, "violations" | "mildness" | "counts"> & { readonly evi
 /** Ends the program at the first broken promise, and keeps what speaks against it. */
 async function judged(fleet: Fleet, seed: number, run: () => Promise<Judged>): Promise<void> {
   const { violations, mildness, evidence, counts } = await run().catch(async (error: unknown) => {
-    await fleet.close({ keep: true });
     say(`seed ${seed} ended early; ledgers and logs are in ${fleet.folder}`);
+    await inTime("closing the pods", fleet.close({ keep: true }));
     throw error;
   });
   say(JSON.stringify(counts));
@@ -144,8 +146,22 @@ async function judged(fleet: Fleet, seed: number, run: () => Promise<Judged>): P
     say(`seed ${seed} broke promises; ledgers, logs and evidence.json are in ${fleet.folder}`);
     process.exitCode = 1;
   }
-  await fleet.close({ keep: violations.length > 0 });
+  await inTime("closing the pods", fleet.close({ keep: violations.length > 0 }));
   if (violations.length > 0) process.exit();
+}
+
+async function inTime(what: string, ending: Promise<void>): Promise<void> {
+  const limit = endWithin(what);
+  await ending.finally(() => clearTimeout(limit));
+}
+
+/** What a round leaves behind must not go on for hours: it is told of, and ends with the program. */
+function endWithin(what: string): NodeJS.Timeout {
+  return setTimeout(() => {
+    const left = process.getActiveResourcesInfo().filter((name) => name !== "Timeout");
+    say(`${what} takes more than ${endLimitMs / 1_000} s; there are ${left.join(", ")}`);
+    process.exit(1);
+  }, endLimitMs);
 }
 
 function fault(line: string): void {
