@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { FrameMessage } from "../protocol/frames.ts";
 import type { Part } from "../protocol/message.ts";
+import { isTurn } from "../protocol/turn-state.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Followed } from "./followed.ts";
 import { readEvents } from "./reader.ts";
@@ -68,7 +69,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     stop({ epoch } = {}) {
       const { state } = followed.place;
       // Named, the turn can be asked for again without ending another one.
-      const turn = epoch ?? (state.state === "catching_up" ? state.epoch : undefined);
+      const turn = epoch ?? (isTurn(state) ? state.epoch : undefined);
       const asked = exchange.ask({ type: "stop", session: sessionId, epoch: turn });
       return handled(asked.then(({ done = false }) => done));
     },

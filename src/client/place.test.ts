@@ -131,6 +131,14 @@ describe("a place in a session", () => {
     expect(gaps).toBe(0);
   });
 
+  test("keeps an answer whose turn waits for a permit, and goes on with it", () => {
+    const state = { ...busy(), state: "waiting" } as SessionState;
+    const frames: PlaceFrame[] = [chunks(0, ["a"]), { type: "state", session, state }];
+    const taken = take(joining, joined(0, "i", busy()), ...frames, chunks(1, ["b"]));
+    expect(taken).toMatchObject({ gaps: 0, place: { answer: { nextIndex: 2 } } });
+    expect(taken.told).toEqual(["joined", "anew a", "state", "on b"]);
+  });
+
   test("forgets an answer when its entry comes, or when nobody makes it any more", () => {
     const live = take(joining, joined(0, "i", busy()), chunks(0, ["a"])).place;
     expect(live.answer).toMatchObject({ epoch: 1, nextIndex: 1 });

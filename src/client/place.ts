@@ -1,5 +1,6 @@
 import type { ServerFrame } from "../protocol/frames.ts";
 import type { Entry, SessionState } from "../protocol/message.ts";
+import { isTurn } from "../protocol/turn-state.ts";
 import type { SessionEvent } from "./session.ts";
 
 /**
@@ -147,7 +148,7 @@ function takeChunks(place: Place, frame: Extract<PlaceFrame, { type: "chunks" }>
 /** An answer that isn't made any more is forgotten, once the entry that it became would be here. */
 function settled(place: Place, events: readonly SessionEvent[]): Placed {
   const { answer, state } = place;
-  const isMade = state.state === "catching_up" && state.epoch === answer?.epoch;
+  const isMade = isTurn(state) && state.epoch === answer?.epoch;
   const isVoid = answer !== undefined && !isMade && isCaughtUp(place);
   return { place: isVoid ? { ...place, answer: undefined } : place, events, gap: false };
 }

@@ -42,3 +42,14 @@ test("an answer whose turn waits is no message yet, and is shown with where it s
   shown.take({ ...of, fromStart: false, chunks: start }, idle);
   expect(shown.snapshot(now).messages).toMatchObject([{ role: "assistant" }]);
 });
+
+test("where a turn stood is shown no more once another attempt has begun", () => {
+  const shown = createShown(() => {});
+  const turn = { epoch: 1, agent: "helper", messageId: "a", upToSeq: 1, stopping: false };
+  const waiting = { state: "waiting", attempt: 1, ...turn } as const;
+  const chunks = [{ type: "data-waiting", transient: true, data: { ahead: 3 } }];
+  shown.take({ type: "chunks", epoch: 1, attempt: 1, fromStart: true, chunks }, waiting);
+  expect(shown.snapshot({ ...now, state: waiting })).toMatchObject({ waiting: { ahead: 3 } });
+  const again = { ...waiting, state: "catching_up", attempt: 2 } as const;
+  expect(shown.snapshot({ ...now, state: again })).not.toHaveProperty("waiting");
+});

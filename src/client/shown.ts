@@ -1,5 +1,6 @@
 import type { FlotillaError } from "../base/errors.ts";
 import type { Entry, SessionState, UIMessage } from "../protocol/message.ts";
+import { isTurn } from "../protocol/turn-state.ts";
 import { createView, type View } from "../protocol/view.ts";
 import { createLive, type Live } from "./live.ts";
 import type { SessionEvent, SessionSnapshot, Unsent } from "./session.ts";
@@ -80,7 +81,7 @@ export function createShown(onLoaded: () => void): Shown {
         forgetLost((seq) => seq > lastSeq);
       } else if (event.type === "chunks") {
         if (!event.fromStart) return live?.push(event.chunks);
-        const isOf = state.state === "catching_up" && state.epoch === event.epoch;
+        const isOf = isTurn(state) && state.epoch === event.epoch;
         const said = event.chunks[0]?.["messageId"];
         const messageId = isOf
           ? state.messageId
@@ -120,11 +121,15 @@ export function createShown(onLoaded: () => void): Shown {
     },
     snapshot({ status, state, lastSeq, incarnation, error }) {
       const answer = live?.answer();
+      // An attempt that was lost can't say that it waits no more.
+      const isPast =
+        live && isTurn(state) && state.epoch === live.epoch && state.attempt > live.attempt;
+      const waiting = isPast ? undefined : live?.waiting;
       return {
         status,
         messages: messages(),
         ...(answer && { answer }),
-        ...(live?.waiting && { waiting: live.waiting }),
+        ...(waiting && { waiting }),
         unsent: list(),
         state,
         lastSeq,

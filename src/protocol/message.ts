@@ -79,7 +79,8 @@ export type ToolResult = { readonly toolCallId: string } & (
 export type SessionState =
   | { readonly state: "idle" }
   | {
-      readonly state: "catching_up";
+      /** `waiting`: its agent isn't asked before the agent's throttle has a permit. */
+      readonly state: "catching_up" | "waiting";
       readonly epoch: number;
       readonly attempt: number;
       readonly agent: string;

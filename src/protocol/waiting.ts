@@ -2,7 +2,11 @@ import type { Chunk } from "./chunk.ts";
 
 /** Where a turn stands that waits for a permit of its agent's throttle. */
 export type Waiting = {
-  /** How many are before it on its pod. */
+  /**
+   * How many calls of the same throttle and key wait on its pod and are served before it: other turns, and
+   * calls of programs and tasks that are as urgent. Calls under way, tasks that aren't claimed yet, and
+   * what waits on other pods aren't among them.
+   */
   readonly ahead: number;
   /** About how long it will wait; absent where that isn't known. */
   readonly aboutMs?: number;

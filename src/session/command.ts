@@ -49,6 +49,13 @@ export type Command =
   | { readonly type: "turn_released"; readonly epoch: number; readonly attempt: number }
   /** What must run alone does so from now on. */
   | { readonly type: "work_begun"; readonly epoch: number; readonly attempt: number }
+  /** Its runner has begun (an odd count) or ended (an even one) to wait for a permit. Only a higher counts. */
+  | {
+      readonly type: "turn_waiting";
+      readonly epoch: number;
+      readonly attempt: number;
+      readonly count: number;
+    }
   | {
       readonly type: "checkpoint";
       readonly epoch: number;

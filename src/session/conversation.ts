@@ -19,6 +19,7 @@ import {
 import { beginAlone } from "./conversation/starting.ts";
 import { refused, unchanged } from "./conversation/step.ts";
 import {
+  countWait,
   endStopped,
   finishTurn,
   keepCheckpoint,
@@ -71,6 +72,7 @@ export function decide(header: Header | undefined, command: Command, facts: Fact
     case "turn_finished":
     case "turn_released":
     case "work_begun":
+    case "turn_waiting":
     case "checkpoint":
     case "work_lost":
     case "stop_expired":
@@ -107,6 +109,7 @@ function decideDeleted(header: Header, command: Command): Decision {
     case "turn_finished":
     case "turn_released":
     case "work_begun":
+    case "turn_waiting":
     case "checkpoint":
     case "work_lost":
     case "stop_expired":
@@ -127,6 +130,7 @@ type OfWork = Extract<
       | "turn_finished"
       | "turn_released"
       | "work_begun"
+      | "turn_waiting"
       | "checkpoint"
       | "work_lost"
       | "stop_expired"
@@ -167,6 +171,8 @@ function decideTurn(
       return isRunning ? finishTurn(header, turn, command, facts) : undefined;
     case "turn_released":
       return isRunning ? releaseTurn(header, turn, facts) : undefined;
+    case "turn_waiting":
+      return isRunning && turn.runner !== null ? countWait(header, turn, command) : undefined;
     case "checkpoint":
       return isRunning ? keepCheckpoint(header, command) : undefined;
     case "work_lost":
@@ -202,6 +208,7 @@ function decideCompaction(
       return loseCompaction(header, work, facts);
     case "stop":
     case "turn_finished":
+    case "turn_waiting":
     case "checkpoint":
     case "stop_expired":
     case "debounced":

@@ -18,7 +18,7 @@ export type Header = {
   readonly replacedSeq?: number;
   /** Of the latest turn or compaction. It only ever rises: what comes from an older one is refused. */
   readonly epoch: number;
-  /** What is under way: nothing (`idle`), a turn (`catching_up`) or a compaction (`compacting`). */
+  /** What is under way: nothing (`idle`), a turn (`catching_up`, `waiting`) or a compaction (`compacting`). */
   readonly work: Work | null;
   /** What is to be answered once the work that is under way has ended, in this order; see `pending.ts`. */
   readonly pending: readonly Pending[];
@@ -65,6 +65,11 @@ export type Turn = {
   /** The entry that the answer is to replace, where it continues or regenerates one. */
   readonly replaces: number | null;
   readonly stopping: boolean;
+  /**
+   * How often an attempt has begun or ended to wait for a permit of its agent's throttle: it waits while
+   * the count is odd. The attempt is named because a pod of an earlier release copies this into the next.
+   */
+  readonly waits?: { readonly attempt: number; readonly count: number };
   readonly alone?: Alone;
   /** The trace context of what started it, where that had one. */
   readonly trace?: string;
@@ -106,7 +111,13 @@ export function stateOf({ work }: Pick<Header, "work">): SessionState {
   if (work === null) return { state: "idle" };
   if (work.type === "compaction") return { state: "compacting", epoch: work.epoch };
   const { epoch, attempt, agent, messageId, upToSeq, stopping } = work;
-  return { state: "catching_up", epoch, attempt, agent, messageId, upToSeq, stopping };
+  const state = !stopping && waitsOf(work) % 2 === 1 ? "waiting" : "catching_up";
+  return { state, epoch, attempt, agent, messageId, upToSeq, stopping };
+}
+
+/** How often this attempt has begun or ended to wait for a permit. */
+export function waitsOf({ waits, attempt }: Turn): number {
+  return waits?.attempt === attempt ? waits.count : 0;
 }
 
 /** A session of which nothing was said yet. */

@@ -134,6 +134,8 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     await put({ sessionId: "f-3", tenant, status: "archived" });
     await put({ sessionId: "f-4", tenant, work: turn() });
     await put({ sessionId: "f-5", tenant, users: ["bob"], work: turn() });
+    const waits = { attempt: 1, count: 1 };
+    await put({ sessionId: "f-6", tenant, users: ["cy"], work: { ...turn(), waits } });
     await put({ sessionId: "g-5", tenant: "another", users: ["bob"], work: turn() });
     const of = (options: ListSessions) => pages(tenant, { limit: 1, ...options });
     expect(await of({ user: "bob" })).toEqual(["f-5", "f-2", "f-1"]);
@@ -141,6 +143,8 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     expect(await of({ agent: "other" })).toEqual(["f-2"]);
     expect(await of({ status: "archived" })).toEqual(["f-3"]);
     expect(await of({ status: "active", user: "ada" })).toEqual(["f-4", "f-1"]);
+    expect(await of({ state: "waiting" })).toEqual(["f-6"]);
+    expect(await readInbox(database, tenant, "cy")).toMatchObject([{ state: "waiting" }]);
     expect(await of({ state: "catching_up" })).toEqual(["f-5", "f-4"]);
     expect(await of({ state: "catching_up", user: "bob" })).toEqual(["f-5"]);
     expect(await of({ state: "idle" })).toEqual(["f-3", "f-2", "f-1"]);

@@ -111,7 +111,8 @@ function checkedList(options: ListAmong): Filter & { cursor?: string; limit?: nu
   checkOptions("sessions.list", options, listOptions);
   const { status, state, limit, cursor } = options;
   if (status !== undefined) checkChoice("status", status, ["active", "archived"]);
-  if (state !== undefined) checkChoice("state", state, ["idle", "catching_up", "compacting"]);
+  if (state !== undefined)
+    checkChoice("state", state, ["idle", "catching_up", "waiting", "compacting"]);
   if (limit !== undefined) checkNumber("limit", limit, listRange);
   for (const name of ["user", "agent"] as const) checkText(name, options[name]);
   checkText("cursor", cursor, expectedCursor);

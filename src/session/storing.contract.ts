@@ -1,5 +1,5 @@
 import type { DecidedEntry } from "./command.ts";
-import { type Header, newHeader } from "./header.ts";
+import { type Header, newHeader, type Turn } from "./header.ts";
 import type { Journal, LogRecord } from "./journal/journal.ts";
 
 export type StoredSession = Partial<Header> & {
@@ -52,7 +52,7 @@ const said: Omit<DecidedEntry, "seq"> = {
   clientId: null,
 };
 
-export const turn = (agent = "helper"): Header["work"] => ({
+export const turn = (agent = "helper"): Turn => ({
   type: "turn",
   epoch: 1,
   attempt: 1,

@@ -14,12 +14,13 @@ export type AcquireOptions = {
   readonly timeoutMs?: number | undefined;
   /** How long to wait for a permit at most. */
   readonly maxWaitMs?: number | undefined;
-  /** Told where it stands while it waits: after a moment, and then every second or so. */
+  /** Told where it stands while it waits: after a quarter of a second, and then every second or so. */
   readonly onWaiting?: ((at: InLine) => void) | undefined;
 };
 
 /** Where a call stands that waits for a permit, on its pod. */
 export type InLine = {
+  /** How many other calls of the same throttle and key wait on this pod and are served before it. */
   readonly ahead: number;
   /** About how long it will wait; absent where no call has ended yet. */
   readonly aboutMs?: number;
@@ -29,6 +30,8 @@ export type InLine = {
 export type Waiter = {
   readonly asked: AcquireOptions;
   readonly estimate: number;
+  /** When it has joined, of `clock.monotonic`. */
+  readonly sinceMs: number;
   grant(permit: HeldPermit): void;
   refuse(error: unknown): void;
 };
@@ -61,6 +64,7 @@ export function createLine(clock: Clock, errors: LimiterErrors) {
         const place = waiting.add(priority, {
           asked,
           estimate,
+          sinceMs: clock.monotonic(),
           grant(permit) {
             end();
             resolve(permit);

@@ -275,3 +275,18 @@ test("those who wait are told where they stand and for about how long, until the
   expect(told["soon"]).toHaveLength(4);
   expect(told["late"]!.at(-1)).toEqual({ ahead: 1, aboutMs: 800 });
 });
+
+test("one that joins a line which is told where it stands is told after its own quarter of a second", async () => {
+  const { limiter, clock } = limiterUnderTest({}, 1);
+  await limiter.acquire();
+  const told: string[] = [];
+  asking(limiter, { onWaiting: () => void told.push("first") });
+  await clock.advance(200);
+  asking(limiter, { onWaiting: () => void told.push("second") });
+  await clock.advance(50);
+  expect(told).toEqual(["first"]);
+  await clock.advance(199);
+  expect(told).toEqual(["first"]);
+  await clock.advance(1);
+  expect(told).toContain("second");
+});

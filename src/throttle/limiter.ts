@@ -54,6 +54,8 @@ export type LimiterOptions = {
 const tickMs = 1_000;
 /** Waits that are shorter than this aren't worth a word. */
 const momentMs = 250;
+/** How often the line is gone through for that at most, as each that joins has a moment of its own. */
+const placesMs = 50;
 
 /**
  * The permits of one throttle and key on one pod: who has one, who waits for one, and what came of them.
@@ -215,14 +217,21 @@ export function createLimiter(options: LimiterOptions) {
     const nowMs = clock.monotonic();
     const holdMs = room.holdMs(nowMs);
     const limit = room.limit();
+    let nextMs = Infinity;
     let ahead = 0;
     for (const { item } of waiting) {
       const { onWaiting } = item.asked;
-      const waitMs = onWaiting && tallies.waitMs(ahead, limit);
-      onWaiting?.({ ahead, ...(waitMs !== undefined && { aboutMs: Math.ceil(holdMs + waitMs) }) });
-      if (onWaiting) places.set(nowMs + tickMs);
+      const tellMs = item.sinceMs + momentMs;
+      if (onWaiting && nowMs < tellMs) {
+        nextMs = Math.min(nextMs, Math.max(tellMs, nowMs + placesMs));
+      } else if (onWaiting) {
+        const waitMs = tallies.waitMs(ahead, limit);
+        onWaiting({ ahead, ...(waitMs !== undefined && { aboutMs: Math.ceil(holdMs + waitMs) }) });
+        nextMs = Math.min(nextMs, nowMs + tickMs);
+      }
       ahead++;
     }
+    if (nextMs < Infinity) places.set(nextMs);
   }
 
   function want(): void {

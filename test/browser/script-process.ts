@@ -3,7 +3,16 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
-import { agent, type Chunk, defineConfig, flow, task, textOf } from "flotilla";
+import {
+  agent,
+  type AgentContext,
+  type Chunk,
+  defineConfig,
+  flow,
+  task,
+  textOf,
+  throttle,
+} from "flotilla";
 import { z } from "zod";
 import { echo, guide } from "../../examples/demo/agents.ts";
 import { transcribe } from "../../examples/demo/tasks.ts";
@@ -21,9 +30,11 @@ async function passed(gate: string, signal?: AbortSignal): Promise<void> {
  * Does what the last message says, a command in each line: `count 30` says words, `hold x` waits for a
  * gate, `say …` repeats text and `parts […]` brings chunks as they are.
  */
-const script = agent("script", async function* ({ messages, signal, attempt }): AsyncGenerator<
-  Chunk | string
-> {
+async function* follow({
+  messages,
+  signal,
+  attempt,
+}: AgentContext): AsyncGenerator<Chunk | string> {
   const asked = textOf(messages.findLast(({ role }) => role === "user") ?? { parts: [] });
   for (const line of asked.split("\n")) {
     const [, command, rest = ""] = /^(\w+) ?(.*)$/.exec(line) ?? [];
@@ -38,7 +49,10 @@ const script = agent("script", async function* ({ messages, signal, attempt }): 
     else if (command === "parts") yield* JSON.parse(rest) as Chunk[];
     else yield `You said: ${line} `;
   }
-});
+}
+const script = agent("script", follow);
+/** One after the other. */
+const narrow = agent("narrow", { throttle: throttle("narrow", { pinned: 1 }) }, follow);
 
 /** Says how far it is, and ends once its gate is open. */
 const gated = task("gated", {}, async ({ input, progress, signal }) => {
@@ -54,7 +68,7 @@ const asking = flow("asking", { version: 1 })
   .end();
 
 export default defineConfig({
-  use: [script, guide, echo, transcribe, gated, asking],
+  use: [script, narrow, guide, echo, transcribe, gated, asking],
   server: { pages },
   // A pod that was killed is to be missed soon.
   heartbeatMs: 200,

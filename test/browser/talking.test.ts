@@ -129,6 +129,26 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     await expectSoon(two.texts, ["count 10\nhold never", counted(10), "again", "You said: again"]);
   });
 
+  test("says where it stands while its turn waits for a permit", async () => {
+    const at = { url: server.url, agent: "narrow" };
+    const one = await openChat(ada.context, { ...at, chatId: `${chatId}-first` });
+    await one.say("count 3\nhold permit");
+    await one.shows("3.3");
+    const two = await openChat(ada.context, { ...at, chatId });
+    await two.say("hello");
+    const place = two.page.getByRole("feed").getByRole("status");
+    await place.filter({ hasText: "Waiting for its turn: next in line" }).waitFor();
+    await two.stop.waitFor();
+    await expectSoon(
+      async () => (await server.program.sessions.get(chatId)).state.state,
+      "waiting",
+    );
+    server.open("permit");
+    await expectSoon(two.texts, ["hello", "You said: hello"]);
+    await place.waitFor({ state: "detached" });
+    await two.idle();
+  });
+
   test("is the same under StrictMode, where everything is done twice", async () => {
     const at = { url: server.url, path: "/strict", chatId };
     const one = await openChat(ada.context, at);

@@ -36,9 +36,7 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
   const { scrollRef, contentRef, isAtEnd, toEnd } = useAtEnd();
   const followed = useOfSession(chatId, (session) => session.status);
   const hasEntries = useOfSession(chatId, ({ lastSeq }) => lastSeq > 0);
-  const agent = useOfSession(chatId, ({ state }) =>
-    state.state === "catching_up" ? state.agent : "",
-  );
+  const agent = useOfSession(chatId, ({ state }) => ("agent" in state ? state.agent : ""));
   const waits = useOfSession(chatId, ({ waiting }) => (waiting ? waitText(waiting) : ""));
   useReading(chatId);
 

@@ -70,6 +70,35 @@ describe("a conversation in the terminal", () => {
     expect(transcript.place).toEqual({ lastSeq: 2, incarnation: "i", lastMessageId: "m2" });
   });
 
+  test("says once that its turn waits for a permit, and where it stands", () => {
+    const { transcript, text } = onPaper("live");
+    const waits = (index: number, data: object | null, more = {}): SessionEvent => ({
+      type: "chunks",
+      epoch: 1,
+      attempt: 1,
+      index,
+      chunks: [{ type: "data-waiting", transient: true, data }],
+      ...more,
+    });
+    const state = { ...catchingUp, state: "waiting" } as const;
+    transcript.event({ ...joined, state });
+    transcript.event(waits(0, { ahead: 3, aboutMs: 4_200 }));
+    transcript.event(waits(1, { ahead: 2 }));
+    transcript.event(waits(0, { ahead: 1 }, { nextIndex: 3 }));
+    expect(text()).toBe("(waiting for a permit: 3 before it, about 4 s)\n");
+    transcript.event(waits(0, { ahead: 0 }, { attempt: 2 }));
+    transcript.event(waits(1, null, { attempt: 2 }));
+    transcript.event(deltas(2, ["Hello"], { attempt: 2 }));
+    expect(text().split("\n").slice(1)).toEqual([
+      "(waiting for a permit: next in line)",
+      "helper: Hello",
+    ]);
+    const lines = onPaper("lines");
+    lines.transcript.event({ ...joined, state });
+    lines.transcript.event(waits(0, { ahead: 3 }));
+    expect(lines.text()).toBe("");
+  });
+
   test("goes on in the middle where it has come back, and shows nothing twice", () => {
     const { transcript, text } = onPaper("live");
     transcript.event(joined);

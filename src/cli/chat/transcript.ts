@@ -1,5 +1,7 @@
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState } from "../../protocol/message.ts";
+import { isTurn } from "../../protocol/turn-state.ts";
+import { type Waiting, waitingAfter } from "../../protocol/waiting.ts";
 import type { Place, SessionEvent, SessionView } from "../../session/service.ts";
 import { entryText, outcomeText, partText, saidIn } from "../entry-text.ts";
 import { harmless } from "../harmless.ts";
@@ -27,6 +29,8 @@ type Live = {
   readonly attempt: number;
   nextIndex: number;
   text: string;
+  /** Where its turn stands in line, while it waits for a permit. */
+  waiting: Waiting | undefined;
 };
 
 /** Turns what happens in a session into what is shown of it, and keeps the place it has come to. */
@@ -54,12 +58,20 @@ export function createTranscript({ paper, form }: TranscriptOptions) {
 
   const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
     const { epoch, attempt, index } = event;
-    if (index === 0) live = { epoch, attempt, nextIndex: 0, text: "" };
+    if (index === 0) {
+      const isKnown = live?.epoch === epoch && live.attempt === attempt;
+      const waiting = isKnown ? live?.waiting : undefined;
+      live = { epoch, attempt, nextIndex: 0, text: "", waiting };
+    }
     // What comes after a gap makes no sense; the whole answer comes when it is stored.
     if (live?.epoch !== epoch || live.attempt !== attempt || live.nextIndex !== index) return;
     live.nextIndex = event.nextIndex ?? index + event.chunks.length;
     for (const chunk of event.chunks) live.text = withChunk(live.text, chunk);
-    const agent = state.state === "catching_up" ? state.agent : "agent";
+    const waiting = waitingAfter(live.waiting, event.chunks);
+    // Said once: the line may move every second.
+    if (form === "live" && waiting && !live.waiting) paper.line(waitText(waiting));
+    live.waiting = waiting;
+    const agent = isTurn(state) ? state.agent : "agent";
     // Half of a character waits for its other half.
     const whole = live.text.replace(/[\ud800-\udbff]$/, "");
     if (form === "live" && whole !== "") show(whole, agent);
@@ -161,6 +173,13 @@ export function firstPlace({ lastSeq }: SessionView): number {
 
 function nameOf(author: string): string {
   return harmless(oneLine(author, 80));
+}
+
+function waitText({ ahead, aboutMs }: Waiting): string {
+  const before = ahead === 0 ? "next in line" : `${ahead} before it`;
+  const about =
+    aboutMs === undefined ? "" : `, about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
+  return `(waiting for a permit: ${before}${about})`;
 }
 
 /** Only what is said is shown while it is made; what else there is comes with the stored answer. */

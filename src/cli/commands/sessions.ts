@@ -2,6 +2,7 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
+import { isTurn } from "../../protocol/turn-state.ts";
 import type { ListSessions, SessionView } from "../../session/service.ts";
 import { entryText, outcomeText } from "../entry-text.ts";
 import {
@@ -31,6 +32,7 @@ export function sessionsCommand(program: Command): void {
       `
 Examples:
   $ flotilla sessions list --state catching_up        in which agents answer right now
+  $ flotilla sessions list --state waiting            which wait for a permit of a throttle
   $ flotilla sessions list --user ada --status active
   $ flotilla sessions show 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
   $ flotilla sessions export 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e > session.jsonl
@@ -53,6 +55,7 @@ Examples:
       new Option("--state <state>", "only those in which this goes on").choices([
         "idle",
         "catching_up",
+        "waiting",
         "compacting",
       ]),
     );
@@ -104,7 +107,12 @@ function toRow(session: SessionView, nowMs: number): string[] {
   ];
 }
 
-const stateStyles = { idle: "gray", catching_up: "cyan", compacting: "yellow" } as const;
+const stateStyles = {
+  idle: "gray",
+  catching_up: "cyan",
+  waiting: "yellow",
+  compacting: "yellow",
+} as const;
 
 function stateText({ status, state }: SessionView): string {
   const shown = paint(stateStyles[state.state], state.state.replace("_", " "));
@@ -122,8 +130,7 @@ async function show(sessionId: string, flags: Flags & { last: number }): Promise
   });
   if (json) return printJson({ session, entries });
   const { state, agents, users, lastSeq, tokens, metadata, createdAtMs } = session;
-  const answers =
-    state.state === "catching_up" ? `, by ${name(state.agent, 80)}, turn ${state.epoch}` : "";
+  const answers = isTurn(state) ? `, by ${name(state.agent, 80)}, turn ${state.epoch}` : "";
   const facts: [string, string][] = [
     ["id", name(session.sessionId, 200)],
     ["agents", name(agents.join(", "), 400) || "none"],

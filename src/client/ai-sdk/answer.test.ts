@@ -160,6 +160,7 @@ test("a turn that waits is told of beside the answer, which begins when it does"
   const of = { type: "chunks", epoch: 1, attempt: 1 } as const;
   const waiting = (data: object | null) => ({ type: "data-waiting", transient: true, data });
   await stream.hear(joined(1, working(1)), entry(1));
+  await stream.hear({ type: "state", state: working(1, { state: "waiting" }) });
   await stream.hear({ ...of, fromStart: true, chunks: [waiting({ ahead: 2 })] });
   await stream.hear({ ...of, fromStart: false, chunks: [waiting(null)] });
   expect(stream.types).toEqual(["data-waiting", "data-waiting"]);

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
+import { isTurn } from "../../protocol/turn-state.ts";
 import { viewOf } from "../../protocol/view.ts";
 import { isBeside } from "../../protocol/waiting.ts";
 import type { Session, SessionEvent } from "../session.ts";
@@ -123,7 +124,7 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
   };
 
   const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
-    if (event.epoch !== turn?.epoch || state.state !== "catching_up") return;
+    if (event.epoch !== turn?.epoch || !isTurn(state)) return;
     turn = { epoch: event.epoch, attempt: event.attempt };
     heard ||= event.fromStart;
     if (!reader && heard && isBeside(event.chunks)) {
@@ -164,7 +165,7 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
   };
 
   const look = (): void => {
-    if (state.state === "catching_up" && asked.isTurn(state)) {
+    if (isTurn(state) && asked.isTurn(state)) {
       const { epoch, attempt } = state;
       turn ??= { epoch, attempt };
       if (turn.epoch === epoch) return;
@@ -215,7 +216,7 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
 }
 
 function isAt(state: SessionState, epoch: number): boolean {
-  return state.state === "catching_up" && state.epoch === epoch;
+  return isTurn(state) && state.epoch === epoch;
 }
 
 function isEnd(type: string): boolean {

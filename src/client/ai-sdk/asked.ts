@@ -1,10 +1,9 @@
-import type { Entry, SessionState } from "../../protocol/message.ts";
-
-export type Turn = Extract<SessionState, { state: "catching_up" }>;
+import type { Entry } from "../../protocol/message.ts";
+import type { TurnState } from "../../protocol/turn-state.ts";
 
 /** Which answer is waited for. */
 export type Asked = {
-  isTurn(turn: Turn): boolean;
+  isTurn(turn: TurnState): boolean;
   /** Of an answer whose turn was over before it could be seen. */
   isAnswer(entry: Entry): boolean;
   /** The entry that asks for it: where all is said up to it and nobody is at work, there is no answer. */

@@ -1,6 +1,7 @@
 import type { UIMessage as ChatMessage } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import type { UIMessage } from "../../protocol/message.ts";
+import { isTurn } from "../../protocol/turn-state.ts";
 import type { Session, SessionSnapshot } from "../session.ts";
 import { guarded } from "../store.ts";
 import type { AnswerEnd } from "./answer.ts";
@@ -128,7 +129,7 @@ function show<Message extends ChatMessage>(
 }
 
 function isToBeSeen({ state }: SessionSnapshot, ended: Ended | undefined): boolean {
-  if (state.state !== "catching_up" || state.attempt === 0 || state.stopping) return false;
+  if (!isTurn(state) || state.attempt === 0 || state.stopping) return false;
   return ended?.epoch !== state.epoch || ended.attempt !== state.attempt;
 }
 

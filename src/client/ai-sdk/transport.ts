@@ -4,6 +4,7 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { UIMessage } from "../../protocol/message.ts";
+import { isTurn } from "../../protocol/turn-state.ts";
 import { type Client, createClient } from "../client.ts";
 import type { ClientOptions } from "../options.ts";
 import type { Session, SessionSnapshot } from "../session.ts";
@@ -108,7 +109,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     let seq = lastSeq;
     if (results.length > 0) {
       ({ seq } = await session.toolResult(messageId, results, { id: idOf(messageId, results) }));
-    } else if (state.state !== "catching_up" || state.messageId !== messageId) {
+    } else if (!isTurn(state) || state.messageId !== messageId) {
       throw new FlotillaError(
         "invalid_input",
         "there is nothing to go on with: no call of the last answer has got an output or an approval",
@@ -174,7 +175,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     async reconnectToStream({ chatId, abortSignal }) {
       const session = client.session(chatId);
       const { status, state } = await whenLive(session, abortSignal, { orGone: true });
-      if (status !== "live" || state.state !== "catching_up") return null;
+      if (status !== "live" || !isTurn(state)) return null;
       const asked = answerOf(state.epoch);
       return stream(chatId, listenTo(session), { asked, signal: abortSignal });
     },

@@ -1,5 +1,5 @@
 import type { Json } from "../../base/jsonify.ts";
-import type { Entry, SessionView } from "../../protocol/message.ts";
+import type { Entry, SessionState, SessionView } from "../../protocol/message.ts";
 import type { Http } from "../http.ts";
 
 export type SessionCalls = {
@@ -41,7 +41,7 @@ export type ListSessionsOptions = PageOptions & {
   user?: string;
   agent?: string;
   status?: "active" | "archived";
-  state?: "idle" | "catching_up" | "compacting";
+  state?: SessionState["state"];
 };
 
 export type PageOptions = {

@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
 import { agent } from "../../session/agents/agent.ts";
+import type { SessionView } from "../../session/service.ts";
+import { throttle } from "../../throttle/throttle.ts";
 import { type Client, dial, said, serving } from "../serving.contract.ts";
 
 const echo = agent("echo", ({ messages }) => {
@@ -8,11 +10,19 @@ const echo = agent("echo", ({ messages }) => {
   return `you said: ${last.text}`;
 });
 
+/** Its calls end one after the other, each when it is told to. */
+const ends: (() => void)[] = [];
+const model = throttle("model-of-one", { pinned: 1 });
+const patient = agent("patient", { throttle: model }, async () => {
+  await new Promise<void>((resolve) => void ends.push(resolve));
+  return "at last";
+});
+
 let server: Awaited<ReturnType<typeof serving>>;
 const clients: Client[] = [];
 
 beforeAll(async () => {
-  server = await serving({ use: [echo] });
+  server = await serving({ use: [echo, patient] });
 });
 afterEach(() => {
   for (const client of clients.splice(0)) client.socket.terminate();
@@ -66,6 +76,42 @@ describe("a socket", () => {
     ]);
     await client.find("chunks");
     await client.find("state", ({ state }) => state.state === "idle");
+  });
+
+  test("shows that a turn waits for a permit until it has one, as HTTP does", async () => {
+    const [first, second] = [await session(["patient"]), await session(["patient"])];
+    const client = await open();
+    await client.ask({ type: "send", session: first, message: said("hi") });
+    await until("the first has the permit", () => ends.length === 1);
+    await client.ask({ type: "join", session: second, lastSeq: 0 });
+    await client.ask({ type: "send", session: second, message: said("me too") });
+
+    const get = async <Body>(path: string): Promise<Body> =>
+      (await (await fetch(`${server.url}/v1/${path}`)).json()) as Body;
+    const stateOf = async () => (await get<SessionView>(`sessions/${second}`)).state;
+    const listed = async () => {
+      const page = await get<{ sessions: SessionView[] }>("sessions?state=waiting");
+      return page.sessions.map(({ sessionId }) => sessionId);
+    };
+    const waits = await client.find("state", ({ state }) => state.state === "waiting");
+    expect(waits).toMatchObject({ session: second, state: { agent: "patient", attempt: 1 } });
+    const { chunks } = await client.find("chunks", (each) => each.session === second);
+    expect(chunks).toMatchObject([{ type: "data-waiting", transient: true, data: { ahead: 0 } }]);
+    expect(await stateOf()).toEqual(waits.state);
+    expect(await listed()).toEqual([second]);
+    const late = await (await open()).ask({ type: "join", session: second, lastSeq: 0 });
+    expect(late).toMatchObject({ type: "joined", state: { state: "waiting" } });
+
+    const shown = () =>
+      client.frames.flatMap((frame) => (frame.type === "state" ? frame.state.state : []));
+    ends[0]!();
+    await until("the second has the permit", () => ends.length === 2);
+    await until("it waits no more", () => shown().at(-1) === "catching_up");
+    expect(await stateOf()).toEqual({ ...waits.state, state: "catching_up" });
+    expect(await listed()).toEqual([]);
+    ends[1]!();
+    await until("it has ended", () => shown().at(-1) === "idle");
+    expect(shown().slice(-3)).toEqual(["waiting", "catching_up", "idle"]);
   });
 
   test("goes on from the last seq, without a gap and in order, whoever writes meanwhile", async () => {

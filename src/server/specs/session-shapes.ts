@@ -6,7 +6,10 @@ const state = named(
   z.union([
     z.object({ state: z.literal("idle") }),
     z.object({
-      state: z.literal("catching_up"),
+      state: said(
+        z.enum(["catching_up", "waiting"]),
+        "`waiting`: its agent isn't asked before the agent's throttle has a permit.",
+      ),
       epoch: z.int(),
       attempt: z.int(),
       agent: z.string(),
@@ -91,7 +94,7 @@ export const inboxItem = named(
     sessionId: z.string(),
     agents: z.array(z.string()),
     status: z.enum(["active", "archived"]),
-    state: z.enum(["idle", "catching_up", "compacting"]),
+    state: z.enum(["idle", "catching_up", "waiting", "compacting"]),
     lastSeq: z.int(),
     readSeq: z.int(),
     unread: z.int(),

@@ -71,7 +71,7 @@ export const sessionSpecs = {
       user: shortText().optional(),
       agent: shortText().optional(),
       status: z.enum(["active", "archived"]).optional(),
-      state: z.enum(["idle", "catching_up", "compacting"]).optional(),
+      state: z.enum(["idle", "catching_up", "waiting", "compacting"]).optional(),
       ...paging,
     }),
     answers: { 200: named("Sessions", z.object({ sessions: z.array(session), next })) },

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { AgentFacts, Command, Decision } from "../command.ts";
 import { decide } from "../conversation.ts";
-import type { Header } from "../header.ts";
+import { type Header, stateOf } from "../header.ts";
 import { compacted, plain, startTalk, type Talk } from "./talk.contract.ts";
 
 type State =
@@ -9,6 +9,7 @@ type State =
   | "waiting"
   | "running"
   | "runnerless"
+  | "without a permit"
   | "stopping"
   | "compacting"
   | "archived"
@@ -24,6 +25,10 @@ const states: Record<State, () => Talk> = {
       talk.say("more");
       talk.runner = "pod-2";
     }),
+  "without a permit": () =>
+    then(states.running(), (talk) =>
+      talk.ask({ type: "turn_waiting", epoch: 2, attempt: 1, count: 1 }),
+    ),
   stopping: () => then(states.running(), (talk) => talk.ask({ type: "stop" })),
   compacting: () => then(answered(compacted), (talk) => talk.say("much", { tokens: 90 })),
   archived: () => then(answered(compacted), (talk) => talk.ask({ type: "archive" })),
@@ -88,6 +93,8 @@ const commands = {
   turn_finished: (at) => ({ type: "turn_finished", ...at, reply }),
   turn_released: (at) => ({ type: "turn_released", ...at }),
   work_begun: (at) => ({ type: "work_begun", ...at }),
+  turn_waiting: (at) => ({ type: "turn_waiting", ...at, count: 1 }),
+  "turn_waiting no more": (at) => ({ type: "turn_waiting", ...at, count: 2 }),
   checkpoint: (at) => ({ type: "checkpoint", ...at, body: "{}" }),
   work_lost: (at) => ({ type: "work_lost", ...at }),
   stop_expired: ({ epoch }) => ({ type: "stop_expired", epoch }),
@@ -133,7 +140,8 @@ function atOf({ status, work, pending }: Header): string {
   const left = status === "active" ? "" : ` ${status}`;
   if (!work) return `idle${left}${waits}`;
   const stopping = work.type === "turn" && work.stopping ? " stopping" : "";
-  return `${work.type} ${work.epoch}.${work.attempt}${stopping}${left}${waits}`;
+  const permit = stateOf({ work }).state === "waiting" ? " without a permit" : "";
+  return `${work.type} ${work.epoch}.${work.attempt}${permit}${stopping}${left}${waits}`;
 }
 
 /** What is left out changes nothing, and says so. */
@@ -143,6 +151,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "same",
     running: "same",
     runnerless: "same",
+    "without a permit": "same",
     stopping: "same",
     compacting: "same",
     archived: "same",
@@ -153,6 +162,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "+user, turn 2.0, debounce",
     running: "+user, turn 2.1 with 1 waiting",
     runnerless: "+user, turn 2.1 with 1 waiting",
+    "without a permit": "+user, turn 2.1 without a permit with 1 waiting",
     stopping: "+user, turn 2.1 stopping with 1 waiting",
     compacting: "+user, compaction 2.1 with 1 waiting",
     archived: "conflict",
@@ -163,6 +173,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "+user, turn 2.0 with 1 waiting",
     running: "+user, turn 2.1 with 1 waiting",
     runnerless: "+user, turn 2.1 with 1 waiting",
+    "without a permit": "+user, turn 2.1 without a permit with 1 waiting",
     stopping: "+user, turn 2.1 stopping with 1 waiting",
     compacting: "+user, compaction 2.1 with 2 waiting",
     archived: "conflict",
@@ -173,6 +184,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "+system, turn 2.0",
     running: "+system, turn 2.1",
     runnerless: "+system, turn 2.1",
+    "without a permit": "+system, turn 2.1 without a permit",
     stopping: "+system, turn 2.1 stopping",
     compacting: "+system, compaction 2.1 with 1 waiting",
     archived: "conflict",
@@ -183,6 +195,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "+tool_result, turn 2.0 with 1 waiting",
     running: "+tool_result, turn 2.1 with 1 waiting",
     runnerless: "+tool_result, turn 2.1 with 1 waiting",
+    "without a permit": "+tool_result, turn 2.1 without a permit with 1 waiting",
     stopping: "+tool_result, turn 2.1 stopping with 1 waiting",
     compacting: "+tool_result, compaction 2.1 with 2 waiting",
     archived: "conflict",
@@ -193,6 +206,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "turn 2.0 with 1 waiting",
     running: "turn 2.1 with 1 waiting",
     runnerless: "turn 2.1 with 1 waiting",
+    "without a permit": "turn 2.1 without a permit with 1 waiting",
     stopping: "turn 2.1 stopping with 1 waiting",
     compacting: "compaction 2.1 with 2 waiting",
     archived: "conflict",
@@ -202,35 +216,51 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "+stop, +stopped, idle",
     running: "+stop, turn 2.1 stopping, abort and keep",
     runnerless: "+stop, +stopped, idle",
+    "without a permit": "+stop, turn 2.1 stopping, abort and keep",
     stopping: "same",
     deleted: "not_found",
   },
   turn_finished: {
     running: "+completed, idle",
     runnerless: "+completed, idle",
+    "without a permit": "+completed, idle",
     stopping: "+completed, idle",
   },
   turn_released: {
     running: "turn 2.2, start_turn",
     runnerless: "turn 2.2, start_turn",
+    "without a permit": "turn 2.2, start_turn",
     stopping: "turn 2.2 stopping",
     compacting: "compaction 2.2 with 1 waiting, start_compaction",
   },
   work_begun: {
     running: "same",
     runnerless: "same",
+    "without a permit": "same",
     stopping: "same",
     compacting: "same",
+  },
+  turn_waiting: {
+    running: "turn 2.1 without a permit",
+    "without a permit": "same",
+    stopping: "same",
+  },
+  "turn_waiting no more": {
+    running: "turn 2.1",
+    "without a permit": "turn 2.1",
+    stopping: "same",
   },
   checkpoint: {
     running: "=checkpoint, same",
     runnerless: "=checkpoint, same",
+    "without a permit": "=checkpoint, same",
     stopping: "=checkpoint, same",
   },
   work_lost: {
     waiting: "turn 2.1, start_turn",
     running: "turn 2.2, start_turn",
     runnerless: "turn 2.1, start_turn",
+    "without a permit": "turn 2.2, start_turn",
     stopping: "+stopped, idle",
     compacting: "compaction 2.2 with 1 waiting, start_compaction",
   },
@@ -257,6 +287,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "=read, same",
     running: "=read, same",
     runnerless: "=read, same",
+    "without a permit": "=read, same",
     stopping: "=read, same",
     compacting: "=read, same",
     archived: "=read, same",
@@ -267,6 +298,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "=metadata, turn 2.0",
     running: "=metadata, turn 2.1",
     runnerless: "=metadata, turn 2.1",
+    "without a permit": "=metadata, turn 2.1 without a permit",
     stopping: "=metadata, turn 2.1 stopping",
     compacting: "=metadata, compaction 2.1 with 1 waiting",
     archived: "=metadata, idle archived",
@@ -277,6 +309,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "turn 2.0",
     running: "turn 2.1",
     runnerless: "turn 2.1",
+    "without a permit": "turn 2.1 without a permit",
     stopping: "turn 2.1 stopping",
     compacting: "compaction 2.1 with 1 waiting",
     archived: "idle archived",
@@ -287,6 +320,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "+stopped, idle archived",
     running: "turn 2.1 stopping archived, abort and keep",
     runnerless: "+stopped, idle archived",
+    "without a permit": "turn 2.1 stopping archived, abort and keep",
     stopping: "turn 2.1 stopping archived",
     compacting: "+stopped, idle archived, abort and drop",
     deleted: "not_found",
@@ -300,6 +334,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     waiting: "idle deleted",
     running: "idle deleted, abort and drop",
     runnerless: "idle deleted",
+    "without a permit": "idle deleted, abort and drop",
     stopping: "idle deleted, abort and drop",
     compacting: "idle deleted, abort and drop",
     archived: "idle deleted",
@@ -320,6 +355,7 @@ const aboutWork = [
   "turn_finished",
   "turn_released",
   "work_begun",
+  "turn_waiting",
   "checkpoint",
   "work_lost",
   "stop_expired",

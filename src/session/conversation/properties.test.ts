@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { AgentFacts, Command, DecidedEntry, Decision, Reply } from "../command.ts";
-import type { Header, Turn } from "../header.ts";
+import { type Header, stateOf, type Turn } from "../header.ts";
+import { isLater, sameState, viewOf } from "../hub/view.ts";
 import { startTalk, type Talk, textParts } from "./talk.contract.ts";
 
 const names = ["a", "b", "c"];
@@ -34,6 +35,7 @@ type Op =
   | "expire"
   | "debounce"
   | "checkpoint"
+  | "permit"
   | "compact"
   | "members"
   | "archive"
@@ -49,6 +51,7 @@ const anyOp: fc.Arbitrary<{ op: Op; pick: number }> = fc.record({
     { weight: 3, arbitrary: fc.constantFrom<Op[]>("tool_result", "regenerate", "stop", "stale") },
     { weight: 3, arbitrary: fc.constantFrom<Op[]>("lose", "begin", "release", "fail", "debounce") },
     { weight: 2, arbitrary: fc.constantFrom<Op[]>("expire", "checkpoint", "compact", "note") },
+    { weight: 3, arbitrary: fc.constant<Op>("permit") },
     { weight: 1, arbitrary: fc.constantFrom<Op[]>("runner", "runner", "members") },
     { weight: 1, arbitrary: fc.constantFrom<Op[]>("archive", "unarchive", "unarchive", "delete") },
   ),
@@ -72,6 +75,8 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
   const talk = startTalk(agents);
   const questions: Question[] = [];
   const turns = new Map<number, Turn>();
+  /** How often each attempt was said to begin or end to wait for a permit. */
+  const waits = new Map<string, number>();
   let asked = 0;
 
   function ask(command: Command): Decision {
@@ -80,6 +85,17 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
     const decision = talk.ask(command);
     const { header, entries } = talk;
     expect(entries.slice(0, stored.length)).toEqual(stored);
+    if (command.type === "turn_waiting" && isNow(before, command) && before.work?.runner) {
+      const { epoch, attempt, count } = command;
+      waits.set(`${epoch}.${attempt}`, Math.max(count, waits.get(`${epoch}.${attempt}`) ?? 0));
+    }
+    const { work } = header;
+    const count = work ? (waits.get(`${work.epoch}.${work.attempt}`) ?? 0) : 0;
+    const isWaiting = work?.type === "turn" && !work.stopping && count % 2 === 1;
+    expect(stateOf(header).state === "waiting").toBe(isWaiting);
+    // Those who follow tell by the numbers alone which of two states is the later one.
+    const [was, is] = [viewOf(before, "i"), viewOf(header, "i")];
+    if (!sameState(was, is)) expect([isLater(is, was), isLater(was, is)]).toEqual([true, false]);
     if (header.work?.type === "turn") turns.set(header.work.epoch, header.work);
     // What comes from elsewhere than the work under way has no effect at all.
     const isAboutWork = "epoch" in command && command.epoch !== undefined;
@@ -159,6 +175,7 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
         ask({ type: "compaction_finished", ...other, parts: [], tokens: 1 });
         ask({ type: "work_lost", ...other });
         ask({ type: "work_begun", ...other });
+        ask({ type: "turn_waiting", ...other, count: 1 + (pick % 5) });
         return;
       }
       case "lose": {
@@ -183,6 +200,8 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
         return void ask({ type: "debounced", epoch, upToSeq: header.lastSeq - (pick % 2) });
       case "checkpoint":
         return void ask({ type: "checkpoint", epoch, attempt, body: "{}" });
+      case "permit":
+        return void ask({ type: "turn_waiting", epoch, attempt, count: 1 + (pick % 5) });
       case "compact":
         return void ask({ type: "compact", ...(agent !== undefined && { agent }) });
       case "members":

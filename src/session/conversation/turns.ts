@@ -1,5 +1,5 @@
 import type { Command, Decision, Facts } from "../command.ts";
-import type { Header, Turn } from "../header.ts";
+import { type Header, type Turn, waitsOf } from "../header.ts";
 import { abortWork, endTurn, replySoFar } from "./ending.ts";
 import { afterLoss, handedOn } from "./starting.ts";
 import {
@@ -29,6 +29,17 @@ export function keepCheckpoint(
   { epoch, attempt, body }: Of<"checkpoint">,
 ): Decision {
   return { ...unchanged(header, { done: true }), checkpoint: { epoch, attempt, body } };
+}
+
+/** Shows whether the turn waits for a permit. One that is being stopped waits for nothing any more. */
+export function countWait(
+  header: Header,
+  turn: Turn,
+  { attempt, count }: Of<"turn_waiting">,
+): Decision {
+  if (turn.stopping || count <= waitsOf(turn)) return unchanged(header, { done: true });
+  const work = { ...turn, waits: { attempt, count } };
+  return decided(withHeader(firstStep(header), { work }), { done: true });
 }
 
 /** Its runner has to go: another starts over. One that is being stopped ends with its checkpoint, soon. */

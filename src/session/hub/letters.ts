@@ -100,12 +100,13 @@ export function isSameSet(told: ToldSet, { size, digest }: SetState): boolean {
 }
 
 export function readView(value: unknown): View | undefined {
-  const { incarnation, lastSeq, epoch, attempt, runner, state, deleted } = fieldsOf(value);
+  const { incarnation, lastSeq, epoch, attempt, runner, waits, state, deleted } = fieldsOf(value);
   if (typeof incarnation !== "string" || typeof deleted !== "boolean") return undefined;
   if (!isCount(lastSeq) || !isCount(epoch) || !isCount(attempt)) return undefined;
   if (runner !== null && typeof runner !== "string") return undefined;
   if (!isState(state)) return undefined;
-  return { incarnation, lastSeq, epoch, attempt, runner, state, deleted };
+  const counted = isCount(waits) && { waits };
+  return { incarnation, lastSeq, epoch, attempt, runner, ...counted, state, deleted };
 }
 
 export function readNews(value: unknown): News | undefined {
@@ -154,8 +155,9 @@ function isState(value: unknown): value is SessionState {
   const { state, epoch, attempt, agent, messageId, upToSeq, stopping } = fieldsOf(value);
   if (state === "idle") return true;
   if (state === "compacting") return isCount(epoch);
-  if (state !== "catching_up" || typeof agent !== "string") return false;
-  if (typeof messageId !== "string" || typeof stopping !== "boolean") return false;
+  if (state !== "catching_up" && state !== "waiting") return false;
+  if (typeof agent !== "string" || typeof messageId !== "string") return false;
+  if (typeof stopping !== "boolean") return false;
   return isCount(epoch) && isCount(attempt) && isCount(upToSeq);
 }
 

@@ -2,8 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { turns } from "../../base/movable-clock.contract.ts";
 import type { Bus } from "../../bus/bus.ts";
-import type { Header } from "../header.ts";
-import { stateOf } from "../header.ts";
+import { type Header, stateOf, waitsOf } from "../header.ts";
 import { type Client, hubScene, joinAs, type Scene, settled, upTo } from "./scene.contract.ts";
 
 const pods = ["owner", "next", "runner", "second", "gateway"] as const;
@@ -16,6 +15,7 @@ const step = fc.oneof(
   },
   { weight: 3, arbitrary: fc.record({ type: fc.constant("turn"), pod }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant("finish") }) },
+  { weight: 2, arbitrary: fc.record({ type: fc.constant("permit") }) },
   {
     weight: 5,
     arbitrary: fc.record({ type: fc.constant("produce"), count: fc.integer({ min: 1, max: 3 }) }),
@@ -82,6 +82,10 @@ async function play(scene: Scene, steps: readonly Step[], weather: Weather): Pro
       await scene.commit("s", { turn: { attempt, runner: each.pod } });
     }
     if (each.type === "finish" && isOwned) await scene.commit("s", { turn: null });
+    if (each.type === "permit" && isOwned && header.work?.type === "turn") {
+      const { attempt } = header.work;
+      await scene.commit("s", { turn: { waits: { attempt, count: waitsOf(header.work) + 1 } } });
+    }
     if (each.type === "produce" && header.work) {
       scene.runner(header.work.runner!).produce(header, each.count);
     }

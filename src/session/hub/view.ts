@@ -1,5 +1,6 @@
 import type { SessionState } from "../../protocol/message.ts";
-import { type Header, stateOf } from "../header.ts";
+import { isTurn } from "../../protocol/turn-state.ts";
+import { type Header, stateOf, waitsOf } from "../header.ts";
 
 /** What the clients of a session are told of its header, and what puts two of them in order. */
 export type View = {
@@ -10,6 +11,8 @@ export type View = {
   readonly attempt: number;
   /** The pod that makes the answer. */
   readonly runner: string | null;
+  /** How often the attempt has begun or ended to wait for a permit. Pods of earlier releases don't say it. */
+  readonly waits?: number;
   readonly state: SessionState;
   readonly deleted: boolean;
 };
@@ -22,6 +25,7 @@ export function viewOf(header: Header, incarnation: string): View {
     epoch,
     attempt: work?.attempt ?? 0,
     runner: work?.runner ?? null,
+    waits: work?.type === "turn" ? waitsOf(work) : 0,
     state: stateOf(header),
     deleted: status === "deleted",
   };
@@ -41,10 +45,13 @@ export function isLater(next: View, than: View): boolean {
   return stepsOf(next) > stepsOf(than);
 }
 
-/** Within one attempt a runner is named at most once, and a stop is asked for at most once. */
-function stepsOf({ runner, state }: View): number {
-  const isStopping = state.state === "catching_up" && state.stopping;
-  return (runner === null ? 0 : 1) + (isStopping ? 1 : 0);
+/**
+ * Within one attempt a runner is named at most once, a stop is asked for at most once, and what counts its
+ * waits rises.
+ */
+function stepsOf({ runner, waits = 0, state }: View): number {
+  const isStopping = isTurn(state) && state.stopping;
+  return (runner === null ? 0 : 1) + waits + (isStopping ? 1 : 0);
 }
 
 export function sameState(one: View, other: View): boolean {
@@ -52,12 +59,12 @@ export function sameState(one: View, other: View): boolean {
   if (a.state !== b.state) return false;
   if (a.state === "idle" || b.state === "idle") return true;
   if (a.epoch !== b.epoch) return false;
-  if (a.state !== "catching_up" || b.state !== "catching_up") return true;
+  if (!isTurn(a) || !isTurn(b)) return true;
   return a.attempt === b.attempt && a.upToSeq === b.upToSeq && a.stopping === b.stopping;
 }
 
 /** The turn whose answer may be shown, undefined where none is being made. */
 export function turnOf(view: View): { epoch: number; attempt: number } | undefined {
   const { state } = view;
-  return state.state === "catching_up" && state.attempt > 0 ? state : undefined;
+  return isTurn(state) && state.attempt > 0 ? state : undefined;
 }

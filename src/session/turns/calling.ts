@@ -2,6 +2,7 @@ import { sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { runHere } from "../../throttle/throttle-run.ts";
 import { runHandler } from "../../throttle/throttle-handler.ts";
+import type { InLine } from "../../throttle/limiter-line.ts";
 import type { Call } from "../../throttle/permit.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 import type { Answer } from "./answer.ts";
@@ -27,6 +28,8 @@ export type AgentCall = {
   /** Asks the agent. */
   readonly open: (signal: AbortSignal, touch: () => void) => Promise<Pieces>;
   readonly onChunk: () => void;
+  /** Told where it stands in line for a permit; undefined once it doesn't wait any more. */
+  readonly onWaiting: (at: InLine | undefined) => void;
 };
 
 type Parts = Pick<RunnerParts, "clock" | "log" | "throttles">;
@@ -41,14 +44,14 @@ export function callAgent(parts: Parts, call: AgentCall): Promise<void> {
   const priority = "interactive";
   return runHandler({ throttles: parts.throttles, priority }, () => {
     if (!throttle) return listen(parts, call, undefined);
-    const { answer } = call;
-    const asked = { signal, priority, maxWaitMs: deadlineMs, onWaiting: answer.waits } as const;
+    const { onWaiting } = call;
+    const asked = { signal, priority, maxWaitMs: deadlineMs, onWaiting } as const;
     const { declared, key } = throttle;
     const begin = (permit: Call) => {
-      answer.waits(undefined);
+      onWaiting(undefined);
       return listen(parts, call, permit);
     };
-    return runHere(declared, key, begin, asked).finally(() => answer.waits(undefined));
+    return runHere(declared, key, begin, asked).finally(() => onWaiting(undefined));
   });
 }
 

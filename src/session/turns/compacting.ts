@@ -75,6 +75,7 @@ async function summarize(
       open: (signal, touch) =>
         open(parts, { spec, compaction, header, work, range }, signal, touch),
       onChunk() {},
+      onWaiting() {},
     },
     spec,
   );

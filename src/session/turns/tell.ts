@@ -13,6 +13,7 @@ type Told = Extract<
       | "turn_finished"
       | "turn_released"
       | "work_begun"
+      | "turn_waiting"
       | "compaction_finished"
       | "compaction_failed";
   }

@@ -1,10 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
 import { movableClock, until } from "../../base/movable-clock.contract.ts";
 import { systemRandom } from "../../base/random.ts";
 import { declarationOf, throttle } from "../../throttle/throttle.ts";
 import { createThrottles } from "../../throttle/throttles.ts";
 import { agent } from "../agents/agent.ts";
+import type { Answer, Command } from "../command.ts";
 import { events, runnerScene, saying, serve, sse } from "./scene.contract.ts";
 
 const model = throttle("model-of-turns", { pinned: 1 });
@@ -105,6 +107,108 @@ describe("an agent's throttle", () => {
       expect(index).toBe(sent);
       sent += some.length;
     }
+  });
+
+  describe("that has no permit", () => {
+    /** A turn whose agent's throttle has no permit before `give`. */
+    const waitingTurn = async (owner?: (command: Command) => Answer | Promise<Answer>) => {
+      const clock = movableClock();
+      const throttles = createThrottles({ clock, random: systemRandom });
+      const permit = await throttles.of(declared).acquire();
+      const spec = agent("helper", { throttle: model }, () => "said");
+      const scene = runnerScene(spec, { throttles, clock, ...(owner && { owner }) });
+      await scene.begin();
+      await until("it waits", () => throttles.of(declared).snapshot().waiting === 1);
+      const counts = () =>
+        scene.told.flatMap((each) => (each.type === "turn_waiting" ? each.count : []));
+      const give = () => permit.release("ignored");
+      return { ...scene, clock, counts, give };
+    };
+
+    test("is told to the owner as the wait begins and as it ends, before the answer's end", async () => {
+      const { told, clock, counts, give, reply } = await waitingTurn();
+      await clock.advance(249);
+      expect(told).toEqual([]);
+      await clock.advance(1);
+      expect(told).toEqual([{ type: "turn_waiting", epoch: 1, attempt: 1, count: 1 }]);
+      await clock.advance(5_000);
+      expect(counts()).toEqual([1]);
+      give();
+      expect(await reply()).toMatchObject({ outcome: "completed" });
+      expect(told.map(({ type }) => type)).toEqual([
+        "turn_waiting",
+        "turn_waiting",
+        "turn_finished",
+      ]);
+      expect(counts()).toEqual([1, 2]);
+    });
+
+    test("isn't told where the wait is short", async () => {
+      const { told, clock, give, reply } = await waitingTurn();
+      await clock.advance(200);
+      give();
+      await reply();
+      await clock.advance(1_000);
+      expect(told.map(({ type }) => type)).toEqual(["turn_finished"]);
+    });
+
+    test("holds nothing up where the owner doesn't answer, or doesn't know of waits", async () => {
+      const silent = await waitingTurn(({ type }) =>
+        type === "turn_waiting" ? new Promise(() => {}) : { lastSeq: 2, done: true },
+      );
+      const earlier = await waitingTurn(({ type }) => {
+        if (type === "turn_waiting") throw new FlotillaError("unsupported", "no such command");
+        return { lastSeq: 2, done: true };
+      });
+      for (const { clock, counts, give, reply } of [silent, earlier]) {
+        await clock.advance(5_000);
+        expect(counts()).toEqual([1]);
+        give();
+        expect(await reply()).toMatchObject({ outcome: "completed" });
+        expect(counts()).toEqual([1, 2]);
+      }
+    });
+
+    test("is told again while the owner is away, and no more once the wait is over", async () => {
+      const { clock, counts, give, reply } = await waitingTurn(({ type }) => {
+        if (type === "turn_waiting") throw new FlotillaError("unavailable", "no owner");
+        return { lastSeq: 2, done: true };
+      });
+      await clock.advance(3_000);
+      const begun = counts();
+      expect(begun.length).toBeGreaterThan(1);
+      expect(new Set(begun)).toEqual(new Set([1]));
+      give();
+      await reply();
+      await clock.advance(10_000);
+      expect(counts().slice(begun.length)).toEqual([2]);
+    });
+
+    test("isn't told to have ended by a stop, which ends the wait by itself", async () => {
+      const { runner, clock, counts, reply } = await waitingTurn();
+      await clock.advance(250);
+      runner.abort(runner.running()[0]!, { keep: true });
+      expect(await reply()).toMatchObject({ outcome: "stopped", parts: [] });
+      expect(counts()).toEqual([1]);
+    });
+
+    test("ends the turn where the owner says that it is another's", async () => {
+      const {
+        runner,
+        clock,
+        told,
+        events: seen,
+        give,
+      } = await waitingTurn(({ type }) => ({
+        lastSeq: 1,
+        done: type !== "turn_waiting",
+      }));
+      await clock.advance(250);
+      await until("it has ended", () => runner.running().length === 0);
+      give();
+      expect(seen.at(-1)).toMatchObject({ type: "turn_ended", outcome: "dropped" });
+      expect(told.map(({ type }) => type)).toEqual(["turn_waiting"]);
+    });
   });
 
   test("learns how the agent's answers end", async () => {

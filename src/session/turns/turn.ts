@@ -16,6 +16,7 @@ import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
 import { patiently } from "./patiently.ts";
 import { tell } from "./tell.ts";
 import { tryAgent } from "./tries.ts";
+import { tellWaits } from "./wait-told.ts";
 
 export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
 
@@ -129,6 +130,7 @@ async function makeAnswer(
     bytes: () => answer.bytes,
     store: () => checkpoint(parts, header, turn, { answer, control }),
   });
+  const waits = tellWaits(parts, header, turn, control);
   const beganMs = clock.monotonic();
   let ttftMs: number | undefined;
   const failure = await tryAgent(
@@ -144,10 +146,15 @@ async function makeAnswer(
         ttftMs ??= clock.monotonic() - beganMs;
         checkpoints.changed();
       },
+      onWaiting(at) {
+        answer.waits(at);
+        waits.set(at !== undefined);
+      },
     },
     spec,
   );
   checkpoints.stop();
+  waits.stop();
   return { answer, failure, ttftMs };
 }
 

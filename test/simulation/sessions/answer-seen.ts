@@ -1,4 +1,5 @@
 /** The answer that is being made, as one connection of a client sees it: it grows, and never goes back. */
+import { isTurn } from "../../../src/protocol/turn-state.ts";
 import type { SessionEvent } from "../../../src/session/service.ts";
 import type { World } from "../world.ts";
 
@@ -20,7 +21,7 @@ export function createAnswerSeen({ violate, count }: World, name: string) {
     take(event: SessionEvent, lastSeq: number): void {
       if (event.type === "joined" || event.type === "state") {
         const { state } = event;
-        if (state.state === "catching_up") judgeTurn(state, "a state");
+        if (isTurn(state)) judgeTurn(state, "a state");
         return;
       }
       if (event.type !== "chunks") return;
