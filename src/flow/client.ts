@@ -23,6 +23,7 @@ import { readWaits } from "../queue/waits.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
 import { type FlowCount, toCounts } from "./counts.ts";
+import { namePattern } from "./declare.ts";
 import { type DoingCounts, readDoing } from "./doing.ts";
 import { toHistoryEntry, type HistoryEntry } from "./entries.ts";
 import { type RunView, toRun } from "./row.ts";
@@ -138,7 +139,6 @@ const listNames = [
   "limit",
 ] as const;
 const idChars = 200;
-const namePattern = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
 const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
 
 export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {

@@ -31,7 +31,7 @@ export type FlowOptions<Input, Parsed, Accepts, Output> = TriesOptions & {
 };
 
 const flowPattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
-const namePattern = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
+export const namePattern = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
 const reserved: readonly string[] = ["start", "end", "finally"];
 const versionMost = 1_000_000_000;
 /** A machine that nobody can read any more is a mistake. */

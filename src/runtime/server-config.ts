@@ -19,9 +19,9 @@ export type ServerConfig = {
   adminPort?: number;
   /** Connections at once, sockets among them. Default 10,000. */
   maxConnections?: number;
-  /** Of these, connections whose callers have not said who they are. Default half of them. */
+  /** Of these, connections whose callers have not said who they are. Default half of them, 128 at least. */
   maxAnonymous?: number;
-  /** The same of one address. Default a fifth of `maxAnonymous`. */
+  /** The same of one address. Default a fifth of `maxAnonymous`, 64 at least. */
   maxAnonymousPerAddress?: number;
   /**
    * What a user, a key, and an address of callers that have not said who they are may ask for a second,
@@ -30,11 +30,11 @@ export type ServerConfig = {
   requestsPerSecond?: PerCaller;
   /** How many of their requests may be under way. Default 64, 1,024 and 1,024. */
   requestsAtOnce?: PerCaller;
-  /** What may wait to be read of all answers. Default 256 MiB. */
+  /** What may wait to be read of all answers, those on sockets and streams among them. Default 256 MiB. */
   unreadBytes?: number;
   /** The same of the answers to one caller. Default 16 MiB. */
   unreadBytesPerCaller?: number;
-  /** How long an answer, or 1 MiB of a larger one, may wait to be read before it is cut off. Default 30,000. */
+  /** How long an answer of which nothing is read is kept, for each MiB that it has. Default 30,000. */
   unreadMs?: number;
   /** What may wait for one connection that reads too slowly, before it is cut off. Default 1 MiB. */
   socketBufferBytes?: number;

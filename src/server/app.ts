@@ -1,6 +1,7 @@
 import { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { createFewAtOnce } from "../base/few-at-once.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../deadletters/client.ts";
@@ -32,8 +33,6 @@ import { sessionRoutes } from "./routes/sessions.ts";
 import { taskRoutes } from "./routes/tasks.ts";
 import { throttleRoutes } from "./routes/throttles.ts";
 import { createStreams, type Streams, usualBufferBytes } from "./streams.ts";
-
-import { createTurns } from "./turns.ts";
 import { createVisits } from "./visits.ts";
 
 export type AppParts = {
@@ -71,7 +70,7 @@ export type AppParts = {
 // Text may arrive escaped (`\u00e9`) at twice its size, and the options need some room too.
 const bodyFactor = 2;
 const envelopeBytes = 16 * 1024;
-// Reads of lists in one process, whoever asks.
+// Reads of lists in one process, of which each caller has a share.
 const pagesAtOnce = 8;
 
 /** The longest body of one task or message, and the longest frame of a socket. */
@@ -91,8 +90,9 @@ export function createAdminApp(parts: AdminParts): Hono {
   const limits = createCallerLimits(clock);
   app.use("/metrics", createVisits({ authenticator, limits }).known);
   const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
+  const mounted = { isStopping, pageTurns: createFewAtOnce(pagesAtOnce) };
   for (const each of fleetRoutes({ ...parts, readiness }).filter(isOfAdmin))
-    mount(app, each, { isStopping, pageTurns: createTurns(pagesAtOnce) });
+    mount(app, each, mounted);
   return app;
 }
 
@@ -120,6 +120,7 @@ export function createApp(parts: AppParts): Hono {
   const { limits = createCallerLimits(clock) } = parts;
   const visits = createVisits({ authenticator, limits, anonymous: parts.anonymous });
   const maxBytes = frameBytes(parts.maxPayloadBytes);
+  const pageTurns = createFewAtOnce(pagesAtOnce);
   const app = emptyApp(parts);
 
   for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, visits.unknown);
@@ -147,9 +148,9 @@ export function createApp(parts: AppParts): Hono {
     ...throttleRoutes({ flotilla }),
     ...agentRoutes({ flotilla }),
     ...sessionRoutes({ sessions, members, maxBytes }),
-    ...sessionStreamRoutes({ sessions, members, streams, authenticator, clock, log }),
+    ...sessionStreamRoutes({ sessions, members, streams, pageTurns, authenticator, clock, log }),
   ];
-  const mounted = { isStopping: parts.isStopping, pageTurns: createTurns(pagesAtOnce) };
+  const mounted = { isStopping: parts.isStopping, pageTurns };
   for (const each of routes) mount(app, each, mounted);
   return app;
 }

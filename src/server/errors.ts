@@ -73,10 +73,13 @@ export function isTooMuch(code: ErrorCode): boolean {
 // A flood of requests must not become a flood of lines.
 const countedMs = 10_000;
 
-export function createRefusals({ log, clock }: { log: Logger; clock: Clock }): Refusals {
+type RefusalParts = { log: Logger; clock: Clock };
+
+/** Tells the log of what was refused for too much, by its code. */
+export function createRefusalCount({ log, clock }: RefusalParts): (code: ErrorCode) => void {
   const counts = new Map<ErrorCode, { refused: number; saidMs: number }>();
 
-  const count = (code: ErrorCode): void => {
+  return (code) => {
     const seen = counts.get(code) ?? { refused: 0, saidMs: -Infinity };
     counts.set(code, seen);
     seen.refused++;
@@ -85,6 +88,11 @@ export function createRefusals({ log, clock }: { log: Logger; clock: Clock }): R
     log.warn({ code, refused: seen.refused }, "requests were refused for too much");
     Object.assign(seen, { refused: 0, saidMs: nowMs });
   };
+}
+
+export function createRefusals(parts: RefusalParts): Refusals {
+  const { log } = parts;
+  const count = createRefusalCount(parts);
 
   return (c, thrown) => {
     const error = ours(thrown);

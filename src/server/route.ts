@@ -1,13 +1,13 @@
 import type { Context, Hono } from "hono";
 import type { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
+import type { FewAtOnce } from "../base/few-at-once.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, demand } from "./auth/caller.ts";
 import { checked } from "./check.ts";
 import { jsonBody, optionalJsonBody } from "./parse.ts";
 import type { RouteSpec } from "./specs/spec.ts";
-import type { Turns } from "./turns.ts";
-import { answering } from "./visits.ts";
+import { accountIn, bodyOf, isGone } from "./visits.ts";
 
 /** A route: what was declared of it, and what it does. */
 export type Route = {
@@ -67,8 +67,8 @@ export function route<S extends RouteSpec>(
         if (given instanceof ReadableStream) return c.body(given, status, headers);
         // As bytes, which take less room than text while they wait to be read.
         const bytes = Buffer.from(answerType === undefined ? JSON.stringify(given) : String(given));
-        answering(c, bytes.length);
-        return c.body(bytes, status, headers);
+        const sized = { ...headers, "Content-Length": String(bytes.length) };
+        return c.body(bodyOf(c, bytes), status, sized);
       },
     }),
   };
@@ -83,8 +83,20 @@ export type MountParts = {
   /** Nothing but reads is taken then. */
   isStopping: () => boolean;
   /** Pages of lists wait here: until it is counted as an answer, each takes several times its size. */
-  pageTurns: Turns;
+  pageTurns: FewAtOnce;
 };
+
+/** Reads a page of a list when it is its caller's turn, unless the caller has left by then. */
+export function inTurn<Page>(
+  c: Context,
+  pageTurns: FewAtOnce,
+  read: () => Promise<Page>,
+): Promise<Page> {
+  return pageTurns.run(
+    () => (isGone(c) ? Promise.reject(new FlotillaError("closed", "the client has left")) : read()),
+    accountIn(c),
+  );
+}
 
 export function mount(
   app: Hono,
@@ -98,6 +110,6 @@ export function mount(
     if (!open) demand(callerOf(c), verb);
     if (method !== "get" && isStopping())
       throw new FlotillaError("closed", "the server is stopping: ask another one");
-    return isPage ? pageTurns(() => handle(c)) : handle(c);
+    return isPage ? inTurn(c, pageTurns, () => handle(c)) : handle(c);
   });
 }

@@ -1,6 +1,6 @@
 import { systemRandom } from "../base/random.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
-import { createAnonymous } from "./anonymous.ts";
+import { createAnonymous, usualAnonymous } from "./anonymous.ts";
 import { type AppParts, createAdminApp, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
@@ -42,9 +42,9 @@ export async function serve(parts: ServeParts): Promise<Listening> {
   const streams = createStreams(clock, bufferBytes);
   const limits = createCallerLimits(clock, parts.server);
   const most = maxConnections ?? usualConnections;
-  const { maxAnonymous = Math.ceil(most / 2) } = parts.server;
-  const { maxAnonymousPerAddress = Math.ceil(maxAnonymous / 5) } = parts.server;
-  const anonymous = createAnonymous({ most: maxAnonymous, mostPerAddress: maxAnonymousPerAddress });
+  const usual = usualAnonymous(most, parts.server.maxAnonymous);
+  const { maxAnonymousPerAddress: mostPerAddress = usual.mostPerAddress } = parts.server;
+  const anonymous = createAnonymous({ most: usual.most, mostPerAddress });
   const used = { authenticator, members, streams, limits, anonymous };
   const app = createApp({ ...parts, ...used, apiKeys, origins, pages });
   const sockets = createSockets({

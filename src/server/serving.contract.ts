@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { WebSocket } from "ws";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { silentLogger } from "../base/log.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
 import { until } from "../base/movable-clock.contract.ts";
 import type { ServerFrame } from "../protocol/frames.ts";
 import { parseServerFrames } from "../protocol/parse-server-frame.ts";
@@ -23,6 +23,8 @@ export type ServingOptions = {
   use?: readonly Usable[];
   maxPayloadBytes?: number;
   isStopping?: () => boolean;
+  /** The server's own. */
+  log?: Logger;
   /** What the server asks, if not the pod. */
   sessions?: (real: SessionService) => SessionService;
 };
@@ -47,7 +49,7 @@ export async function serving(options: ServingOptions = {}) {
     isStopping: options.isStopping ?? (() => false),
     maxPayloadBytes,
     clock,
-    log,
+    log: options.log ?? log,
     server: { host: "127.0.0.1", port: 0, ...options.server },
   });
   return {

@@ -1,8 +1,10 @@
+import { Hono } from "hono";
 import { SignJWT } from "jose";
 import { request } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../base/movable-clock.contract.ts";
 import { said, serving } from "./serving.contract.ts";
+import { createStreams } from "./streams.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
@@ -215,6 +217,20 @@ test("server-sent events of an inbox are a snapshot, then changes", async () => 
   await until("the message", () =>
     reader.events.some(({ event, data }) => event === "changed" && data.sessions[0].unread === 1),
   );
+});
+
+test("a stream that is cut as it begins leaves no timer, and begins nothing", async () => {
+  const standing = movableClock();
+  const streams = createStreams(standing, 128 * 1024);
+  let begun = 0;
+  const app = new Hono().get("/", (c) => {
+    c.set("visit" as never, { stream: () => false } as never);
+    c.set("caller" as never, { expiresAtMs: standing.now() + 60_000 } as never);
+    return c.body(streams.open(c, () => (begun++, () => {})));
+  });
+  const answer = await app.request("/");
+  await expect(answer.text()).rejects.toThrow("too slow");
+  expect([begun, standing.timers]).toEqual([0, 0]);
 });
 
 test("streams end when the server does, which needn't wait for them", async () => {

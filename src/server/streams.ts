@@ -2,7 +2,7 @@ import type { Context } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { untilExpiry } from "./socket/expiry.ts";
-import { answering } from "./visits.ts";
+import { cutOff, streaming } from "./visits.ts";
 
 /** Answers that go on until somebody ends them: server-sent events. */
 export type Streams = {
@@ -60,12 +60,7 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
       const bytes = encoder.encode(text);
       if (!hasRoom() && held() + bytes.length > bufferBytes) return tooSlow();
       control.enqueue(bytes);
-      try {
-        answering(c, held());
-      } catch {
-        return tooSlow();
-      }
-      return true;
+      return streaming(c, held()) || tooSlow();
     };
     const tooSlow = () => {
       over();
@@ -74,8 +69,7 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
       return false;
     };
     const beat = () => {
-      cancelBeat = clock.after(heartbeatMs, beat);
-      put(":\n\n");
+      if (put(":\n\n")) cancelBeat = clock.after(heartbeatMs, beat);
     };
     let cancelBeat = () => {};
 
@@ -84,10 +78,10 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
         start(controller) {
           control = controller;
           all.add(end);
-          // The first bytes send the headers on their way, however long nothing happens.
-          put(":\n\n");
-          cancelBeat = clock.after(heartbeatMs, beat);
           cleanUps.push(() => cancelBeat(), untilExpiry(clock, callerOf(c), end));
+          // The first bytes send the headers on their way, however long nothing happens.
+          beat();
+          if (isOver) return;
           const stop = begun(begin, over, {
             write: ({ type, id, data }) =>
               put(`${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${data}\n\n`),
@@ -99,7 +93,7 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
           else cleanUps.push(stop);
         },
         pull() {
-          answering(c, held());
+          streaming(c, held());
           settle();
         },
         cancel: () => {
@@ -133,7 +127,7 @@ function begun(
 
 /** An error of the stream would be printed by what answers, though it is only a slow reader. */
 function cut(c: Context, control: ReadableStreamDefaultController<Uint8Array>): void {
-  const { outgoing } = (c.env ?? {}) as { outgoing?: { destroy(): void } };
-  if (outgoing) outgoing.destroy();
+  const { outgoing } = (c.env ?? {}) as { outgoing?: object };
+  if (outgoing) cutOff(c);
   else control.error(new Error("the reader is too slow"));
 }

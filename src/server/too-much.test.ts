@@ -1,9 +1,15 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { SignJWT } from "jose";
-import { afterEach, expect, test } from "vitest";
-import { movableClock, until } from "../base/movable-clock.contract.ts";
+import { afterEach, expect, test, vi } from "vitest";
+import type { Logger } from "../base/log.ts";
+import { movableClock, turns, until } from "../base/movable-clock.contract.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
-import { dial, serving, type ServingOptions } from "./serving.contract.ts";
+import type { SessionEvent, Sink } from "../session/service.ts";
+import { usualAnonymous } from "./anonymous.ts";
+import { type Client, dial, serving, type ServingOptions } from "./serving.contract.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
@@ -16,8 +22,10 @@ const maxPayloadBytes = 16 * mib;
 const large = "x".repeat(10 * mib);
 
 const sockets: Socket[] = [];
+const clients: Client[] = [];
 afterEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy();
+  for (const client of clients.splice(0)) client.socket.terminate();
 });
 
 const start = (server: ServerConfig, options: ServingOptions = {}) =>
@@ -87,7 +95,7 @@ test("a caller that leaves answers unread gets no more, others do, and what isn'
   // 30 s for each MiB that was begun.
   await clock.advance(10 * 30_000);
   expect(slow.isClosed).toBe(false);
-  await clock.advance(30_000);
+  await clock.advance(35_000);
   slow.socket.removeAllListeners("readable").resume();
   await until("the connection to be cut", () => slow.isClosed);
   await until("room again", async () => {
@@ -97,20 +105,161 @@ test("a caller that leaves answers unread gets no more, others do, and what isn'
   });
 });
 
-test("answers that wait to be read are bounded over all callers", async () => {
-  await using server = await start({ unreadBytes: 12 * mib }, { maxPayloadBytes });
+test("an answer that is read slowly isn't cut, however long that takes", async () => {
+  const clock = movableClock();
+  await using server = await start({ unreadMs: 1_000 }, { clock, maxPayloadBytes });
+  const { taskId } = await server.flotilla.enqueue("nobody", large);
+  const slow = unread(server.port);
+  slow.ask(`/v1/tasks/${taskId}`, key);
+  let read = 0;
+  for (const upTo of Array.from({ length: 10 }, (_, n) => n * mib)) {
+    await until("a part of it", () => {
+      while (read < upTo) {
+        const more = slow.socket.read() as Buffer | null;
+        if (!more) return false;
+        read += more.length;
+      }
+      return true;
+    });
+    // Ten seconds would be enough for all of it, were it not for what is read meanwhile.
+    await clock.advance(3_000);
+  }
+  slow.socket.on("data", (more: Buffer) => (read += more.length));
+  await until("the rest", () => read >= 10 * mib);
+  expect(slow.isClosed).toBe(false);
+});
+
+test("answers that wait to be read are bounded over all callers, and callers that read theirs get them", async () => {
+  await using server = await start({ unreadBytes: 25 * mib }, { maxPayloadBytes });
   const { taskId } = await server.flotilla.enqueue("nobody", large);
   const path = `/v1/tasks/${taskId}`;
-  const slow = unread(server.port);
-  slow.ask(path, key);
-  await slow.answered();
-  expect((await ask(server.url, path, otherKey)).status).toBe(503);
-  slow.socket.destroy();
-  await until("room again", async () => {
-    const answer = await ask(server.url, path, otherKey);
-    await answer.arrayBuffer();
-    return answer.status === 200;
+  const [eve, other] = [unread(server.port), unread(server.port)];
+  for (const each of [eve, other]) {
+    each.ask(path, key);
+    await each.answered();
+  }
+  // One that would hold as much as those.
+  const third = unread(server.port);
+  third.ask(path, key);
+  expect(await third.head()).toMatch(/^HTTP\/1.1 503 [^]*retry-after: 1/i);
+
+  const answer = await ask(server.url, path, otherKey);
+  expect(answer.status).toBe(200);
+  expect((await answer.arrayBuffer()).byteLength).toBeGreaterThan(10 * mib);
+  const body = JSON.stringify({ name: "nobody", input: 1 });
+  const done = await ask(server.url, "/v1/tasks", otherKey, { method: "POST", body });
+  expect(done.status).toBe(201);
+  // Of what its caller left unread the oldest was given up for that.
+  for (const each of [eve, other]) each.socket.removeAllListeners("readable").resume();
+  await until("the oldest to be cut", () => eve.isClosed);
+  expect(other.isClosed).toBe(false);
+});
+
+test("files of a page take no room, however many are left unread", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "flotilla-page-"));
+  writeFileSync(join(folder, "index.html"), "<p>hello");
+  writeFileSync(join(folder, "large.bin"), large);
+  await using server = await start({ pages: { "/chat": folder }, unreadBytesPerCaller: mib });
+  rmSync(folder, { recursive: true });
+  for (let n = 0; n < 4; n++) {
+    const slow = unread(server.port);
+    slow.ask("/chat/large.bin", "");
+    await slow.answered();
+  }
+  const answer = await ask(server.url, "/chat/large.bin");
+  expect(answer.status).toBe(200);
+  expect(Buffer.from(await answer.arrayBuffer()).equals(Buffer.from(large))).toBe(true);
+});
+
+/** Sinks of whatever joins a session at a server with room for much on each connection. */
+async function watched(limits: ServerConfig) {
+  const sinks: Sink<SessionEvent>[] = [];
+  const server = await start(
+    { socketBufferBytes: 512 * mib, ...limits },
+    {
+      sessions: (real) => ({
+        ...real,
+        join(tenant, session, place, sink) {
+          sinks.push(sink);
+          return real.join(tenant, session, place, sink);
+        },
+      }),
+    },
+  );
+  await server.sessions.create("acme", { sessionId: "long", users: ["eve"] });
+  let index = 0;
+  const chunk = { type: "text-delta", id: "t", delta: "x".repeat(100_000) };
+  /** Tells all of them the same; false of one that takes no more. */
+  const tell = async () => {
+    index++;
+    const event = { type: "chunks", epoch: 1, attempt: 1, index, chunks: [chunk] } as const;
+    const taken = sinks.map((sink) => sink.push(event));
+    await turns(1);
+    return taken;
+  };
+  return { server, sinks, tell };
+}
+
+test.each(["a program's sockets", "a user's streams"])(
+  "what waits for %s is bounded over all of them, and one is cut",
+  async (what) => {
+    const { server, sinks, tell } = await watched({ unreadBytesPerCaller: 6 * mib });
+    await using _ = server;
+    const headers = { authorization: `Bearer ${key}`, "flotilla-tenant": "acme" };
+    const eve = await tokenOf("eve");
+    for (let n = 0; n < 3; n++) {
+      if (what === "a user's streams") {
+        const reader = unread(server.port);
+        reader.ask("/v1/sessions/long/events", eve);
+        await reader.answered();
+      } else {
+        const client = await dial(server.socketUrl, { headers });
+        await client.ask({ type: "join", session: "long", lastSeq: 0 });
+        client.socket.pause();
+        clients.push(client);
+      }
+      await until("it to be joined", () => sinks.length === n + 1);
+    }
+    let told = 0;
+    let taken = [true];
+    // The network takes some megabytes of each.
+    while (taken.every(Boolean) && told++ < 1_000) taken = await tell();
+    expect(taken.filter(Boolean)).toHaveLength(2);
+    expect(told).toBeLessThan(1_000);
+  },
+);
+
+test("exports that aren't read count, and what goes over is cut without a word on the console", async () => {
+  const printed = vi.spyOn(console, "error");
+  await using server = await start({ unreadBytesPerCaller: mib });
+  await server.sessions.create("acme", { sessionId: "long", users: ["eve"] });
+  for (let n = 0; n < 60; n++) {
+    const message = {
+      author: "eve",
+      parts: [{ type: "text", text: "x".repeat(200_000) } as const],
+    };
+    await server.sessions.send("acme", "long", message);
+  }
+  const eve = await tokenOf("eve");
+  const path = "/v1/sessions/long/export";
+  const answer = await ask(server.url, path, eve);
+  const text = await answer.text();
+  expect(text.split("\n").filter(Boolean)).toHaveLength(61);
+  const slow = Array.from({ length: 4 }, () => unread(server.port));
+  for (const each of slow) {
+    each.ask(path, eve);
+    await each.head();
+    each.socket.pause();
+  }
+  await until("one to be refused", async () => {
+    const refused = await ask(server.url, "/v1/sessions/long/messages", eve);
+    await refused.arrayBuffer();
+    return refused.status === 503;
   });
+  for (const each of slow) each.socket.resume();
+  await until("those over it to be cut", () => slow.some((each) => each.isClosed));
+  expect(printed).not.toHaveBeenCalled();
+  printed.mockRestore();
 });
 
 test("requests and sockets of one user under way are bounded, and those of others go on", async () => {
@@ -149,6 +298,101 @@ test("requests and sockets of one user under way are bounded, and those of other
     return answer.status === 404;
   });
   socket.close();
+});
+
+test("requests whose clients have hung up count until what they asked for has ended", async () => {
+  let release = () => {};
+  const gate = new Promise<void>((resolve) => (release = resolve));
+  let asked = 0;
+  await using server = await start(
+    { requestsAtOnce: { user: 4 } },
+    {
+      sessions: (real) => ({
+        ...real,
+        async get(...given) {
+          asked++;
+          await gate;
+          return real.get(...given);
+        },
+      }),
+    },
+  );
+  const [eve, ada] = [await tokenOf("eve"), await tokenOf("ada")];
+  await server.sessions.create("acme", { sessionId: "s", users: ["eve"] });
+  for (let n = 1; n <= 4; n++) {
+    const gone = unread(server.port);
+    gone.ask("/v1/sessions/s", eve);
+    await until("it to be under way", () => asked === n);
+    gone.socket.destroy();
+  }
+  await turns(20);
+  expect((await ask(server.url, "/v1/sessions?limit=1", eve)).status).toBe(503);
+  expect((await ask(server.url, "/v1/sessions?limit=1", ada)).status).toBe(200);
+  release();
+  await until("room again", async () => {
+    const answer = await ask(server.url, "/v1/sessions?limit=1", eve);
+    await answer.arrayBuffer();
+    return answer.status === 200;
+  });
+});
+
+test("requests that wait behind others on a connection are over with it", async () => {
+  await using server = await start({ requestsAtOnce: { key: 4 } }, { maxPayloadBytes });
+  const { taskId } = await server.flotilla.enqueue("nobody", large);
+  const gone = unread(server.port);
+  for (let n = 0; n < 4; n++) gone.ask(`/v1/tasks/${taskId}`, key);
+  await until("them to be under way", async () => {
+    const answer = await ask(server.url, "/v1/tasks?limit=1", key);
+    await answer.arrayBuffer();
+    return answer.status === 503;
+  });
+  gone.socket.destroy();
+  const room = await until("room for four again", async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 4 }, () => ask(server.url, "/v1/tasks?limit=1", key)),
+    );
+    for (const answer of answers) await answer.arrayBuffer();
+    return answers.every(({ status }) => status === 200);
+  });
+  expect(room).toBe(true);
+});
+
+test("pages that one caller asks for wait behind one another, not those of others behind them", async () => {
+  const order: string[] = [];
+  let release = () => {};
+  const gate = new Promise<void>((resolve) => (release = resolve));
+  await using server = await start(
+    {},
+    {
+      sessions: (real) => ({
+        ...real,
+        async list(tenant, options) {
+          order.push(options?.user ?? "");
+          await gate;
+          return real.list(tenant, options);
+        },
+      }),
+    },
+  );
+  const [eve, ada] = [await tokenOf("eve"), await tokenOf("ada")];
+  const held = Array.from({ length: 40 }, () => ask(server.url, "/v1/sessions", eve));
+  await until("as many as are read at once", () => order.length === 8);
+  await until("the rest to wait", async () => {
+    const { status } = await ask(server.url, "/v1/sessions/none", eve);
+    return status === 404;
+  });
+  const left = unread(server.port);
+  left.ask("/v1/sessions", await tokenOf("bob"));
+  held.push(ask(server.url, "/v1/sessions", ada));
+  await ask(server.url, "/v1/sessions/none", ada);
+  left.socket.destroy();
+  await turns(20);
+  release();
+  for (const each of held) expect((await each).status).toBe(200);
+  // Behind those under way, and one more of the long line for each place at most.
+  expect(order.indexOf("ada")).toBeLessThan(24);
+  // A client that has left isn't read for.
+  expect(order).not.toContain("bob");
 });
 
 test("a user, a key and an address have a rate each, and are told when to come back", async () => {
@@ -201,6 +445,41 @@ test("connections that don't say who they are are bounded, and leave room for th
   const next = unread(server.port);
   next.ask("/v1/tasks?limit=1", otherKey);
   expect(await next.head()).toMatch(/^HTTP\/1.1 200/);
+});
+
+test("where connections that say nothing take all the room, a fresh one that does gets in", async () => {
+  await using server = await start({ maxAnonymous: 4, maxAnonymousPerAddress: 4 });
+  const silent = Array.from({ length: 4 }, () => unread(server.port));
+  await until("them to be open", () => silent.every(({ socket }) => !socket.connecting));
+  for (let n = 0; n < 3; n++) {
+    const fresh = unread(server.port);
+    fresh.ask("/v1/tasks?limit=1", key);
+    expect(await fresh.head()).toMatch(/^HTTP\/1.1 200/);
+  }
+  // One made room for the first, and the others for those after it.
+  await until("the oldest to be ended", () => silent[0]!.isClosed);
+});
+
+test("a small server leaves its connections room to say who they are", () => {
+  expect(usualAnonymous(10)).toEqual({ most: 10, mostPerAddress: 10 });
+  expect(usualAnonymous(200)).toEqual({ most: 128, mostPerAddress: 64 });
+  expect(usualAnonymous(10_000)).toEqual({ most: 5_000, mostPerAddress: 1_000 });
+  expect(usualAnonymous(10_000, 8)).toEqual({ most: 8, mostPerAddress: 8 });
+});
+
+test("sockets that are refused for too much are told of in the log, a line for all", async () => {
+  const lines: object[] = [];
+  const note = (fields: object) => void lines.push(fields);
+  const log: Logger = { debug() {}, info() {}, warn: note, error: note };
+  const clock = movableClock();
+  await using server = await start({ requestsPerSecond: { key: 1 } }, { clock, log });
+  const headers = { authorization: `Bearer ${key}` };
+  for (let n = 0; n < 2; n++) (await dial(server.socketUrl, { headers })).close();
+  for (let n = 0; n < 5; n++) {
+    const refused = dial(server.socketUrl, { headers });
+    await expect(refused).rejects.toMatchObject({ status: 503 });
+  }
+  expect(lines).toEqual([{ code: "overloaded", refused: 1 }]);
 });
 
 test("health and metrics can have a port of their own, which answers nothing else", async () => {

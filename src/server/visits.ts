@@ -8,10 +8,14 @@ import {
   accountOf,
   accountOfAddress,
   type CallerLimits,
+  type Sending,
   type Visit,
 } from "./caller-limits.ts";
 
-/** Holds requests to the limits of their callers, from their beginning until their answers are sent. */
+/**
+ * Holds requests to the limits of their callers, from their beginning until their answers are sent and
+ * their handlers have ended: one whose client has hung up still costs what it does.
+ */
 export type Visits = {
   /** For routes that need credentials: finds out who calls. */
   readonly known: MiddlewareHandler;
@@ -34,22 +38,16 @@ export function createVisits({ authenticator, limits, anonymous }: VisitParts): 
   const visiting =
     (accountFor: (c: Context) => Promise<Account>): MiddlewareHandler =>
     async (c, next) => {
-      const { outgoing } = carriedBy(c);
-      let visit: Visit | undefined;
-      let isGone = false;
-      const leave = () => {
-        isGone = true;
-        visit?.leave();
-      };
       // Listened for at once: the client may leave while it is found out who it is.
-      outgoing?.once("close", leave);
-      visit = limits.enter(await accountFor(c));
-      if (isGone) visit.leave();
+      const closed = untilClosed(c);
+      const account = await accountFor(c);
+      const visit = limits.enter(account, sendingOf(c));
       c.set("visit", visit);
+      c.set("account", account);
       try {
         await next();
       } finally {
-        if (!outgoing) leave();
+        void closed.then(visit.leave);
       }
     };
 
@@ -67,7 +65,8 @@ export function createVisits({ authenticator, limits, anonymous }: VisitParts): 
       try {
         return await accountOfKnown(c);
       } catch (error) {
-        // Guesses of keys and tokens are counted with what else comes from there.
+        // What is refused costs something too. It never counts against a credential that is right: many
+        // callers share an address behind a proxy.
         limits.count(accountOfUnknown(c));
         throw error;
       }
@@ -90,14 +89,142 @@ export function refusalIn(c: Context): FlotillaError | undefined {
   return c.get("refusal") as FlotillaError | undefined;
 }
 
-/** So many bytes of an answer wait to be read. Throws `overloaded` where a read is refused for it. */
-export function answering(c: Context, bytes: number): void {
-  const visit = c.get("visit") as Visit | undefined;
-  const { outgoing } = carriedBy(c);
+/** Whose request it is, as text. */
+export function accountIn(c: Context): string {
+  const { kind, id } = c.get("account") as Account;
+  return `${kind} ${id}`;
+}
+
+export function isGone(c: Context): boolean {
+  return sendingOf(c).isClosed;
+}
+
+/** Ends the connection. Its client asks again, or goes on from where it was. */
+export function cutOff(c: Context): void {
+  sendingOf(c).cut();
+}
+
+// As much as a connection takes at once, so that what it has sent shows while its client reads.
+const sliceBytes = 64 * 1024;
+
+type Body = Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
+
+/** The body of an answer of which all bytes are there. Throws `overloaded` where a read is refused for it. */
+export function bodyOf(c: Context, bytes: Uint8Array<ArrayBuffer>): Body {
+  counted(c, bytes.length);
+  return slicedBody(bytes);
+}
+
+/** The body of an answer that many share, and that takes no memory of its own. */
+export function sharedBody(c: Context, bytes: Uint8Array<ArrayBuffer>): Body {
+  counted(c, 0);
+  return slicedBody(bytes);
+}
+
+function slicedBody(bytes: Uint8Array<ArrayBuffer>): Body {
+  if (bytes.length <= sliceBytes) return bytes;
+  const slices = slicesOf(bytes);
+  return new ReadableStream(
+    {
+      pull(control) {
+        const { value, done } = slices.next();
+        if (done) control.close();
+        else control.enqueue(value);
+      },
+    },
+    whenAsked,
+  );
+}
+
+/** The body of an answer that is read page by page, each once its client has read what was before it. */
+export function pagedBody(
+  c: Context,
+  nextPage: () => Promise<Uint8Array | undefined>,
+  onError: (error: unknown) => void,
+): ReadableStream<Uint8Array> {
+  let slices: Iterator<Uint8Array> | undefined;
+  return new ReadableStream(
+    {
+      async pull(control) {
+        try {
+          const slice = slices?.next();
+          if (slice && !slice.done) return control.enqueue(slice.value);
+          const page = await nextPage();
+          if (!page) return control.close();
+          counted(c, page.length);
+          slices = slicesOf(page);
+          control.enqueue(slices.next().value as Uint8Array);
+        } catch (error) {
+          if (isGone(c)) return;
+          onError(error);
+          // An error of the stream would be printed by what answers.
+          if (carriedBy(c).outgoing) cutOff(c);
+          else control.error(error);
+        }
+      },
+    },
+    whenAsked,
+  );
+}
+
+const whenAsked = { highWaterMark: 0 };
+
+function* slicesOf(bytes: Uint8Array): Iterator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += sliceBytes) yield bytes.subarray(at, at + sliceBytes);
+}
+
+/**
+ * So many bytes of an answer without end wait for its connection. False where it was cut off for too
+ * much that isn't read.
+ */
+export function streaming(c: Context, waitingBytes: number): boolean {
+  return visitIn(c)?.stream(waitingBytes) ?? true;
+}
+
+function counted(c: Context, bytes: number): void {
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
-  visit?.answer(bytes, { isRead, cut: () => outgoing?.destroy() });
+  visitIn(c)?.answer(bytes, { isRead });
+}
+
+function visitIn(c: Context): Visit | undefined {
+  return c.get("visit") as Visit | undefined;
 }
 
 function carriedBy(c: Context): Carried {
   return (c.env ?? {}) as Carried;
+}
+
+/** Resolves when the answer is sent or its connection has ended. */
+function untilClosed(c: Context): Promise<void> {
+  const { incoming, outgoing } = carriedBy(c);
+  if (!incoming || !outgoing || isGone(c)) return Promise.resolve();
+  const { socket } = incoming;
+  return new Promise((resolve) => {
+    const closed = () => {
+      socket.off("close", closed);
+      resolve();
+    };
+    outgoing.once("close", closed);
+    // An answer that waits behind others of its connection isn't told when that ends. There may be as
+    // many of them as requests at once.
+    socket.setMaxListeners(0);
+    socket.once("close", closed);
+  });
+}
+
+function sendingOf(c: Context): Sending {
+  const { incoming, outgoing } = carriedBy(c);
+  return {
+    get isClosed() {
+      return outgoing?.destroyed === true || incoming?.socket.destroyed === true;
+    },
+    get unflushedBytes() {
+      return outgoing?.writableLength ?? 0;
+    },
+    get flushedBytes() {
+      // What the socket calls written is still with it in part.
+      return incoming ? incoming.socket.bytesWritten - incoming.socket.writableLength : 0;
+    },
+    cut: () => void incoming?.socket.destroy(),
+  };
 }

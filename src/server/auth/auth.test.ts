@@ -336,6 +336,24 @@ describe("a ticket", () => {
     await ask({ header: () => undefined, ticket: own[0] });
     expect(tickets.issue(user("eve")).ticket).toHaveLength(64);
   });
+
+  test("of one key leaves those of the others alone, whichever users it names", () => {
+    const { tickets } = authenticator({});
+    const program = (keyId: string, user?: string): Caller => ({
+      kind: "server",
+      tenant: "t",
+      keyId,
+      ...(user !== undefined && { user }),
+      verbs: new Set(),
+    });
+    const overloaded = expect.objectContaining({ code: "overloaded" });
+    for (let n = 0; n < 10_000; n++) tickets.issue(program("0", `u${n % 5_000}`));
+    expect(() => tickets.issue(program("0"))).toThrow(overloaded);
+    expect(() => tickets.issue(program("0", "another"))).toThrow(overloaded);
+    for (let n = 0; n < 100; n++) tickets.issue(program("1", "u1"));
+    expect(() => tickets.issue(program("1", "u1"))).toThrow(overloaded);
+    expect(tickets.issue(program("1")).ticket).toHaveLength(64);
+  });
 });
 
 describe("without credentials", () => {

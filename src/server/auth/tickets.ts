@@ -12,8 +12,8 @@ export type Tickets = {
 const ticketMs = 30_000;
 // More than a user's browser ever opens sockets with at once.
 const ticketsPerUser = 100;
-// Of a program that names no user, and gives them to many.
-const ticketsPerProgram = 10_000;
+// A program gives them to many users.
+const ticketsPerKey = 10_000;
 const ticketsMost = 100_000;
 
 /**
@@ -23,17 +23,18 @@ const ticketsMost = 100_000;
 export function createTickets(clock: Clock, random: Random): Tickets {
   /** In the order in which they were given, so the oldest is first. */
   const given = new Map<string, { caller: Caller; untilMs: number }>();
-  /** How many wait to be used, by whose they are. */
+  /** How many wait to be used, by whose they are and by which key asked for them. */
   const waiting = new Map<string, number>();
 
   const take = (ticket: string): Caller | undefined => {
     const caller = given.get(ticket)?.caller;
     if (!caller) return undefined;
     given.delete(ticket);
-    const owner = ownerOf(caller);
-    const left = waiting.get(owner)! - 1;
-    if (left > 0) waiting.set(owner, left);
-    else waiting.delete(owner);
+    for (const { owner } of sharesOf(caller)) {
+      const left = waiting.get(owner)! - 1;
+      if (left > 0) waiting.set(owner, left);
+      else waiting.delete(owner);
+    }
     return caller;
   };
   const forget = () => {
@@ -46,15 +47,14 @@ export function createTickets(clock: Clock, random: Random): Tickets {
   return {
     issue(caller) {
       forget();
-      const owner = ownerOf(caller);
-      const own = waiting.get(owner) ?? 0;
-      const most = caller.user === undefined ? ticketsPerProgram : ticketsPerUser;
-      if (own >= most || given.size >= ticketsMost) {
+      const shares = sharesOf(caller);
+      const isTaken = shares.some(({ owner, most }) => (waiting.get(owner) ?? 0) >= most);
+      if (isTaken || given.size >= ticketsMost) {
         throw new FlotillaError("overloaded", "too many tickets wait to be used: try again soon", {
           retryAfterMs: 1_000,
         });
       }
-      waiting.set(owner, own + 1);
+      for (const { owner } of shares) waiting.set(owner, (waiting.get(owner) ?? 0) + 1);
       const words = Array.from({ length: 8 }, () => random.uint32().toString(16).padStart(8, "0"));
       const ticket = words.join("");
       given.set(ticket, { caller, untilMs: clock.monotonic() + ticketMs });
@@ -67,7 +67,11 @@ export function createTickets(clock: Clock, random: Random): Tickets {
   };
 }
 
-/** Neither part holds the character between them: no name may. */
-function ownerOf({ kind, tenant, user = "" }: Caller): string {
-  return `${kind}\0${tenant}\0${user}`;
+/** What a ticket counts against: its user, and the key that asks for it, whichever users that names. */
+function sharesOf({ kind, tenant, user, keyId = "" }: Caller): { owner: string; most: number }[] {
+  // No part holds the character between them: no name may.
+  const ofUser = { owner: [kind, keyId, tenant, user].join("\0"), most: ticketsPerUser };
+  const ofKey = { owner: [kind, keyId].join("\0"), most: ticketsPerKey };
+  if (kind === "user") return [ofUser];
+  return user === undefined ? [ofKey] : [ofKey, ofUser];
 }

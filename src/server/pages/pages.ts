@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import type { Context, Hono } from "hono";
-import { answering } from "../visits.ts";
+import { sharedBody } from "../visits.ts";
 import { type PageFile, type PageFolder, readPageFolder, versionOf } from "./folder.ts";
 
 /** A page that a server has beside its routes: where it is, and what is sent for a path in it. */
@@ -111,11 +111,10 @@ function send(c: Context, file: PageFile): Response {
   if (isKnown(c.req.header("if-none-match"), etag)) {
     return new Response(null, { status: 304, headers: sent });
   }
-  answering(c, bytes.length);
   sent["Content-Type"] = file.type;
   sent["Content-Length"] = String(bytes.length);
   if (zipped) sent["Content-Encoding"] = "gzip";
-  return new Response(c.req.method === "HEAD" ? null : bytes, { headers: sent });
+  return new Response(c.req.method === "HEAD" ? null : sharedBody(c, bytes), { headers: sent });
 }
 
 function isKnown(header: string | undefined, etag: string): boolean {

@@ -7,7 +7,7 @@ import { createOverview, type OverviewParts } from "../home/overview.ts";
 import { type Home, homePage, pageHeaders } from "../home/page.ts";
 import type { Route } from "../route.ts";
 import { fleetSpecs } from "../specs/fleet.ts";
-import { answering, refusalIn } from "../visits.ts";
+import { bodyOf, refusalIn } from "../visits.ts";
 
 export type HomeRoutes = OverviewParts & {
   /** Where pages are served, such as `/chat`. */
@@ -50,9 +50,8 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
         const bytes = Buffer.from(
           isPage ? await homePage(home, new URL(c.req.url).origin) : JSON.stringify(home),
         );
-        answering(c, bytes.length);
         const headers = isPage ? pageHeaders : { "Content-Type": "application/json" };
-        return c.body(bytes, 200, { ...headers, Vary: "Accept" });
+        return c.body(bodyOf(c, bytes), 200, { ...headers, Vary: "Accept" });
       },
     },
   ];

@@ -1,6 +1,7 @@
 import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import type { FewAtOnce } from "../../base/few-at-once.ts";
 import type { Logger } from "../../base/log.ts";
 import { fitPage } from "../../base/page.ts";
 import type {
@@ -15,18 +16,19 @@ import { type Caller, userOf } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import { ownInbox } from "../auth/own-inbox.ts";
 import { watchMember } from "../auth/still-member.ts";
-import { route, type Route } from "../route.ts";
+import { inTurn, route, type Route } from "../route.ts";
 import { frameErrorOf } from "../socket/frame-error.ts";
 import { prepareEvent } from "../socket/prepared.ts";
 import { sessionSpecs } from "../specs/sessions.ts";
 import type { EventWriter, Streams } from "../streams.ts";
-import { answering } from "../visits.ts";
+import { pagedBody } from "../visits.ts";
 import { as } from "./sessions.ts";
 
 export type SessionStreams = {
   sessions: SessionService;
   members: Members;
   streams: Streams;
+  pageTurns: FewAtOnce;
   authenticator: Authenticator;
   clock: Clock;
   log: Logger;
@@ -38,7 +40,7 @@ const exportPage = 200;
 
 /** Answers that come bit by bit: what happens in sessions and inboxes, and whole sessions. */
 export function sessionStreamRoutes(parts: SessionStreams): Route[] {
-  const { sessions, members, streams, authenticator, clock, log } = parts;
+  const { sessions, members, streams, pageTurns, authenticator, clock, log } = parts;
   return [
     route(sessionSpecs.events).to(async ({ caller, params: { sessionId }, query, context }) => {
       await members.check(caller, sessionId);
@@ -103,7 +105,13 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
     route(sessionSpecs.exported).to(async ({ caller, params: { sessionId }, context }) => {
       await members.check(caller, sessionId);
       const session = await sessions.get(caller.tenant, sessionId);
-      return { status: 200, body: linesOf(context, sessions, session) };
+      const nextPage = linesOf(sessions, session);
+      const body = pagedBody(
+        context,
+        () => inTurn(context, pageTurns, nextPage),
+        (error) => void frameErrorOf(error, log),
+      );
+      return { status: 200, body };
     }),
     route(sessionSpecs.ticket).to(({ caller }) => {
       return { status: 201, body: authenticator.tickets.issue(caller) };
@@ -111,32 +119,26 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
   ];
 }
 
-/** Page by page, as fast as it is read. */
+/** The lines of a session, a page with each call, then undefined. */
 function linesOf(
-  c: Context,
   sessions: SessionService,
   session: SessionView,
-): ReadableStream<Uint8Array> {
+): () => Promise<Uint8Array | undefined> {
   const { tenant, sessionId, lastSeq } = session;
-  const encoder = new TextEncoder();
-  let after = 0;
-  return new ReadableStream({
-    start: (control) => control.enqueue(encoder.encode(`${JSON.stringify({ session })}\n`)),
-    async pull(control) {
-      // What was given before is read.
-      answering(c, 0);
-      // What is added meanwhile isn't part of it, or it might never end.
-      const limit = Math.min(exportPage, lastSeq - after);
-      const { entries } =
-        limit <= 0 ? { entries: [] } : await sessions.entries(tenant, sessionId, { after, limit });
-      if (entries.length === 0) return control.close();
-      after = entries.at(-1)!.seq;
-      const lines = entries.map((entry) => `${JSON.stringify({ entry })}\n`);
-      const bytes = encoder.encode(lines.join(""));
-      answering(c, bytes.length);
-      control.enqueue(bytes);
-    },
-  });
+  let after: number | undefined;
+  return async () => {
+    if (after === undefined) {
+      after = 0;
+      return Buffer.from(`${JSON.stringify({ session })}\n`);
+    }
+    // What is added meanwhile isn't part of it, or it might never end.
+    const limit = Math.min(exportPage, lastSeq - after);
+    if (limit <= 0) return undefined;
+    const { entries } = await sessions.entries(tenant, sessionId, { after, limit });
+    if (entries.length === 0) return undefined;
+    after = entries.at(-1)!.seq;
+    return Buffer.from(entries.map((entry) => `${JSON.stringify({ entry })}\n`).join(""));
+  };
 }
 
 function snapshotOf(

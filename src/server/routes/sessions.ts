@@ -176,10 +176,7 @@ function checkTakesPart(caller: Caller, { sessionId, users }: SessionView): void
   throw new FlotillaError("conflict", `there is a session ${sessionId} already`);
 }
 
-/**
- * A page of what the caller may see. A token that names its sessions is told of no others, so that its
- * pages end with one of its own: those that hold none are passed over.
- */
+/** Whose sessions are listed: the caller's own, unless it may see those of all. */
 function listedUser(caller: Caller, asked: string | undefined): string | undefined {
   if (may(caller, "sessions:any")) return asked;
   return userOf(as(caller, asked));

@@ -32,6 +32,8 @@ export type ConnectionParts = {
   log: Logger;
   /** A connection was ended because of its client. */
   onCut: (why: Cut) => void;
+  /** Has what the connection holds counted. False where it was ended for it. */
+  count?: (() => boolean) | undefined;
 };
 
 /** It read too slowly, answered no pings, or sent too much. */
@@ -75,6 +77,7 @@ export function createConnection(
     socket,
     limitBytes: parts.bufferBytes,
     later: parts.later,
+    count: parts.count,
     onFull() {
       isOver = true;
       parts.onCut("slow");

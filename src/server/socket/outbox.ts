@@ -19,12 +19,15 @@ export type OutboxParts = {
   /** Calls back at the end of this turn of the event loop. */
   later: (callback: () => void) => void;
   onFull: () => void;
+  /** Has what the socket holds counted. False where the socket was ended for it. */
+  count?: (() => boolean) | undefined;
 };
 
 const asText = { binary: false };
 
 /** Sends what came up in one turn of the event loop as one message. */
-export function createOutbox({ socket, limitBytes, later, onFull }: OutboxParts): Outbox {
+export function createOutbox(parts: OutboxParts): Outbox {
+  const { socket, limitBytes, later, onFull, count = () => true } = parts;
   let waiting: Prepared[] = [];
   let waitingChars = 0;
   let closed = false;
@@ -40,6 +43,13 @@ export function createOutbox({ socket, limitBytes, later, onFull }: OutboxParts)
     for (const resolve of due) resolve();
   };
 
+  const close = () => {
+    closed = true;
+    waiting = [];
+    waitingChars = 0;
+    settle();
+  };
+
   const flush = () => {
     const batch = waiting;
     if (batch.length === 0 || closed) return;
@@ -47,13 +57,8 @@ export function createOutbox({ socket, limitBytes, later, onFull }: OutboxParts)
     waitingChars = 0;
     if (batch.length === 1) socket.send(aloneOf(batch[0]!), asText, settle);
     else socket.send(`[${batch.map((frame) => frame.text).join(",")}]`, settle);
-  };
-
-  const close = () => {
-    closed = true;
-    waiting = [];
-    waitingChars = 0;
-    settle();
+    // What is pushed in one turn of the event loop is with the socket at its end.
+    if (!count()) close();
   };
 
   return {

@@ -12,7 +12,9 @@ import {
   accountOfAddress,
   type CallerLimits,
   createCallerLimits,
+  type Visit,
 } from "../caller-limits.ts";
+import { createRefusalCount, isTooMuch } from "../errors.ts";
 import { type Connection, type ConnectionParts, createConnection, type Cut } from "./connection.ts";
 import { askingOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";
 import { createPings } from "./pings.ts";
@@ -27,7 +29,7 @@ export type Sockets = {
   close(): Promise<void>;
 };
 
-export type SocketParts = Omit<ConnectionParts, "later" | "onCut"> & {
+export type SocketParts = Omit<ConnectionParts, "later" | "onCut" | "count"> & {
   origins: readonly string[];
   limits?: CallerLimits;
   /** Told when the caller of a connection is known. */
@@ -66,6 +68,7 @@ export function createSockets(parts: SocketParts): Sockets {
   const pings = createPings(clock, pingMs);
   const onCut = (why: Cut) => onEvent?.({ type: "socket_cut", why });
   const shared: ConnectionParts = { ...parts, later: createTurn(), onCut };
+  const countRefusal = createRefusalCount(parts);
   let closing: Promise<void> | undefined;
   let allLeft = () => {};
 
@@ -93,11 +96,23 @@ export function createSockets(parts: SocketParts): Sockets {
   };
 
   /** A user's sockets are counted among the user's requests; a program's may be those of all its users. */
-  const enter = (caller: Caller): (() => void) => {
-    const account = accountOf(caller);
-    if (caller.kind === "user") return limits.enter(account).leave;
-    limits.count(account);
-    return () => {};
+  const enter = (caller: Caller, { socket }: IncomingMessage): Visit => {
+    const sending = {
+      get isClosed() {
+        return socket.destroyed;
+      },
+      get unflushedBytes() {
+        return socket.writableLength;
+      },
+      get flushedBytes() {
+        return socket.bytesWritten - socket.writableLength;
+      },
+      cut() {
+        onCut("slow");
+        socket.destroy();
+      },
+    };
+    return limits.enter(accountOf(caller), sending, { isCounted: caller.kind === "user" });
   };
 
   const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
@@ -118,14 +133,18 @@ export function createSockets(parts: SocketParts): Sockets {
       }
       const caller = await known(request, asking);
       if (closing) throw new FlotillaError("closed", "the server is stopping");
-      const leave = enter(caller);
-      socket.once("close", leave);
-      if (socket.destroyed) return leave();
+      if (socket.destroyed) return;
+      const visit = enter(caller, request);
+      socket.once("close", visit.leave);
       server.handleUpgrade(request, socket, head, (opened) => {
         socket.off("error", ignore);
-        accept(opened, createConnection(opened, caller, shared));
+        accept(
+          opened,
+          createConnection(opened, caller, { ...shared, count: () => visit.stream(0) }),
+        );
       });
     } catch (error) {
+      if (error instanceof FlotillaError && isTooMuch(error.code)) countRefusal(error.code);
       refuseUpgrade(socket, error, log);
     }
   };
