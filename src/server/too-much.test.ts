@@ -62,7 +62,9 @@ function unread(port: number) {
     },
     ask: (path: string, bearer: string, times = 1) =>
       socket.write(
-        `GET ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${bearer}\r\n\r\n`.repeat(times),
+        `GET ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${bearer}\r\n\r\n`.repeat(
+          times,
+        ),
       ),
     /** Reads until there is a head. */
     async head(): Promise<string> {
