@@ -1,9 +1,11 @@
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import process from "node:process";
+import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import config from "../vitest.config.ts";
 import { findBrowser, getParts, installPackages, missing, type Part } from "./parts.ts";
 
 let folder: string;
@@ -19,6 +21,41 @@ function put(name: string, { mode = 0o755, text = "" } = {}): string {
   chmodSync(at(name), mode);
   return at(name);
 }
+
+const isRoot = process.getuid?.() === 0;
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+/** Runs Node on a machine whose only programs are in the folder, so that nothing is installed there. */
+async function onBareMachine(args: readonly string[]) {
+  put("id", { text: 'exec /usr/bin/id "$@"' });
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !/^(CHROMIUM_PATH|NODE_OPTIONS|VITEST.*)$/.test(name),
+  );
+  const child = spawn(process.execPath, args, {
+    cwd: root,
+    env: { ...Object.fromEntries(kept), PATH: folder, FLOTILLA_TEST_FOLDERS: "", NO_COLOR: "1" },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let said = "";
+  child.stdout.setEncoding("utf8").on("data", (more: string) => (said += more));
+  child.stderr.setEncoding("utf8").on("data", (more: string) => (said += more));
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", resolve);
+  });
+  return { code, said };
+}
+
+const program = (text: string) => onBareMachine(["--input-type=module", "-e", text]);
+const urlOf = (file: string) => JSON.stringify(new URL(file, import.meta.url).href);
+const calls = () => {
+  if (!existsSync(at("calls"))) return [];
+  return readFileSync(at("calls"), "utf8").trim().split("\n");
+};
+/** An apt-get that notes how it was called, and does what is told besides. */
+const putAptGet = (text = "") => put("apt-get", { text: `echo "$*" >> ${at("calls")}\n${text}` });
+const waits = "-o DPkg::Lock::Timeout=600";
+const install = `${waits} install -y --no-install-recommends`;
 
 function partIn(name: string): Part {
   const find = () => (existsSync(at(name)) ? at(name) : undefined);
@@ -41,22 +78,40 @@ describe("what the tests need beyond npm", () => {
     getParts(wanted, () => expect.unreachable("nothing is missing any more"));
   });
 
-  test("is installed by one apt-get, which waits while another installs, and starts no service", () => {
-    put("apt-get", { text: `echo "$RUNLEVEL $DEBIAN_FRONTEND $*" >> ${at("calls")}` });
-    const module = new URL("parts.ts", import.meta.url).href;
-    const script = `const { installPackages } = await import(${JSON.stringify(module)});
-      process.exitCode = installPackages(["sail", "oar"], true) === undefined ? 0 : 1;`;
-    const env = { ...process.env, PATH: [folder, process.env["PATH"]].join(delimiter) };
-    const ran = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
-      env,
-      encoding: "utf8",
-    });
-    expect(ran.status).toBe(0);
-    expect(ran.stderr).toContain("Getting sail, oar for the tests with apt-get, once …");
-    expect(readFileSync(at("calls"), "utf8").trim().split("\n")).toEqual([
-      "1 noninteractive -o DPkg::Lock::Timeout=600 update",
-      "1 noninteractive -o DPkg::Lock::Timeout=600 install -y --no-install-recommends sail oar",
+  const installing = `import { installPackages } from ${urlOf("parts.ts")};
+    console.log(installPackages(["sail", "oar"], true, { tries: 3, pauseMs: 1 }) ?? "installed");`;
+
+  test("is installed by one apt-get, which waits while another installs, and starts no service", async () => {
+    putAptGet(`echo "$RUNLEVEL $DEBIAN_FRONTEND" >> ${at("calls")}`);
+    const { said } = await program(installing);
+    expect(said).toContain("Getting sail, oar for the tests with apt-get, once …");
+    expect(said).toContain("installed");
+    const quietly = "1 noninteractive";
+    expect(calls()).toEqual([`${waits} update`, quietly, `${install} sail oar`, quietly]);
+  });
+
+  test("waits for locks that apt-get itself doesn't wait for, and not for ever", async () => {
+    const lock = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)";
+    const isSecond = `[ "$(wc -l < ${at("calls")})" -eq 2 ]`;
+    // Without a path the stand-in finds no program.
+    putAptGet(`PATH=/usr/bin:/bin; ${isSecond} || { echo "${lock}" >&2; exit 100; }`);
+    const { said } = await program(installing);
+    expect(calls()).toEqual([
+      ...Array.from({ length: 2 }, () => `${waits} update`),
+      ...Array.from({ length: 3 }, () => `${install} sail oar`),
     ]);
+    expect(said).toContain(`apt-get install sail oar failed: ${lock}`);
+  });
+
+  test("is missing where a test asks for it, which then installs nothing and says what to do", async () => {
+    putAptGet();
+    const { code, said } = await program(
+      `import { part } from ${urlOf("parts.ts")}; part("pgbouncer");`,
+    );
+    expect(code).toBe(1);
+    expect(said).toContain("need what isn't installed here: PgBouncer.");
+    expect(said).toContain("Debian and Ubuntu: apt-get install pgbouncer");
+    expect(calls()).toEqual([]);
   });
 
   test("and can't be had ends the run with instructions", () => {
@@ -64,13 +119,49 @@ describe("what the tests need beyond npm", () => {
     expect(failure).toMatch(/Only root|no apt-get/);
     expect(missing(["sail", "oar"].map(partIn), failure).message).toBe(
       [
-        "the tests need what isn't installed here: the sail, the oar.",
+        "tests and benches need what isn't installed here: the sail, the oar.",
         failure,
         "Debian and Ubuntu: apt-get install sail-package oar-package",
         "the sail: make a sail",
         "the oar: make a oar",
       ].join("\n"),
     );
+  });
+});
+
+describe("a run of the tests on a machine where they lack something", () => {
+  const lacks = ["chromium", "pgbouncer", "openssl", "sqlite3"];
+
+  test("gets all of it before the first test, and ends with what to do where that fails", async () => {
+    putAptGet();
+    const vitest = join(root, "node_modules/vitest/vitest.mjs");
+    const { code, said } = await onBareMachine([vitest, "run", "src/base/random.test.ts"]);
+    expect(code).toBe(1);
+    expect(said).toContain("tests and benches need what isn't installed here: PgBouncer");
+    expect(said).toMatch(/^0 passed, 1 failed$/m);
+    expect(said).toContain(isRoot ? "with apt-get, once …" : "Only root may install packages");
+    const all = lacks.map((name) => `(?=.* ${name}\\b)`).join("");
+    const once = [`${waits} update`, expect.stringMatching(`^${install}${all}`)];
+    expect(calls()).toEqual(isRoot ? once : []);
+  });
+
+  test("gets it once for all kinds of tests", async () => {
+    const putAll = lacks.map((name) => `echo > ${at(name)}; /bin/chmod 755 ${at(name)}`).join("\n");
+    putAptGet(isRoot ? putAll : "");
+    if (!isRoot) for (const name of lacks) put(name);
+    const { code, said } = await program(`import setup from ${urlOf("parts-setup.ts")};
+      const projects = ["fast", "light", "paired", "alone"].map((name) => ({ name }));
+      for (const { name } of projects) setup({ name, vitest: { projects } });`);
+    expect({ code, said }).toMatchObject({ code: 0 });
+    expect(calls().filter((call) => call.startsWith(install))).toHaveLength(isRoot ? 1 : 0);
+  });
+
+  test("looks for it first, of whichever kind the tests are", () => {
+    type Project = { test: { name: string; globalSetup: string[] } };
+    const { projects } = (config as unknown as { test: { projects: Project[] } }).test;
+    expect(projects.map((each) => each.test.name)).toEqual(["fast", "light", "paired", "alone"]);
+    const firsts = new Set(projects.map((each) => each.test.globalSetup[0]));
+    expect([...firsts]).toEqual(["./test/parts-setup.ts"]);
   });
 });
 

@@ -16,15 +16,21 @@ export type Part = {
   readonly otherwise?: string;
 };
 
-const usualFolders = [
-  "/usr/bin",
-  "/usr/sbin",
-  "/usr/local/bin",
-  "/usr/local/sbin",
-  "/snap/bin",
-  "/opt/homebrew/bin",
-];
-const folders = [...(process.env["PATH"] ?? "").split(delimiter), ...usualFolders];
+// Where programs are that aren't on the path of every user. Named otherwise, a test can have a machine
+// without any.
+const usualFolders =
+  process.env["FLOTILLA_TEST_FOLDERS"] ??
+  [
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/snap/bin",
+    "/opt/homebrew/bin",
+  ].join(delimiter);
+const folders = [process.env["PATH"] ?? "", usualFolders]
+  .flatMap((each) => each.split(delimiter))
+  .filter((each) => each !== "");
 const browsers = [
   ...["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"].flatMap(
     (name) => folders.map((folder) => join(folder, name)),
@@ -56,14 +62,14 @@ export const parts = {
 
 export type PartName = keyof typeof parts;
 
-/** Where a part is. One that is missing is installed where that is allowed, and is an error elsewhere. */
+/**
+ * Where a part is. One that is missing is an error: parts are got before the first test, once for all, and
+ * two tests that each installed one would meet dpkg's lock.
+ */
 export function part(name: PartName): string {
   const found = parts[name].find();
   if (found !== undefined) return found;
-  const failure = getParts([parts[name]]);
-  const got = parts[name].find();
-  if (got !== undefined) return got;
-  throw missing([parts[name]], failure);
+  throw missing([parts[name]]);
 }
 
 /** Installs those that are missing, all with one call of apt-get. Gives why that failed, if it did. */
@@ -74,10 +80,10 @@ export function getParts(wanted: readonly Part[], install = installPackages): st
 }
 
 /** Says what is missing and what to do about it. */
-export function missing(absent: readonly Part[], failure: string | undefined): Error {
+export function missing(absent: readonly Part[], failure?: string): Error {
   return new Error(
     [
-      `the tests need what isn't installed here: ${absent.map(({ what }) => what).join(", ")}.`,
+      `tests and benches need what isn't installed here: ${absent.map(({ what }) => what).join(", ")}.`,
       ...(failure === undefined ? [] : [failure]),
       `Debian and Ubuntu: apt-get install ${absent.map((each) => each.package).join(" ")}`,
       ...absent.flatMap(({ what, otherwise }) => (otherwise ? [`${what}: ${otherwise}`] : [])),
@@ -86,20 +92,30 @@ export function missing(absent: readonly Part[], failure: string | undefined): E
 }
 
 // An upgrade that runs by itself on a new machine may take minutes.
-const patience = ["-o", "DPkg::Lock::Timeout=600"];
+const patienceSeconds = 600;
+const patience = ["-o", `DPkg::Lock::Timeout=${patienceSeconds}`];
+// That time is for dpkg's lock alone: the locks of lists and of archives are refused at once.
+const isLocked = /Could not get lock|Unable to lock/;
 
 /** Installs packages of Debian's. Gives why that failed, if it did. */
 export function installPackages(
   names: readonly string[],
   isRoot = process.getuid?.() === 0,
+  { tries, pauseMs } = { tries: patienceSeconds, pauseMs: 1_000 },
 ): string | undefined {
   if (program("apt-get") === undefined) return "There is no apt-get here, so nothing is installed.";
   if (!isRoot) return "Only root may install packages, and this isn't root.";
   console.error(`Getting ${names.join(", ")} for the tests with apt-get, once …`);
   // A runlevel without services keeps packages from starting what they bring.
-  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", RUNLEVEL: "1" };
-  const apt = (...args: string[]) =>
-    spawnSync("apt-get", [...patience, ...args], { env, encoding: "utf8" });
+  const settings = { DEBIAN_FRONTEND: "noninteractive", RUNLEVEL: "1", LC_ALL: "C" };
+  const env = { ...process.env, ...settings };
+  const apt = (...args: string[]) => {
+    for (let left = tries; ; left--) {
+      const ran = spawnSync("apt-get", [...patience, ...args], { env, encoding: "utf8" });
+      if (ran.status === 0 || left <= 1 || !isLocked.test(ran.stderr ?? "")) return ran;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, pauseMs);
+    }
+  };
   // Where it fails, the lists that are there may be good enough.
   apt("update");
   const { status, stderr } = apt("install", "-y", "--no-install-recommends", ...names);

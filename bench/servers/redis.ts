@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
-import { part } from "../../test/parts.ts";
+import { getParts, missing, part, parts } from "../../test/parts.ts";
 import { freePort } from "../../test/postgres/server.ts";
 import { diskFolder } from "../folder.ts";
 import type { Server } from "./server.ts";
@@ -18,6 +18,9 @@ const settings: Readonly<Record<RedisKeeps, Readonly<Record<string, string>>>> =
 
 /** A throw-away Redis on a free port of the loopback, that keeps nothing or everything over a crash. */
 export async function startBenchRedis(keeps: RedisKeeps): Promise<Server> {
+  // A bench runs by itself, so that nothing else installs packages meanwhile.
+  const failure = getParts([parts.redis]);
+  if (failure !== undefined) throw missing([parts.redis], failure);
   const program = part("redis");
   const folder = mkdtempSync(join(diskFolder(), "flotilla-redis-"));
   const port = await freePort();
