@@ -5,6 +5,7 @@ import type { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
+import { type ErrorBody, retryAfter, statusOf } from "./errors.ts";
 import type { PeerCheck } from "./peer-user.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
 import type { Anonymous } from "./anonymous.ts";
@@ -34,7 +35,7 @@ export type ListenOptions = {
   anonymous?: Pick<Anonymous, "add"> | undefined;
   /** Ends answers that would go on for ever. */
   endStreams?: (() => void) | undefined;
-  /** Where nobody says who they are: whose processes connect. Those of other users are refused. */
+  /** On a server without keys: whose processes connect. Only those of the same user are let in. */
   checkPeer?: PeerCheck | undefined;
 };
 
@@ -60,18 +61,20 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
       // A connection whose last answer is out has nothing left to wait for when the server closes.
       response.once("close", () => closing && server.closeIdleConnections());
       if (!checkPeer) return void handle(request, response);
-      void isForeign(request.socket).then((is) =>
-        is ? refuseRequest(response) : handle(request, response),
+      void refusalOf(request.socket).then((error) =>
+        error ? refuseRequest(response, error) : handle(request, response),
       );
     },
   );
   // A connection stays its process's, so that one look is enough for all of its requests.
-  const foreign = new WeakMap<Socket, Promise<boolean>>();
-  const isForeign = (socket: Socket): Promise<boolean> => {
-    const known = foreign.get(socket);
-    if (known || !checkPeer) return known ?? Promise.resolve(false);
-    const asked = checkPeer(socket).then((whose) => whose === "other");
-    foreign.set(socket, asked);
+  const refusals = new WeakMap<Socket, Promise<FlotillaError | undefined>>();
+  const refusalOf = (socket: Socket): Promise<FlotillaError | undefined> => {
+    const known = refusals.get(socket);
+    if (known || !checkPeer) return known ?? Promise.resolve(undefined);
+    const asked = checkPeer(socket).then((whose) =>
+      whose === "same" ? undefined : turnAway(whose),
+    );
+    refusals.set(socket, asked);
     return asked;
   };
   let closing = false;
@@ -81,10 +84,8 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     server.on("upgrade", (request, socket: Socket, head) => {
       // Nobody else listens yet, and an error without a listener ends the process.
       socket.on("error", () => {});
-      void isForeign(socket).then((is) =>
-        is
-          ? refuseUpgrade(socket, otherUser(), silentLogger)
-          : sockets.upgrade(request, socket, head),
+      void refusalOf(socket).then((error) =>
+        error ? refuseUpgrade(socket, error, silentLogger) : sockets.upgrade(request, socket, head),
       );
     });
   }
@@ -118,21 +119,29 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   };
 }
 
-function otherUser(): FlotillaError {
+function turnAway(whose: "other" | "unknown"): FlotillaError {
+  if (whose === "unknown") {
+    const message =
+      "this server has no keys, and can't see now which user's program calls: try again soon";
+    return new FlotillaError("unavailable", message);
+  }
   return new FlotillaError(
     "forbidden",
     "this server has no keys and answers programs of the user that started it alone: configure server.apiKeys",
   );
 }
 
-function refuseRequest(response: ServerResponse): void {
-  const { code, message } = otherUser();
+function refuseRequest(response: ServerResponse, error: FlotillaError): void {
+  const { code, message } = error;
+  const status = statusOf(code);
   const headers = {
     "Content-Type": "application/json",
     "Cache-Control": "no-store",
     Connection: "close",
+    ...(status === 503 && { "Retry-After": retryAfter(error) }),
   };
-  response.writeHead(403, headers).end(JSON.stringify({ error: { code, message, details: {} } }));
+  const body: ErrorBody = { error: { code, message, details: {} } };
+  response.writeHead(status, headers).end(JSON.stringify(body));
 }
 
 function cantListen(error: NodeJS.ErrnoException, { host, port }: ListenOptions): FlotillaError {

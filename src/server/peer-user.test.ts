@@ -1,11 +1,12 @@
 import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import process from "node:process";
 import { promisify } from "node:util";
-import { Hono } from "hono";
 import { describe, expect, test } from "vitest";
-import { systemClock } from "../base/clock.ts";
-import { listen } from "./listen.ts";
-import { peerCheck } from "./peer-user.ts";
+import type { ServerConfig } from "../runtime/server-config.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { openPeerCheck, type PeerCheckOptions } from "./peer-user.ts";
+import { dial, serving } from "./serving.contract.ts";
 
 const nobody = 65_534;
 const isKnowable = process.platform === "linux";
@@ -19,32 +20,89 @@ async function askAs(uid: number | undefined, url: string): Promise<number> {
 }
 
 describe.runIf(isKnowable)("on a server without keys, a request over loopback", () => {
-  const serve = (host: string, checkPeer = peerCheck()) =>
-    listen(
-      new Hono().get("/", (c) => c.text("hello")),
-      { host, port: 0, clock: systemClock, checkPeer },
-    );
+  const serve = (host: string, peers?: PeerCheckOptions) =>
+    serving({ server: { host, adminPort: 0 }, ...(peers && { peers }) });
+  /** What each of the two ports says to a process of that user. */
+  const asked = async (uid: number | undefined, { url, adminUrl }: Urls) =>
+    Promise.all([askAs(uid, `${url}/v1/tasks`), askAs(uid, `${adminUrl!}/health/live`)]);
+  type Urls = { readonly url: string; readonly adminUrl?: string };
 
   test.each(["127.0.0.1", "::1"])("of the same user is answered: %s", async (host) => {
-    const server = await serve(host);
-    expect(await askAs(undefined, server.url)).toBe(200);
-    await server.close();
+    await using server = await serve(host);
+    expect(await asked(undefined, server)).toEqual([200, 200]);
   });
 
-  // Only the administrator can start a process as somebody else.
+  // Only the administrator can start a process as another user.
   test.runIf(process.getuid?.() === 0)("of another user is refused", async () => {
-    const server = await serve("127.0.0.1");
-    expect(await askAs(nobody, server.url)).toBe(403);
-    await server.close();
+    await using server = await serve("127.0.0.1");
+    expect(await asked(nobody, server)).toEqual([403, 403]);
   });
 
-  test("of another user than this process has is refused, and one of the administrator isn't", async () => {
-    const mine = process.getuid!();
-    const others = await serve("127.0.0.1", peerCheck({ uid: mine + 1 }));
-    expect(await askAs(undefined, others.url)).toBe(mine === 0 ? 200 : 403);
-    await others.close();
+  const mine = process.getuid?.() ?? 0;
+  /** The kernel's table as it would be, were each connection that of the user after this one. */
+  const ofAnother: PeerCheckOptions = {
+    uid: mine,
+    read: async (path) => withUser(await readFile(path, "latin1"), mine + 1),
+  };
+  /** Readable when the server starts, and never again. */
+  const closedLater = (): PeerCheckOptions => {
+    let reads = 0;
+    const failure = Object.assign(new Error("too many open files"), { code: "EMFILE" });
+    return {
+      uid: mine,
+      read: (path) => (++reads > 2 ? Promise.reject(failure) : readFile(path, "latin1")),
+    };
+  };
+
+  const expectRefusals = async (peers: PeerCheckOptions, status: number, code: string) => {
+    await using server = await serve("127.0.0.1", peers);
+    for (const url of [`${server.url}/v1/tasks`, `${server.adminUrl!}/health/live`]) {
+      const answer = await fetch(url, { headers: { Connection: "close" } });
+      expect(answer.status).toBe(status);
+      expect(await answer.json()).toMatchObject({ error: { code } });
+      expect(answer.headers.get("retry-after")).toBe(status === 503 ? "1" : null);
+    }
+    await expect(dial(server.socketUrl)).rejects.toMatchObject({ status, code });
+  };
+
+  test("of another user is refused on both ports, and so is a socket", () =>
+    expectRefusals(ofAnother, 403, "forbidden"));
+
+  test("isn't let in where the kernel's table can't be read any more", () =>
+    expectRefusals(closedLater(), 503, "unavailable"));
+});
+
+describe("a server without keys, where the system doesn't tell users apart", () => {
+  const read = () => Promise.reject(new Error("no such file"));
+  const warnings = async (server: ServerConfig) => {
+    const said: string[] = [];
+    const warn: Logger["warn"] = (fields, message) =>
+      void said.push(`${message}: ${JSON.stringify(fields)}`);
+    const log = { ...silentLogger, warn };
+    await using started = await serving({ server, peers: { uid: 1_000, read }, log });
+    const { status } = await fetch(`${started.url}/health/live`);
+    return { status, said: said.filter((line) => line.includes("doesn't tell whose processes")) };
+  };
+
+  test("says so when it starts, and answers", async () => {
+    const { status, said } = await warnings({});
+    expect(status).toBe(200);
+    expect(said).toHaveLength(1);
+    expect(said[0]).toContain("configure server.apiKeys");
+  });
+
+  test("says nothing of it where there are keys", async () => {
+    expect((await warnings({ apiKeys: ["a key of sixteen or more"] })).said).toEqual([]);
   });
 });
+
+/** The table with that user in each of its lines. */
+function withUser(table: string, uid: number): string {
+  return table
+    .split("\n")
+    .map((line) => line.replace(/^((?:\s*\S+){7}\s+)\d+/, `$1${uid}`))
+    .join("\n");
+}
 
 describe("the kernel's table", () => {
   const line = (local: string, remote: string, uid: number, inode: number) =>
@@ -56,8 +114,10 @@ describe("the kernel's table", () => {
     localAddress: "127.0.0.1",
     localPort: 0x1f90,
   };
-  const check = (tcp: string, tcp6 = head) =>
-    peerCheck({ uid: 1_000, read: async (path) => (path.endsWith("6") ? tcp6 : tcp) })(socket);
+  const check = async (tcp: string, tcp6 = head) => {
+    const read = async (path: string) => (path.endsWith("6") ? tcp6 : tcp);
+    return (await openPeerCheck({ uid: 1_000, read }))!(socket);
+  };
 
   test("names the user at the other end, not at this one", async () => {
     const server = line("0100007F:1F90", "0100007F:9C40", 1_000, 7);
@@ -76,8 +136,27 @@ describe("the kernel's table", () => {
     expect(await check(head, [head, client].join("\n"))).toBe("same");
   });
 
-  test("that can't be read says nothing", async () => {
+  test("that isn't there when the server starts says nothing", async () => {
     const read = () => Promise.reject(new Error("no such file"));
-    expect(await peerCheck({ uid: 1_000, read })(socket)).toBe("unknown");
+    expect(await openPeerCheck({ uid: 1_000, read })).toBeUndefined();
+  });
+
+  test("that can't be read later lets no caller pass for one of the same user", async () => {
+    let isThere = true;
+    const read = async () => {
+      if (!isThere) throw new Error("too many open files");
+      return head;
+    };
+    const whose = await openPeerCheck({ uid: 1_000, read });
+    isThere = false;
+    expect(await whose!(socket)).toBe("unknown");
+  });
+
+  test("of IPv6 that was never there has no say", async () => {
+    const read = async (path: string) => {
+      if (path.endsWith("6")) throw new Error("no such file");
+      return head;
+    };
+    expect(await (await openPeerCheck({ uid: 1_000, read }))!(socket)).toBe("other");
   });
 });

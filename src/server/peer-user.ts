@@ -12,7 +12,8 @@ export type Ends = {
 
 /**
  * Whose process is at the other end of a connection over loopback: the same user's or the
- * administrator's (`same`), that of any `other`, or `unknown` where this machine doesn't tell.
+ * administrator's (`same`), that of any `other`, or `unknown` where the kernel's table can't be read now,
+ * as for want of file descriptors.
  */
 export type PeerCheck = (ends: Ends) => Promise<"same" | "other" | "unknown">;
 
@@ -22,20 +23,32 @@ export type PeerCheckOptions = {
   read?: (path: string) => Promise<string>;
 };
 
-/** Linux lists every connection with its user. Other systems have no such table for all to read. */
-export function peerCheck({
+const tables = [
+  { form: "ipv4", path: "/proc/net/tcp" },
+  { form: "ipv6", path: "/proc/net/tcp6" },
+] as const;
+
+/**
+ * Linux lists every connection with its user. Undefined where there is no such table when the server
+ * starts, as on other systems: a table that can't be read later is trouble, and lets no caller in.
+ */
+export async function openPeerCheck({
   uid = process.getuid?.(),
   read = (path) => readFile(path, "latin1"),
-}: PeerCheckOptions = {}): PeerCheck {
+}: PeerCheckOptions = {}): Promise<PeerCheck | undefined> {
+  if (uid === undefined) return undefined;
+  // A machine without IPv6 has the first table alone.
+  const tried = await Promise.allSettled(tables.map(({ path }) => read(path)));
+  const there = tables.filter((_, at) => tried[at]!.status === "fulfilled");
+  if (there.length === 0) return undefined;
   return async (ends) => {
-    if (uid === undefined) return "unknown";
+    const peer = place(ends.remoteAddress, ends.remotePort);
+    const here = place(ends.localAddress, ends.localPort);
+    // A connection that has ended already has no addresses any more.
+    if (!peer || !here) return "other";
     try {
-      const peer = place(ends.remoteAddress, ends.remotePort);
-      const here = place(ends.localAddress, ends.localPort);
-      // One that has gone already has no addresses any more, and nobody to answer.
-      if (!peer || !here) return "other";
-      for (const form of ["ipv4", "ipv6"] as const) {
-        const table = await read(form === "ipv4" ? "/proc/net/tcp" : "/proc/net/tcp6");
+      for (const { form, path } of there) {
+        const table = await read(path);
         // The caller's end of the connection, which is another line than this server's end.
         const user = peer[form] && here[form] && userOf(table, peer[form], here[form]);
         if (user !== undefined) return user === uid || user === administrator ? "same" : "other";
@@ -45,15 +58,6 @@ export function peerCheck({
     }
     return "other";
   };
-}
-
-/** Whether this machine tells the users of connections. */
-export async function knowsPeers(): Promise<boolean> {
-  if (process.getuid === undefined) return false;
-  return readFile("/proc/net/tcp").then(
-    () => true,
-    () => false,
-  );
 }
 
 const administrator = 0;

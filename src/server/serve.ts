@@ -6,7 +6,7 @@ import { createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
 import { createCallerLimits } from "./caller-limits.ts";
 import { listen, type Listening, usualConnections } from "./listen.ts";
-import { knowsPeers, peerCheck } from "./peer-user.ts";
+import { openPeerCheck, type PeerCheckOptions } from "./peer-user.ts";
 import { openPages } from "./pages/pages.ts";
 import { createSockets } from "./socket/sockets.ts";
 import { createStreams, usualBufferBytes } from "./streams.ts";
@@ -17,6 +17,8 @@ export type ServeParts = Omit<
 > & {
   /** What the config says of the server, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
+  /** How the users of this machine are told apart. Default: as the kernel says. */
+  peers?: PeerCheckOptions;
 };
 
 /** The whole server: routes and sockets behind one port, health and metrics perhaps behind another too. */
@@ -63,11 +65,11 @@ export async function serve(parts: ServeParts): Promise<Listening> {
   });
   const endStreams = () => streams.end();
   const isOpen = apiKeys.length === 0 && !tokens;
-  if (isOpen && !(await knowsPeers())) {
+  const checkPeer = isOpen ? await openPeerCheck(parts.peers) : undefined;
+  if (isOpen && !checkPeer) {
     const advice = "every user of this machine may call: configure server.apiKeys to prevent that";
     log.warn({ advice }, "this system doesn't tell whose processes call a server without keys");
   }
-  const checkPeer = isOpen ? peerCheck() : undefined;
   const main = await listen(app, {
     host,
     port,

@@ -14,6 +14,7 @@ import type { ServerConfig } from "../runtime/server-config.ts";
 import type { Usable } from "../runtime/handlers.ts";
 import type { SessionService } from "../session/service.ts";
 import { createMetrics } from "./metrics.ts";
+import type { PeerCheckOptions } from "./peer-user.ts";
 import { serve } from "./serve.ts";
 
 export type ServingOptions = {
@@ -25,6 +26,7 @@ export type ServingOptions = {
   isStopping?: () => boolean;
   /** The server's own. */
   log?: Logger;
+  peers?: PeerCheckOptions;
   /** What the server asks, if not the pod. */
   sessions?: (real: SessionService) => SessionService;
 };
@@ -50,6 +52,7 @@ export async function serving(options: ServingOptions = {}) {
     maxPayloadBytes,
     clock,
     log: options.log ?? log,
+    ...(options.peers && { peers: options.peers }),
     server: { host: "127.0.0.1", port: 0, ...options.server },
   });
   return {
