@@ -6,13 +6,17 @@ import type { ServerConfig } from "../runtime/server-config.ts";
  * is on this machine too, so it must not get in by a foreign name that points here (DNS rebinding) nor
  * by a request across sites.
  */
-export function checkLocal({ header }: Headed, origins: readonly string[]): void {
-  checkDirect(header);
+export function checkLocal({ header, headerNames }: Headed, origins: readonly string[]): void {
+  checkDirect(headerNames());
   checkHost(header);
   checkSite(header, origins);
 }
 
-type Headed = { header(name: string): string | undefined };
+type Headed = {
+  header(name: string): string | undefined;
+  /** In lower case. */
+  headerNames(): Iterable<string>;
+};
 
 /** Refuses to listen where strangers could call without a key. */
 export function checkListening(
@@ -32,21 +36,14 @@ export function isLoopback(host: string): boolean {
 }
 
 // What proxies add to a request that they pass on, which may have come from anywhere.
-const forwarding = [
-  "forwarded",
-  "via",
-  "x-forwarded-for",
-  "x-forwarded-host",
-  "x-forwarded-proto",
-  "x-real-ip",
-];
+const forwarding = /^(?:forwarded|via|x-real-ip)$|^x-forwarded/;
 
-function checkDirect(header: Headed["header"]): void {
-  const found = forwarding.find((name) => header(name) !== undefined);
+function checkDirect(names: Iterable<string>): void {
+  const found = [...names].find((name) => forwarding.test(name));
   if (found === undefined) return;
   throw new FlotillaError(
     "forbidden",
-    `this server has no keys and takes no requests that a proxy passes on (\`${found}\`): configure server.apiKeys`,
+    `this server has no keys and takes no requests that a proxy passes on (\`${found.slice(0, 80)}\`): configure server.apiKeys`,
   );
 }
 

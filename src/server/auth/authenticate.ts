@@ -19,6 +19,8 @@ export type Credentials = {
 /** What of a request says who makes it. */
 export type Asking = {
   header(name: string): string | undefined;
+  /** Of all headers that came, in lower case. */
+  headerNames(): Iterable<string>;
   /** A token that came otherwise than in the header. */
   bearer?: string | undefined;
   ticket?: string | undefined;
@@ -81,7 +83,10 @@ export function createAuthenticator(
 /** Finds out who makes a request, for `callerOf`. */
 export async function callerIn(c: Context, { caller }: Authenticator): Promise<Caller> {
   const { headers } = c.req.raw;
-  const found = await caller({ header: (name) => headers.get(name) ?? undefined });
+  const found = await caller({
+    header: (name) => headers.get(name) ?? undefined,
+    headerNames: () => headers.keys(),
+  });
   c.set("caller", found);
   return found;
 }

@@ -126,8 +126,8 @@ export function createConnection(
           "conflict",
           "this connection was opened without a token that expires, and needs no other",
         );
-      const header = () => undefined;
-      const next = await parts.authenticator.caller({ bearer: token, header });
+      const headers = { header: () => undefined, headerNames: () => [] };
+      const next = await parts.authenticator.caller({ bearer: token, ...headers });
       // Nobody would end what is set up for a connection that has gone meanwhile.
       if (socket.readyState !== socket.OPEN) return;
       const { kind, tenant, user } = caller;

@@ -40,6 +40,7 @@ export function askingOf(request: IncomingMessage): Asking {
   }
   return {
     header,
+    headerNames: () => Object.keys(headers),
     bearer: bearer?.slice(bearerProtocol.length),
     ticket: query.get("ticket") ?? undefined,
     user: query.get("user") ?? undefined,
