@@ -55,33 +55,94 @@ async function indexCheck(
   return ok("indexes", `all ${expected.length} are there and valid`);
 }
 
-const secretTables = ["agent", "mail_secret", "message"];
+/** What users and agents say, and what is secret: only pods read these. */
+const secretTables = [
+  "agent",
+  "mail_secret",
+  "mailbox",
+  "message",
+  "session",
+  "session_user",
+  "turn_checkpoint",
+];
 
-/** A role that can't write tasks isn't a pod's, and what only pods need to read are secrets to it. */
+/** What programs that aren't pods may write, each with its docs in docs/postgres.md. All else is pods' own. */
+const writtenByOthers = [
+  "schedule delete",
+  "schedule insert",
+  "schedule update",
+  "step_tracker insert",
+  "step_tracker update",
+  "step_wait insert",
+  "step_wait update",
+];
+
+/**
+ * A pod says that it is up and takes tasks, which no other program does: a role that may do both is a pod's.
+ * Any other role is told from a pod by what it may not do, and is named where it may.
+ */
 async function roleCheck({ ask }: PlainConnection, schema: string): Promise<Check> {
-  const rows = await ask(
-    `select role.rolname as name, array_agg(class.relname order by class.relname)::text[] as tables
-      from pg_class class
-        join pg_class tracker on tracker.relnamespace = class.relnamespace
-          and tracker.relname = 'step_tracker'
+  const isPod = (role: string) =>
+    `has_table_privilege(${role}, health.oid, 'insert')
+      and has_table_privilege(${role}, tracker.oid, 'update')`;
+  const known = `pg_class health join pg_class tracker on tracker.relnamespace = health.relnamespace
+    and tracker.relname = 'step_tracker'`;
+  const granted = await ask(
+    `select role.rolname as name, privilege,
+        array_agg(class.relname order by class.relname)::text[] as tables
+      from ${known} join pg_class class on class.relnamespace = health.relnamespace
         cross join pg_roles role
-      where class.relnamespace = to_regnamespace($1) and class.relname = any ($2)
+        cross join unnest(array['delete', 'insert', 'select', 'truncate', 'update']) privilege
+      where health.relnamespace = to_regnamespace($1) and health.relname = 'pod_health'
+        and class.relkind = 'r'
+        and case privilege when 'select' then class.relname = any ($2)
+          else class.relname || ' ' || privilege <> all ($3) end
         and role.rolcanlogin and not role.rolsuper and role.oid <> class.relowner
         and has_schema_privilege(role.oid, class.relnamespace, 'usage')
-        and has_table_privilege(role.oid, class.oid, 'select')
-        and not has_table_privilege(role.oid, tracker.oid, 'update')
-      group by role.rolname order by role.rolname`,
-    [schema, secretTables],
+        and has_table_privilege(role.oid, class.oid, privilege)
+        and not (${isPod("role.oid")})
+      group by role.rolname, privilege order by role.rolname, privilege`,
+    [schema, secretTables, writtenByOthers],
   );
-  const [first] = rows;
-  if (!first) return ok("roles", "conversations and secrets can be read by pods alone");
-  const tables = (first["tables"] as string[]).map((table) => `${schema}.${table}`).join(", ");
-  const name = JSON.stringify(first["name"]);
-  const others = rows.length > 1 ? ` (and ${rows.length - 1} more)` : "";
+  // What is granted on tables to come opens those of a later release, whatever they hold.
+  const promised = await ask(
+    `select coalesce(role.rolname, 'public') as name, owner.rolname as owner,
+        lower(each.privilege_type) as privilege, acl.defaclnamespace <> 0 as here
+      from ${known} join pg_default_acl acl on acl.defaclrole = health.relowner
+        join pg_roles owner on owner.oid = acl.defaclrole
+        cross join lateral aclexplode(acl.defaclacl) each
+        left join pg_roles role on role.oid = each.grantee
+      where health.relnamespace = to_regnamespace($1) and health.relname = 'pod_health'
+        and acl.defaclobjtype = 'r' and acl.defaclnamespace in (0, health.relnamespace)
+        and each.grantee <> acl.defaclrole and not coalesce(role.rolsuper, false)
+        and not (${isPod("coalesce(role.rolname, 'public')")})
+      order by name, privilege`,
+    [schema],
+  );
+  const remedies = [
+    ...granted.map(({ name, privilege, tables }) => ({
+      name: String(name),
+      text: `revoke ${privilege} on ${(tables as string[]).map((each) => `${schema}.${each}`).join(", ")} from ${quoted(name)}`,
+    })),
+    ...promised.map(({ name, owner, privilege, here }) => ({
+      name: String(name),
+      text: `alter default privileges for role ${quoted(owner)}${here ? ` in schema ${schema}` : ""} revoke ${privilege} on tables from ${name === "public" ? "public" : quoted(name)}`,
+    })),
+  ];
+  const [first] = remedies;
+  if (!first) return ok("roles", "conversations and secrets are for pods alone");
+  const ofFirst = remedies.filter(({ name }) => name === first.name);
+  const others = new Set(remedies.map(({ name }) => name)).size - 1;
+  const more = others > 0 ? ` (and ${others} more)` : "";
   return warn(
     "roles",
-    `the role ${name}${others} isn't a pod's, but may read conversations or secrets: revoke select on ${tables} from ${name} (docs/postgres.md, Roles)`,
+    `the role ${quoted(first.name)}${more} isn't a pod's, but may read conversations or secrets, or write what pods write: ${ofFirst.map(({ text }) => text).join("; ")} (docs/postgres.md, Roles)`,
   );
+}
+
+/** As SQL writes a name that may be any. */
+function quoted(name: unknown): string {
+  return `"${String(name).replaceAll('"', '""')}"`;
 }
 
 /** The server starts to clear a table away at 50 dead rows and a fifth of the live ones. */
