@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { errorCodes, FlotillaError } from "../src/base/errors.ts";
 import { exitCodeOf } from "../src/cli/failure.ts";
 import { statusOf } from "../src/server/errors.ts";
+import { faultOf, runByTheSuite } from "./cited.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
@@ -43,6 +44,7 @@ describe("docs/errors.md", () => {
 });
 
 describe("docs/security.md", () => {
+  const suite = runByTheSuite();
   const attacks = rowsOf("security.md").filter(
     ([what]) => what !== "attack" && !/^-+$/.test(what!),
   );
@@ -50,7 +52,15 @@ describe("docs/security.md", () => {
   test.each(attacks)("%s: %s", (_, defence, where) => {
     const [, file, name] = /^`([\w./-]+\.ts)`: "(.+)"$/.exec(where ?? "") ?? [];
     expect(defence).not.toBe("");
-    expect(read(file!)).toContain(name);
+    expect(suite).toContain(file);
+    expect(faultOf(read(file!), name!)).toBeUndefined();
+  });
+
+  test("tells of the database as well", () => {
+    const places = attacks.map(([, , where]) => where!);
+    for (const kind of ["test/postgres/roles", "test/postgres/doctor", "src/store/postgres/"]) {
+      expect(places.filter((where) => where.startsWith(`\`${kind}`))).not.toEqual([]);
+    }
   });
 });
 
