@@ -1,4 +1,4 @@
-import { hash } from "node:crypto";
+import crypto from "node:crypto";
 import { trimEnd } from "../base/trim-end.ts";
 
 /**
@@ -18,7 +18,7 @@ export type GroupedError = {
 /** The id of the group that an error of a task belongs to, such as `g1-0f3b…`. */
 export function groupOf({ name, code, message }: GroupedError): string {
   const text = JSON.stringify([name, code, shapeOf(message)]);
-  return `g${fingerprintVersion}-${hash("sha256", text, "hex").slice(0, 16)}`;
+  return `g${fingerprintVersion}-${crypto.hash("sha256", text, "hex").slice(0, 16)}`;
 }
 
 /** The version of the rules that a group's id was made by; undefined where it isn't such an id. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { oldestNode, tooOldNode } from "./node.ts";
+import { nodeOf, oldestNode } from "./node.ts";
 import { compile, installTarball, packTarball } from "./package.ts";
 
 let folder: string;
@@ -87,20 +87,24 @@ describe("a project that has installed the package", () => {
     180_000,
   );
 
+  // An older Node than 20.19 has a sentence of its own for a program that requires a module.
   test.each([
-    ["imports it", `import "flotilla";`],
-    ["imports what tests need", `import "flotilla/testing";`],
+    ["20.0.0", "imports it", `import "flotilla";`],
+    ["20.0.0", "imports what tests need", `import "flotilla/testing";`],
+    ["20.19.0", "imports it", `import "flotilla";`],
+    ["20.19.0", "imports what tests need", `import "flotilla/testing";`],
     [
+      "20.19.0",
       "requires it",
       `import { createRequire } from "node:module";
       createRequire(import.meta.url)("flotilla");`,
     ],
   ])(
-    "is told on an older Node which one it needs, where it %s",
-    (_, program) => {
+    "is told on Node %s which one it needs, where it %s",
+    (version, _, program) => {
       writeFileSync(join(project, "old.mjs"), program);
-      expect(() => run(tooOldNode(), "old.mjs")).toThrow(
-        /FlotillaError: flotilla needs Node 22\.18 or newer, and this is Node 20\.19\.0 \(/,
+      expect(() => run(nodeOf(version), "old.mjs")).toThrow(
+        `FlotillaError: flotilla needs Node 22.18 or newer, and this is Node ${version} (`,
       );
     },
     180_000,

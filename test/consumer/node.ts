@@ -6,10 +6,7 @@ import { fetched } from "./fetched.ts";
 /** The oldest Node that is supported. */
 export const oldestNode = (): string => nodeOf("22.18.0");
 
-/** One that is too old, and that people still have. */
-export const tooOldNode = (): string => nodeOf("20.19.0");
-
-function nodeOf(version: string): string {
+export function nodeOf(version: string): string {
   const found = fetchNode(version);
   if ("none" in found) throw new Error(`there is no Node ${version} to run it on: ${found.none}`);
   return found.node;

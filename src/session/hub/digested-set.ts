@@ -1,4 +1,4 @@
-import { hash } from "node:crypto";
+import crypto from "node:crypto";
 
 /**
  * A set of strings with a digest of what is in it, so that two processes can tell whether they have the
@@ -20,7 +20,7 @@ export function createDigestedSet(): DigestedSet {
   const combined = new Uint32Array(4);
 
   const toggle = (text: string): void => {
-    const bytes = hash("sha256", text, "buffer");
+    const bytes = crypto.hash("sha256", text, "buffer");
     for (let at = 0; at < combined.length; at++) combined[at]! ^= bytes.readUInt32LE(4 * at);
   };
 

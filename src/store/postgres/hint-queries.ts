@@ -1,11 +1,11 @@
-import { createHmac, hash, timingSafeEqual } from "node:crypto";
+import crypto from "node:crypto";
 import type { WriteOptions } from "../database.ts";
 import type { Query } from "../sql.ts";
 
 export const channelOf = (schema: string) => `${schema}_hint`;
 /** Everybody hears only what is for them; names of channels are short, and addresses may be long. */
 export const mailChannelOf = (key: MailKey, address: string) =>
-  `flotilla_mail_${hash("sha256", JSON.stringify([key.schema, key.secret, address]), "hex").slice(0, 32)}`;
+  `flotilla_mail_${crypto.hash("sha256", JSON.stringify([key.schema, key.secret, address]), "hex").slice(0, 32)}`;
 
 /**
  * What it takes to know the channel of an address, and to sign what is sent there. Without a secret, the pod at
@@ -78,10 +78,15 @@ export function openLetters(secret: string, channel: string, payload: string): s
   const letters = payload.slice(signatureChars);
   const given = Buffer.from(payload.slice(0, signatureChars));
   const right = Buffer.from(signatureOf(secret, channel, letters));
-  return given.length === right.length && timingSafeEqual(given, right) ? letters : undefined;
+  return given.length === right.length && crypto.timingSafeEqual(given, right)
+    ? letters
+    : undefined;
 }
 
 function signatureOf(secret: string, channel: string, letters: string): string {
-  const whole = createHmac("sha256", secret).update(`${channel}\n${letters}`).digest("base64url");
+  const whole = crypto
+    .createHmac("sha256", secret)
+    .update(`${channel}\n${letters}`)
+    .digest("base64url");
   return whole.slice(0, signatureChars);
 }

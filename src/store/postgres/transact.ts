@@ -1,4 +1,4 @@
-import { hash } from "node:crypto";
+import crypto from "node:crypto";
 import type pg from "pg";
 import type { Row } from "../database.ts";
 import type { Query } from "../sql.ts";
@@ -68,7 +68,7 @@ function stepOf({ text, values }: Query, prepared: number | undefined): Step {
 function nameOf(text: string): string | undefined {
   let name = names.get(text);
   if (name === undefined && names.size < namesKept) {
-    name = hash("sha256", text, "base64url").slice(0, 22);
+    name = crypto.hash("sha256", text, "base64url").slice(0, 22);
     names.set(text, name);
   }
   return name;

@@ -21,7 +21,8 @@ checkNode(process.versions.node);
 
 /**
  * The SQLite that comes with Node. An `import` of it fails on a Node that has none before any code
- * runs, and so before it can be said which Node is needed.
+ * runs, and so before it can be said which Node is needed. So does an `import` by name of what a built-in
+ * module of an older Node lacks, such as `hash` of `node:crypto`: that is `crypto.hash` wherever it is used.
  */
 export const { DatabaseSync } = process.getBuiltinModule("node:sqlite");
 export type DatabaseSync = SqliteDatabase;
