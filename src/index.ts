@@ -8,6 +8,8 @@ export type {
   FollowOptions,
   GroupsOptions,
   RedriveOptions,
+  RedrivePage,
+  RedrivesOptions,
 } from "./deadletters/client.ts";
 export type { DeadLetter } from "./deadletters/letter.ts";
 export type { Redrive, RedriveReason, RedriveState } from "./deadletters/redrive.ts";

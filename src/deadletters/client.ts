@@ -38,6 +38,15 @@ export type DeadLettersOptions = Pick<GroupsOptions, "limit" | "name" | "onProgr
 
 export type DeadLetterPage = { readonly tasks: DeadLetter[]; readonly next: string | null };
 
+export type RedrivesOptions = {
+  /** 1 to 1,000. Default 20. */
+  limit?: number;
+  /** The `next` of the page before. */
+  cursor?: string;
+};
+
+export type RedrivePage = { readonly redrives: Redrive[]; readonly next: string | null };
+
 export type RedriveOptions = {
   /** How large its steps may become: 1 to 1,000. Default 256. */
   maxStep?: number;
@@ -60,8 +69,8 @@ export type DeadLetters = {
   count(selection: Selection, options?: Pick<GroupsOptions, "onProgress">): Promise<number>;
   /** Stores that failed tasks are to be started over, one first, then more and more at a time. */
   redrive(selection: Selection, options?: RedriveOptions): Promise<Redrive>;
-  /** The latest redrives, newest first. */
-  redrives(options?: { limit?: number }): Promise<Redrive[]>;
+  /** A page of redrives, newest first. */
+  redrives(options?: RedrivesOptions): Promise<RedrivePage>;
   getRedrive(redriveId: string): Promise<Redrive | undefined>;
   /** Resolves once a redrive has ended. */
   followRedrive(redriveId: string, options?: FollowOptions): Promise<Redrive>;
@@ -192,11 +201,14 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     },
 
     async redrives(options = {}) {
-      checkOptions("redrives", options, ["limit"]);
-      const { limit = 20 } = options;
+      checkOptions("redrives", options, ["limit", "cursor"]);
+      const { limit = 20, cursor } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
-      const found = await Promise.all((await database.read(listRedrives(limit))).map(shown));
-      return fitPage(found, false).items;
+      const rows = await database.read(listRedrives(limit + 1, cursor));
+      const found = await Promise.all(rows.slice(0, limit).map(shown));
+      const page = fitPage(found, rows.length > limit);
+      const next = page.hasMore ? page.items.at(-1)!.redriveId : null;
+      return { redrives: page.items, next };
     },
 
     getRedrive: find,

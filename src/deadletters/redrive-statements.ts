@@ -37,8 +37,10 @@ export function getRedrive(redriveId: string): Statement {
   return sql`select * from ${redrives} where redrive_id = ${redriveId}`;
 }
 
-export function listRedrives(count: number): Statement {
-  return sql`select * from ${redrives} order by redrive_id desc ${limit(count)}`;
+/** Newest first: those behind the one that is named, or all. */
+export function listRedrives(count: number, cursor?: string): Statement {
+  const behind = cursor === undefined ? sql`` : sql`where redrive_id < ${cursor}`;
+  return sql`select * from ${redrives} ${behind} order by redrive_id desc ${limit(count)}`;
 }
 
 export function openRedrives(): Statement {

@@ -63,7 +63,9 @@ export function redriveContract(kind: StoreKind): void {
         claim_token: 2,
         error: null,
       });
-      expect((await letters.redrives()).map((each) => each.redriveId)).toEqual([redriveId]);
+      expect((await letters.redrives()).redrives.map((each) => each.redriveId)).toEqual([
+        redriveId,
+      ]);
     });
 
     test("tells the runs that have started what it starts over, and are open", async () => {

@@ -63,6 +63,8 @@ export type RunListOptions = {
 export type RunPage = { readonly runs: RunView[]; readonly next: string | null };
 
 export type OpenSignal = {
+  /** Rises with every signal of a run. */
+  readonly seq: number;
   readonly signalId: string;
   readonly name: string;
   readonly atMs: number;
@@ -99,7 +101,7 @@ export type Runs = {
     options?: SignalSendOptions,
   ): Promise<void>;
   /** What was said to a run and not used yet. */
-  signals(runId: string): Promise<OpenSignal[]>;
+  signals(runId: string, options?: HistoryOptions): Promise<OpenSignal[]>;
   history(runId: string, options?: HistoryOptions): Promise<HistoryEntry[]>;
   /**
    * Lets a run go on that was set aside, or one that has failed or was cancelled: from the transition where
@@ -215,15 +217,19 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
             `run ${runId} is ${row["status"]}: it hears nothing any more`,
           );
     },
-    async signals(runId) {
+    async signals(runId, options = {}) {
+      checkEventsOptions("signals", options);
       await existing(runId);
-      const found = (await database.read(openSignals(runId))).map((row) => ({
-        signalId: row["signal_id"] as string,
-        name: row["name"] as string,
-        atMs: Number(row["at"]),
-      }));
-      // There is no next page: what comes first is used first, and then others are shown.
-      return fitPage(found, false).items;
+      const found = await database.read(openSignals(runId, options));
+      return fitEvents(
+        found.map((row) => ({
+          seq: Number(row["seq"]),
+          signalId: row["signal_id"] as string,
+          name: row["name"] as string,
+          atMs: Number(row["at"]),
+        })),
+        options,
+      );
     },
     async history(runId, options = {}) {
       checkEventsOptions("history", options);

@@ -164,10 +164,14 @@ export function getRun(runId: string): Statement {
 }
 
 /** What was said to a run and not used yet. */
-export function openSignals(runId: string): Statement {
+export function openSignals(
+  runId: string,
+  { after = 0, limit: most = signalsMost }: { after?: number; limit?: number },
+): Statement {
   return sql`
-    select signal_id, name, at from ${signals} where task_id = ${runId} and taken = 0
-    order by seq ${limit(signalsMost)}`;
+    select seq, signal_id, name, at from ${signals}
+    where task_id = ${runId} and taken = 0 and seq > ${after}
+    order by seq ${limit(most)}`;
 }
 
 /** How many runs of each flow stand where. */

@@ -180,13 +180,7 @@ test("so do pages of limits and of tenants", async () => {
   expect(tenants.pages).toBeGreaterThan(1);
 });
 
-const bytesOf = async (path: string) => {
-  const text = await (await fetch(`${server.url}${path}`, { headers })).text();
-  expect(Buffer.byteLength(text)).toBeLessThanOrEqual(pageBytes);
-  return JSON.parse(text) as Record<string, unknown[]>;
-};
-
-test("redrives, the signals of a run and an inbox have one page, of those that come first", async () => {
+test("so do pages of redrives, of the signals of a run and of an inbox", async () => {
   const asked = fetch(`${server.url}/v1/dlq/redrives`, {
     method: "POST",
     headers,
@@ -195,16 +189,16 @@ test("redrives, the signals of a run and an inbox have one page, of those that c
   expect((await asked).status).toBe(400);
   await send("POST", "/v1/dlq/redrives", { name: wide(0, 500) });
   copyRow("redrive", 500, (n) => ({ redrive_id: `0${idOf(n)}` }));
-  const { redrives } = await bytesOf("/v1/dlq/redrives?limit=1000");
-  expect(redrives!.length).toBeGreaterThan(200);
-  expect(redrives!.length).toBeLessThan(501);
+  const redrives = await all("/v1/dlq/redrives?limit=1000", "redrives");
+  expect(new Set(redrives.found.map(({ redriveId }) => redriveId)).size).toBe(501);
+  expect(redrives.pages).toBeGreaterThan(1);
 
   const { runId } = await send("POST", "/v1/runs", { flow: "nobody" });
   await send("POST", `/v1/runs/${runId}/signals`, { name: "go", payload: big });
   copyRow("step_signal", 990, (n) => ({ signal_id: wide(n, 200), seq: n + 100 }));
-  const { signals } = await bytesOf(`/v1/runs/${runId}/signals`);
-  expect(signals!.length).toBeGreaterThan(500);
-  expect(signals!.length).toBeLessThan(991);
+  const signals = await all(`/v1/runs/${runId}/signals`, "signals", "after");
+  expect(new Set(signals.found.map(({ signalId }) => signalId)).size).toBe(991);
+  expect(signals.pages).toBeGreaterThan(1);
 
   const items = numbers(1_000).map((n) => ({
     sessionId: idOf(n),
@@ -216,12 +210,23 @@ test("redrives, the signals of a run and an inbox have one page, of those that c
     unread: 1,
     preview: "",
     previewAuthor: "",
-    activeAtMs: n,
+    // Two at a time are as old, and are told apart by their ids.
+    activeAtMs: Math.floor(n / 2),
   }));
-  const shown = inboxPage(items);
-  expect(shown[0]!.sessionId).toBe(idOf(999));
-  expect(Buffer.byteLength(JSON.stringify({ sessions: shown }))).toBeLessThanOrEqual(pageBytes);
-  expect(shown.length).toBeGreaterThan(500);
+  const shown: string[] = [];
+  let pages = 0;
+  for (let cursor: string | undefined | null; cursor !== null; pages++) {
+    const page = inboxPage(items, cursor);
+    expect(Buffer.byteLength(JSON.stringify(page))).toBeLessThanOrEqual(pageBytes);
+    shown.push(...page.sessions.map(({ sessionId }) => sessionId));
+    cursor = page.next;
+  }
+  const latestFirst = numbers(500).flatMap((n) => [idOf(998 - 2 * n), idOf(999 - 2 * n)]);
+  expect(shown).toEqual(latestFirst);
+  expect(pages).toBeGreaterThan(1);
+  await send("POST", "/v1/sessions", { sessionId: "of-bea", users: ["bea"] });
+  const inbox = await all("/v1/inbox?user=bea", "sessions");
+  expect(inbox.found).toMatchObject([{ sessionId: "of-bea" }]);
 });
 
 test("what alone takes more than a page comes alone", async () => {

@@ -131,8 +131,9 @@ function summaryOf({ taken, succeeded, failed, failedOtherwise, gone, state }: R
 }
 
 async function redrives(flags: Flags): Promise<void> {
-  const found = await onStore(storeOf(flags), ({ deadLetters }) => deadLetters.redrives());
-  if (flags.json) return printJson({ redrives: found });
+  const page = await onStore(storeOf(flags), ({ deadLetters }) => deadLetters.redrives());
+  if (flags.json) return printJson(page);
+  const found = page.redrives;
   if (found.length === 0) return print("no redrives");
   const nowMs = systemClock.now();
   const heading = ["redrive", "state", "of", "age", "started over", "succeeded", ""];

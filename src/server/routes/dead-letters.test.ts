@@ -52,7 +52,7 @@ describe("failed tasks over HTTP", () => {
     const ended = await place.flotilla.deadLetters.followRedrive(redriveId);
     expect(ended).toMatchObject({ state: "stopped", taken: 1, failed: 1 });
     expect((await get(`/v1/dlq/redrives/${redriveId}`)).body).toEqual(ended);
-    expect((await get("/v1/dlq/redrives?limit=1")).body).toEqual({ redrives: [ended] });
+    expect((await get("/v1/dlq/redrives?limit=1")).body).toEqual({ redrives: [ended], next: null });
     expect(await post(`/v1/dlq/redrives/${redriveId}/cancel`)).toMatchObject({ status: 409 });
 
     mended = true;

@@ -28,7 +28,7 @@ export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
       return { status: 202, body: await deadLetters().redrive(given(selection), options) };
     }),
     route(deadLetterSpecs.redrives).to(async ({ query }) => {
-      return { status: 200, body: { redrives: await deadLetters().redrives(given(query)) } };
+      return { status: 200, body: await deadLetters().redrives(given(query)) };
     }),
     route(deadLetterSpecs.getRedrive).to(async ({ params: { redriveId } }) => {
       const redrive = await deadLetters().getRedrive(redriveId);

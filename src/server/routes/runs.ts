@@ -64,8 +64,10 @@ export function runRoutes(parts: RunRoutes): Route[] {
       const { events: history, next } = await eventPage(read, { after, limit });
       return { status: 200, body: { history, next } };
     }),
-    route(runSpecs.signals).to(async ({ params: { runId } }) => {
-      return { status: 200, body: { signals: await runs.signals(runId) } };
+    route(runSpecs.signals).to(async ({ params: { runId }, query }) => {
+      const read = (page: TaskEventsOptions) => runs.signals(runId, page);
+      const { events: signals, next } = await eventPage(read, query);
+      return { status: 200, body: { signals, next } };
     }),
     route(runSpecs.signal, { maxBytes }).to(async ({ params: { runId }, body }) => {
       const { name, payload = null, ...options } = await body();

@@ -83,10 +83,10 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
       });
       return { status: 200, body, headers: unbuffered };
     }),
-    route(sessionSpecs.inbox).to(async ({ caller, query: { user } }) => {
+    route(sessionSpecs.inbox).to(async ({ caller, query: { user, cursor } }) => {
       const whose = userOf(as(caller, user));
       const items = await snapshotOf(sessions, caller, whose);
-      return { status: 200, body: { sessions: inboxPage(items) } };
+      return { status: 200, body: inboxPage(items, cursor) };
     }),
     route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
       const whose = userOf(as(caller, user));
@@ -172,10 +172,32 @@ function lastEventId(context: Context): number | undefined {
   throw new FlotillaError("invalid_input", "Last-Event-ID must be the id of an event: a number");
 }
 
-/** As many as a page holds, the one that something happened in last first. */
-export function inboxPage(items: readonly InboxItem[]) {
-  const latest = items.toSorted((one, other) => other.activeAtMs - one.activeAtMs);
-  return fitPage(latest, false).items.map((item) => ({ ...item, agents: [...item.agents] }));
+/** A page of an inbox, the session that something happened in last first. */
+export function inboxPage(items: readonly InboxItem[], cursor?: string) {
+  const after = cursor === undefined ? undefined : inboxPlace(cursor);
+  const left = items
+    .toSorted(inboxOrder)
+    .filter((item) => after === undefined || inboxOrder(item, after) > 0);
+  const page = fitPage(left, false);
+  const last = page.items.at(-1);
+  return {
+    sessions: page.items.map((item) => ({ ...item, agents: [...item.agents] })),
+    next: page.hasMore && last ? `${last.activeAtMs}.${last.sessionId}` : null,
+  };
+}
+
+type InboxPlace = Pick<InboxItem, "activeAtMs" | "sessionId">;
+
+function inboxOrder(one: InboxPlace, other: InboxPlace): number {
+  if (one.activeAtMs !== other.activeAtMs) return other.activeAtMs - one.activeAtMs;
+  if (one.sessionId === other.sessionId) return 0;
+  return one.sessionId < other.sessionId ? -1 : 1;
+}
+
+function inboxPlace(cursor: string): InboxPlace {
+  const [, atMs, sessionId] = /^(\d{1,16})\.(.+)$/s.exec(cursor) ?? [];
+  if (sessionId !== undefined) return { activeAtMs: Number(atMs), sessionId };
+  throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page");
 }
 
 function defined(place: { incarnation?: string | undefined; lastMessageId?: string | undefined }) {

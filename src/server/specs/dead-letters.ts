@@ -146,11 +146,12 @@ export const deadLetterSpecs = {
     path: "/v1/dlq/redrives",
     operationId: "listRedrives",
     tag,
-    summary: "The latest redrives, newest first.",
+    summary: "A page of redrives, newest first.",
     query: z.strictObject({
+      cursor: paging.cursor,
       limit: said(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 20.").optional(),
     }),
-    answers: { 200: named("Redrives", z.object({ redrives: z.array(redrive) })) },
+    answers: { 200: named("Redrives", z.object({ redrives: z.array(redrive), next })) },
     errors: ["invalid_option"],
   }),
   getRedrive: spec({

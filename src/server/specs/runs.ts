@@ -112,7 +112,7 @@ const entry = named(
 
 const signal = named(
   "RunSignal",
-  z.object({ signalId: z.string(), name: z.string(), atMs: time() }),
+  z.object({ seq: z.int(), signalId: z.string(), name: z.string(), atMs: time() }),
   "Something that was said to a run, and that it hasn't used yet.",
 );
 
@@ -290,9 +290,10 @@ export const runSpecs = {
     path: `${at}/signals`,
     operationId: "getRunSignals",
     tag,
-    summary: "What was said to a run and not used yet.",
-    answers: { 200: named("RunSignals", z.object({ signals: z.array(signal) })) },
-    errors: ["not_found"],
+    summary: "A page of what was said to a run and not used yet, oldest first.",
+    query: eventPaging,
+    answers: { 200: named("RunSignals", z.object({ signals: z.array(signal), next: nextAfter })) },
+    errors: ["not_found", "invalid_option"],
   }),
   signal: spec({
     method: "post",

@@ -306,10 +306,10 @@ export const sessionSpecs = {
     path: "/v1/inbox",
     operationId: "getInbox",
     tag,
-    summary: "A user's sessions, with what is unread.",
+    summary: "A page of a user's sessions, with what is unread, the latest active first.",
     verb: "inbox:read",
-    query: z.strictObject({ user: ofUser }),
-    answers: { 200: named("Inbox", z.object({ sessions: z.array(inboxItem) })) },
+    query: z.strictObject({ user: ofUser, cursor: paging.cursor }),
+    answers: { 200: named("Inbox", z.object({ sessions: z.array(inboxItem), next })) },
     errors: found,
   }),
   inboxEvents: spec({
