@@ -1,10 +1,17 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { movableClock, turns } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
+import { errorOf } from "./http.ts";
+import { createClient, type SessionEvent } from "./index.ts";
+import { loadBeside } from "./live.ts";
 import type { SocketLike } from "./options.ts";
-import { createClient } from "./index.ts";
+import { readEvents } from "./reader.ts";
 import { simulatedClient } from "./simulated-client.contract.ts";
 import { simulate } from "./simulated.contract.ts";
+import { createListeners } from "./store.ts";
+
+// Loaded beside, which takes a time that the clock of a test doesn't know.
+beforeAll(() => loadBeside());
 
 function simulated(token: () => string | Promise<string> = () => "a token") {
   const clock = movableClock();
@@ -137,5 +144,15 @@ describe("a client", () => {
     expect(session.get().status).toBe("idle");
     expect(client.connection.get().status).toBe("idle");
     client.close();
+  });
+
+  test("that leaves off reading follows no longer, also while it waits for what comes", async () => {
+    const listeners = createListeners<[SessionEvent]>();
+    const events = readEvents({ known: () => [], on: listeners.add }, {}, errorOf);
+    const waiting = events.next();
+    expect(listeners.size).toBe(1);
+    expect(await events.return!()).toEqual({ done: true, value: undefined });
+    expect(await waiting).toEqual({ done: true, value: undefined });
+    expect(listeners.size).toBe(0);
   });
 });

@@ -80,14 +80,14 @@ export type LinkEvent =
   | { readonly type: "reconnect" }
   | { readonly type: "close" };
 
-export type LinkEffect =
-  /** `isFresh`: not with the token that there is. */
-  | { readonly type: "open"; readonly connection: number; readonly isFresh: boolean }
-  /** Find out why it couldn't be opened, which sockets don't tell. */
-  | { readonly type: "examine"; readonly connection: number }
-  | { readonly type: "drop"; readonly connection: number }
-  | { readonly type: "ping"; readonly connection: number }
-  | { readonly type: "renew"; readonly connection: number };
+export type LinkEffect = {
+  /**
+   * `open`: with a token that is got anew where the link `isFresh`, else with the one that there is.
+   * `examine`: find out why it couldn't be opened, which sockets don't tell.
+   */
+  readonly type: "open" | "examine" | "drop" | "ping" | "renew";
+  readonly connection: number;
+};
 
 export type LinkStep = { readonly link: Link; readonly effects: readonly LinkEffect[] };
 

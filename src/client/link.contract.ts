@@ -10,7 +10,7 @@ export function start(options: { isRenewable?: boolean } = {}) {
     const step = advance(link, event, { nowMs, chance });
     link = step.link;
     for (const effect of step.effects) {
-      asked.push(effect.type === "open" && effect.isFresh ? "open fresh" : effect.type);
+      asked.push(effect.type === "open" && link.isFresh ? "open fresh" : effect.type);
     }
   };
   return {

@@ -4,6 +4,7 @@ import type { ErrorLike } from "./connection.ts";
 import { jitteredMs } from "./jitter.ts";
 import {
   type Link,
+  type LinkEffect,
   type LinkEvent,
   type LinkStep,
   type Moment,
@@ -50,16 +51,13 @@ export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep 
     }
     case "heard":
       if (phase.at !== "open") return stay(link);
-      return stay({ ...link, phase: { ...phase, heardMs: nowMs, answerByMs: undefined } });
+      return stay(link, { ...phase, heardMs: nowMs, answerByMs: undefined });
     case "ended":
       if (phase.at === "open")
         return lose(link, moment, { message: `the connection ended (${event.code})` }, event.code);
       // Sockets don't tell why they couldn't be opened.
       if (phase.at !== "opening" || phase.isExamined) return stay(link);
-      return {
-        link: { ...link, phase: { ...phase, isExamined: true } },
-        effects: [{ type: "examine", connection: link.connection }],
-      };
+      return act(link, "examine", { ...phase, isExamined: true });
     case "failed":
       return phase.at === "opening" ? fail(link, event.error, moment) : stay(link);
     case "renewed": {
@@ -67,7 +65,7 @@ export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep 
       const { expiresInMs } = event;
       const renewAtMs =
         expiresInMs === undefined ? nowMs + renewAgainMs : renewalMs(link, expiresInMs, nowMs);
-      return stay({ ...link, phase: { ...phase, renewAtMs } });
+      return stay(link, { ...phase, renewAtMs });
     }
     case "tick":
       return tick(link, event.lateMs, moment);
@@ -81,14 +79,21 @@ export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep 
   }
 }
 
-const stay = (link: Link): LinkStep => ({ link, effects: [] });
+const stay = (link: Link, phase = link.phase): LinkStep => ({
+  link: { ...link, phase },
+  effects: [],
+});
+const act = (link: Link, type: LinkEffect["type"], phase = link.phase): LinkStep => ({
+  link: { ...link, phase },
+  effects: [{ type, connection: link.connection }],
+});
 const anew = (link: Link): Link => ({ ...link, failures: 0, strays: Math.min(link.strays, 0) });
 
 function want(link: Link, moment: Moment): LinkStep {
   const { phase, isWanted } = link;
   if (phase.at === "open") {
     const endAtMs = isWanted ? undefined : (phase.endAtMs ?? moment.nowMs + lingerMs);
-    return stay({ ...link, phase: { ...phase, endAtMs } });
+    return stay(link, { ...phase, endAtMs });
   }
   if (isWanted) return phase.at === "idle" ? connect(link, moment) : stay(link);
   return phase.at === "refused" ? stay(link) : end(anew(link));
@@ -121,7 +126,6 @@ function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
     case "offline":
       return nowMs < phase.tryAtMs ? stay(link) : connect(link, moment, true);
     case "open": {
-      const { connection } = link;
       // Asleep meanwhile, nothing could be heard: it is asked, and has a little time to answer.
       if (lateMs > asleepMs) return probe(link, probeMs, moment);
       const { answerByMs, renewAtMs, endAtMs, heardMs } = phase;
@@ -129,8 +133,7 @@ function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
       if (answerByMs !== undefined && nowMs >= answerByMs) return giveUp(link, moment);
       if (renewAtMs !== undefined && nowMs >= renewAtMs) {
         // Whoever gets the token may take long, and is asked once at a time.
-        const asked: Link = { ...link, phase: { ...phase, renewAtMs: undefined } };
-        return { link: asked, effects: [{ type: "renew", connection }] };
+        return act(link, "renew", { ...phase, renewAtMs: undefined });
       }
       const isSilent = answerByMs === undefined && nowMs >= heardMs + silenceMs;
       return isSilent ? probe(link, answerMs, moment) : stay(link);
@@ -143,34 +146,27 @@ function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
 }
 
 function probe(link: Link, withinMs: number, { nowMs }: Moment): LinkStep {
-  const { phase, connection } = link;
+  const { phase } = link;
   if (phase.at !== "open") return stay(link);
-  const answerByMs = nowMs + withinMs;
-  return {
-    link: { ...link, phase: { ...phase, answerByMs } },
-    effects: [{ type: "ping", connection }],
-  };
+  return act(link, "ping", { ...phase, answerByMs: nowMs + withinMs });
 }
 
 function connect(link: Link, moment: Moment, isForced = false): LinkStep {
-  if (!link.isWanted) return stay({ ...link, phase: { at: "idle" } });
-  if (!link.isOnline && !isForced) return stay({ ...link, phase: offline(moment) });
+  if (!link.isWanted) return stay(link, idle);
+  if (!link.isOnline && !isForced) return stay(link, offline(moment));
   return open(link, moment, false);
 }
 
 function open(link: Link, { nowMs }: Moment, isFresh: boolean): LinkStep {
-  const connection = link.connection + 1;
   const phase: Phase = { at: "opening", giveUpAtMs: nowMs + openMs, isExamined: false };
-  return {
-    link: { ...link, connection, phase, isFresh },
-    effects: [{ type: "open", connection, isFresh }],
-  };
+  return act({ ...link, connection: link.connection + 1, isFresh }, "open", phase);
 }
 
+const idle: Phase = { at: "idle" };
 const offline = ({ nowMs }: Moment): Phase => ({ at: "offline", tryAtMs: nowMs + offlineTryMs });
 
 /** Ends what there is, and does nothing more. */
-function end(link: Link, next: Phase = { at: "idle" }): LinkStep {
+function end(link: Link, next = idle): LinkStep {
   const { phase, connection } = link;
   const hasSocket = phase.at === "open" || phase.at === "opening";
   return {
@@ -190,8 +186,7 @@ function fail(link: Link, error: ErrorLike, moment: Moment): LinkStep {
 }
 
 function giveUp(link: Link, moment: Moment): LinkStep {
-  const { link: waiting } = fail(link, { message: "the server fell silent" }, moment);
-  return { link: waiting, effects: [{ type: "drop", connection: link.connection }] };
+  return act(fail(link, { message: "the server fell silent" }, moment).link, "drop");
 }
 
 function lose(link: Link, moment: Moment, error: ErrorLike, code?: number): LinkStep {
@@ -199,23 +194,23 @@ function lose(link: Link, moment: Moment, error: ErrorLike, code?: number): Link
   if (code === expired) {
     return refuse(link, { code: "unauthorized", message: "the token has expired" }, moment);
   }
-  if (!link.isWanted) return stay({ ...anew(link), phase: { at: "idle" } });
-  if (!link.isOnline) return stay({ ...link, phase: offline(moment) });
+  if (!link.isWanted) return stay(anew(link), idle);
+  if (!link.isOnline) return stay(link, offline(moment));
   // One that was open, however briefly, is there: it is tried sooner than one that can't be reached.
   const before = link.phase.at === "open" ? Math.min(link.failures, 3) : link.failures;
   const failures = hasHeld(link, heldMs, nowMs) ? 1 : before + 1;
   let retryInMs = jitteredMs(failures, chance);
   if (code === goingAway && failures === 1) retryInMs = Math.round(chance * goingAwayMs);
   if (code === tooMany) retryInMs = Math.round(tooManyMs * (1 + chance));
-  const phase: Phase = { at: "waiting", untilMs: nowMs + retryInMs, retryInMs, error };
-  return stay({ ...link, phase, failures });
+  const untilMs = nowMs + retryInMs;
+  return stay({ ...link, failures }, { at: "waiting", untilMs, retryInMs, error });
 }
 
 /** Another token is asked for once: were that one refused too, asking again would lead nowhere. */
 function refuse(link: Link, { message }: ErrorLike, moment: Moment): LinkStep {
   const wasFresh = link.isFresh && !hasHeld(link, freshHeldMs, moment.nowMs);
   if (link.isRenewable && !wasFresh) {
-    return link.isWanted ? open(link, moment, true) : stay({ ...link, phase: { at: "idle" } });
+    return link.isWanted ? open(link, moment, true) : stay(link, idle);
   }
   return refused(
     link,
@@ -225,7 +220,7 @@ function refuse(link: Link, { message }: ErrorLike, moment: Moment): LinkStep {
 }
 
 function refused(link: Link, code: ErrorCode, message: string): LinkStep {
-  return stay({ ...link, phase: { at: "refused", error: new FlotillaError(code, message) } });
+  return stay(link, { at: "refused", error: new FlotillaError(code, message) });
 }
 
 function hasHeld({ phase }: Link, forMs: number, nowMs: number): boolean {

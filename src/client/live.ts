@@ -1,6 +1,7 @@
-import type { Assembler, createAssembler } from "../protocol/assembler.ts";
+import type { Assembler } from "../protocol/assembler.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import { isBeside, type Waiting, waitingAfter, waitingChunk } from "../protocol/waiting.ts";
+import { asError } from "./http.ts";
 import type { LiveAnswer, SessionEvent } from "./session.ts";
 
 type Chunks = Extract<SessionEvent, { type: "chunks" }>;
@@ -18,22 +19,25 @@ export type Live = {
   snapshot(): readonly Chunk[];
 };
 
-let make: typeof createAssembler | undefined;
-let loading: Promise<void> | undefined;
+type Beside = typeof import("./beside.ts");
+
+let make: Beside["createAssembler"] | undefined;
+let loading: Promise<Beside> | undefined;
 
 /**
  * What puts answers together is a third of the whole client, and not needed to follow, to send or to show
- * what is stored: so it is loaded beside, as soon as there is a connection. Rejects where that fails.
+ * what is stored; nor is what reads events one by one. So both are loaded beside, as soon as there is a
+ * connection. Rejects where that fails, and the next call tries again.
  */
-export function loadAssembler(): Promise<void> {
-  loading ??= import("../protocol/assembler.ts").then(
+export function loadBeside(): Promise<Beside> {
+  loading ??= import("./beside.ts").then(
     (loaded) => {
       make = loaded.createAssembler;
+      return loaded;
     },
     (error: unknown) => {
-      // The next chunk tries again.
       loading = undefined;
-      throw error;
+      throw asError(error);
     },
   );
   return loading;
@@ -61,7 +65,7 @@ export function createLive(
     assembler ??= make?.({ messageId, maxBytes });
     // As arguments, so many would be too many for some browsers.
     held = [...held, ...more];
-    if (!assembler) return loadAssembler().then(load, () => {});
+    if (!assembler) return loadBeside().then(load, () => {});
     // One that is refused has changed nothing: it is a preview, and the entry is what counts.
     for (const chunk of held) assembler.push(chunk);
     held = [];

@@ -4,8 +4,9 @@ import type { Part } from "../protocol/message.ts";
 import { isTurn } from "../protocol/turn-state.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Followed } from "./followed.ts";
-import { readEvents } from "./reader.ts";
-import type { SendOptions, Sent, Session } from "./session.ts";
+import { errorOf } from "./http.ts";
+import { loadBeside } from "./live.ts";
+import type { SendOptions, Sent, Session, SessionEvent } from "./session.ts";
 
 export type SessionParts = {
   followed: Followed;
@@ -64,7 +65,21 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     get: subscription.get,
     subscribe: subscription.subscribe,
     on: followed.on,
-    events: (options = {}) => readEvents(followed, options),
+    events(options = {}) {
+      let reader: AsyncIterableIterator<SessionEvent> | undefined;
+      // It begins with the first `next`, and so may as well be loaded then.
+      const begun = async () => {
+        const { readEvents } = await loadBeside();
+        return (reader ??= readEvents(followed, options, errorOf));
+      };
+      return {
+        next: async () => (await begun()).next(),
+        return: async () => (await begun()).return!(),
+        [Symbol.asyncIterator]() {
+          return this;
+        },
+      };
+    },
     send: (message, options = {}) => handled(send(message, options)),
     stop({ epoch } = {}) {
       const { state } = followed.place;

@@ -5,7 +5,7 @@ import { between, seededRandom } from "../base/random.ts";
 import type { Entry } from "../protocol/message.ts";
 import { viewOf } from "../protocol/view.ts";
 import { createClient, type SessionEvent } from "./index.ts";
-import { loadAssembler } from "./live.ts";
+import { loadBeside } from "./live.ts";
 import { calm, type Faults } from "./simulated-network.contract.ts";
 import { simulate } from "./simulated.contract.ts";
 
@@ -19,7 +19,7 @@ const stormy: Faults = {
 };
 const sessions = ["a", "b"];
 
-beforeAll(loadAssembler);
+beforeAll(() => loadBeside());
 
 describe("a client on a network that loses everything but order", () => {
   test(

@@ -1,10 +1,10 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import type { FlotillaError, SessionEvent } from "./index.ts";
-import { loadAssembler } from "./live.ts";
+import { loadBeside } from "./live.ts";
 import { simulatedClient } from "./simulated-client.contract.ts";
 
 // What puts answers together is loaded beside, in time that no clock of a test moves.
-beforeAll(loadAssembler);
+beforeAll(() => loadBeside());
 
 const notNow = { code: "unavailable", message: "not now", details: {}, retryAfterMs: 60_000 };
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { loadAssembler } from "./live.ts";
+import { loadBeside } from "./live.ts";
 import { createShown } from "./shown.ts";
 
 const idle = { state: "idle" } as const;
@@ -27,7 +27,7 @@ describe("what was sent here", () => {
 });
 
 test("an answer whose turn waits is no message yet, and is shown with where it stands", async () => {
-  await loadAssembler();
+  await loadBeside();
   const shown = createShown(() => {});
   const of = { type: "chunks", epoch: 1, attempt: 1 } as const;
   const waiting = (data: object | null) => ({ type: "data-waiting", transient: true, data });

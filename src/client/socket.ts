@@ -60,7 +60,7 @@ export function createSocket(parts: SocketParts): Socket {
     const step = advance(link, event, moment);
     link = step.link;
     if (before.phase !== link.phase) plan();
-    for (const effect of step.effects) perform(effect);
+    for (const effect of step.effects) perform[effect.type](effect.connection);
     const wasOpen = isOpen;
     isOpen = link.phase.at === "open";
     const hasFailed = before.phase.at === "opening" && !isOpen && link.phase.at !== "opening";
@@ -89,22 +89,6 @@ export function createSocket(parts: SocketParts): Socket {
     });
   };
 
-  const perform = (effect: LinkEffect): void => {
-    const { connection } = effect;
-    switch (effect.type) {
-      case "open":
-        return void open(connection, effect.isFresh).catch((error) => fail(connection, error));
-      case "examine":
-        return void examine(connection);
-      case "drop":
-        return drop();
-      case "ping":
-        return parts.ping();
-      case "renew":
-        return void renew(connection);
-    }
-  };
-
   const drop = () => {
     const old = socket;
     socket = undefined;
@@ -117,10 +101,10 @@ export function createSocket(parts: SocketParts): Socket {
     }
   };
 
-  const open = async (connection: number, isFresh: boolean): Promise<void> => {
+  const open = async (connection: number): Promise<void> => {
     // It may have been given up meanwhile, and keeps its number until there is another.
     const isCurrent = () => link.connection === connection && link.phase.at === "opening";
-    const token = await (isFresh ? credentials.fresh() : credentials.current());
+    const token = await (link.isFresh ? credentials.fresh() : credentials.current());
     if (!isCurrent()) return;
     const address = new URL(`${parts.url()}/v1/socket`);
     address.protocol = address.protocol.replace("http", "ws");
@@ -190,6 +174,14 @@ export function createSocket(parts: SocketParts): Socket {
   };
   const leftMs = (expiresAtMs: number | undefined) =>
     expiresAtMs === undefined ? undefined : expiresAtMs - clock.now();
+
+  const perform: Record<LinkEffect["type"], (connection: number) => unknown> = {
+    open: (connection) => open(connection).catch((error) => fail(connection, error)),
+    examine,
+    drop,
+    ping: parts.ping,
+    renew,
+  };
 
   return {
     state: { get: () => state, subscribe: listeners.add },

@@ -1,12 +1,10 @@
 import { FlotillaError } from "../base/errors.ts";
-import { trimEnd } from "../base/trim-end.ts";
 import type { Fetch, Network, SocketClass } from "./options.ts";
 
 /** What the program runs in: a page, a worker or Node. Nothing is looked at before it is needed. */
 
 type Target = {
-  addEventListener(name: string, listener: () => void): void;
-  removeEventListener(name: string, listener: () => void): void;
+  addEventListener(name: string, listener: () => void, until: { signal: AbortSignal }): void;
 };
 
 type Page = Partial<Target> & {
@@ -32,9 +30,12 @@ export function serverUrl(url: string | undefined): string {
   // Pages that come from nowhere can't be a server's.
   const at = base?.startsWith("http") ? base : undefined;
   try {
-    const { href } = new URL(url ?? "/", at);
+    let { href } = new URL(url ?? "/", at);
     // What lacks its protocol may look as if it had another, such as `localhost:`.
-    if (href.startsWith("http")) return trimEnd(href, (char) => char === "/");
+    if (href.startsWith("http")) {
+      while (href.endsWith("/")) href = href.slice(0, -1);
+      return href;
+    }
   } catch {
     // Then it is no address at all.
   }
@@ -59,15 +60,16 @@ export const usualNetwork: Network = {
     const shown = () => {
       if (document?.visibilityState === "visible") awake();
     };
-    const heard: [Target, string, () => void][] = [
-      [window, "online", () => callback("online")],
-      [window, "offline", () => callback("offline")],
-      [window, "pageshow", awake],
-    ];
-    if (document) heard.push([document, "visibilitychange", shown], [document, "resume", awake]);
-    for (const [target, name, listener] of heard) target.addEventListener(name, listener);
-    return () => {
-      for (const [target, name, listener] of heard) target.removeEventListener(name, listener);
-    };
+    const left = new AbortController();
+    const on = (target: Target, name: string, listener: () => void) =>
+      target.addEventListener(name, listener, left);
+    on(window, "online", () => callback("online"));
+    on(window, "offline", () => callback("offline"));
+    on(window, "pageshow", awake);
+    if (document) {
+      on(document, "visibilitychange", shown);
+      on(document, "resume", awake);
+    }
+    return () => left.abort();
   },
 };

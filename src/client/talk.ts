@@ -3,7 +3,7 @@ import type { ServerFrame } from "../protocol/frames.ts";
 import { createExchange } from "./exchange.ts";
 import { createFollowed, type Followed } from "./followed.ts";
 import { createInbox, type Inbox } from "./inbox.ts";
-import { loadAssembler } from "./live.ts";
+import { loadBeside } from "./live.ts";
 import { openSession } from "./open-session.ts";
 import type { Session } from "./session.ts";
 import { createSocket, type Hello, type Socket, type SocketParts } from "./socket.ts";
@@ -106,7 +106,7 @@ export function createTalk(parts: TalkParts): Talk {
     speaksFor = now;
     exchange.opened(maxFrameBytes);
     // Where it fails, the first answer tries again.
-    loadAssembler().catch(() => {});
+    loadBeside().catch(() => {});
     for (const each of subscriptions()) each.opened();
     flush();
   };

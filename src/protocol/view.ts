@@ -97,9 +97,9 @@ function messageOf({ entry, parts, stopped }: Shown): UIMessage {
     seq,
     author,
     atMs,
-    ...(outcome === undefined ? {} : { outcome }),
-    ...(error === undefined ? {} : { error }),
-    ...(stopped === undefined ? {} : { stopped }),
+    ...(outcome && { outcome }),
+    ...(error && { error }),
+    ...(stopped && { stopped }),
   };
   const metadata = { ...ownMetadata(entry.metadata), flotilla };
   return { id: entry.messageId, role: entry.role, metadata, parts };

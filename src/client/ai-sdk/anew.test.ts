@@ -4,11 +4,11 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { movableClock } from "../../base/movable-clock.contract.ts";
 import { seededRandom } from "../../base/random.ts";
 import { createClient } from "../index.ts";
-import { loadAssembler } from "../live.ts";
+import { loadBeside } from "../live.ts";
 import { simulate } from "../simulated.contract.ts";
 import { createChatTransport } from "./index.ts";
 
-beforeAll(loadAssembler);
+beforeAll(() => loadBeside());
 
 describe.each([
   ["7", Chat7 as unknown as typeof Chat7],
