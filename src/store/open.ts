@@ -33,6 +33,7 @@ export async function openStore(store: Store, options: StoreOptions = {}): Promi
   const database = await openAsItIs(store, options);
   try {
     await migrate(database, { mode, ...(log && { log }) });
+    if (mode === "auto") await makePortable(store, log);
   } catch (error) {
     await database.close();
     throw error;
@@ -51,6 +52,12 @@ async function openAsItIs(store: Store, options: StoreOptions): Promise<Database
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
   return openPostgres({ ...place.store, durability, ...(log && { log }), ...telling });
+}
+
+async function makePortable(store: Store, log: Logger | undefined): Promise<void> {
+  const place = placeOf(store);
+  if (place.kind !== "sqlite") return;
+  (await import("./sqlite/portable.ts")).makePortable(place.path, log);
 }
 
 /** Refuses what can't be a store; where it is and whether it is there shows on opening. */

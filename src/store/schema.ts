@@ -1,4 +1,5 @@
 import {
+  dropIndex,
   index,
   fleeting,
   keyText,
@@ -342,8 +343,7 @@ const sessions: Migration = {
       created_at bigint not null,
       active_at bigint not null
     )`,
-    sql`create index ${index("session_recent")}
-      on ${table("session")} (tenant, active_at, session_id)`,
+    sql`create index ${index("session_tenant")} on ${table("session")} (tenant, session_id)`,
     sql`create index ${index("session_busy")} on ${table("session")} (log_id)
       where state <> 'idle'`,
     // Who takes part, and up to where they have read.
@@ -403,10 +403,29 @@ const sessions: Migration = {
     // channels with letters are made with this.
     sql`create table ${table("mail_secret")} (secret text not null)`,
     sql`insert into ${table("mail_secret")} (secret) values (${newId})`,
-    // How many of those that wait are calls. The rest are tasks, which every pod counts that could have them.
-    sql`alter table ${table("throttle_report")} add column calls_waiting integer not null default 0`,
     sql`${leaveRoom("log_head")}`,
     sql`${leaveRoom("session")}`,
+  ],
+};
+
+const recency: Migration = {
+  name: "sessions by their last activity, turns and calls that wait",
+  needs: 5,
+  statements: [
+    sql`create index ${index("session_recent")}
+      on ${table("session")} (tenant, active_at, session_id)`,
+    sql`${dropIndex("session_tenant")}`,
+    // SQLite can't change the check of a column, so that another column takes its place.
+    sql`alter table ${table("session")} add column next_state text not null default 'idle'
+      check (next_state in ('idle', 'catching_up', 'waiting', 'compacting'))`,
+    sql`update ${table("session")} set next_state = state where state <> 'idle'`,
+    sql`${dropIndex("session_busy")}`,
+    sql`alter table ${table("session")} drop column state`,
+    sql`alter table ${table("session")} rename column next_state to state`,
+    sql`create index ${index("session_busy")} on ${table("session")} (log_id)
+      where state <> 'idle'`,
+    // How many of those that wait are calls. The rest are tasks, which every pod counts that could have them.
+    sql`alter table ${table("throttle_report")} add column calls_waiting integer not null default 0`,
   ],
 };
 
@@ -417,4 +436,5 @@ export const migrations: readonly Migration[] = [
   throttles,
   runs,
   sessions,
+  recency,
 ];

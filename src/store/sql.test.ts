@@ -35,6 +35,7 @@ const numbered: Dialect = {
   returning: true,
   table: (name) => `app.${name}`,
   index: (name) => `app_${name}`,
+  dropIndex: (name) => `drop app_${name}`,
   placeholder: (position) => `$${position}`,
   leaveRoom: (table) => `make room in ${table}`,
   among: (addresses) => `row in (${addresses})`,

@@ -59,6 +59,7 @@ type Word = { readonly [ours]: true } & (
   | { readonly word: WordName }
   | { readonly table: TableName }
   | { readonly index: string }
+  | { readonly droppedIndex: string }
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
   | { readonly returning: Statement; readonly companion: Companion }
   | { readonly found: Statement; readonly column: Statement }
@@ -141,6 +142,11 @@ export function index(name: string): Word {
   return { [ours]: true, index: name };
 }
 
+/** Drops an index, which databases with schemas find by the name of its own. A statement of its own. */
+export function dropIndex(name: string): Word {
+  return { [ours]: true, droppedIndex: name };
+}
+
 /** Many rows as one bound value, to be used where a table can stand. */
 export function rows(columns: Columns, values: readonly (readonly Value[])[]): Word {
   return { [ours]: true, rows: values, columns };
@@ -185,6 +191,7 @@ export type Dialect = {
   readonly returning: boolean;
   readonly table: (name: string) => string;
   readonly index: (name: string) => string;
+  readonly dropIndex: (name: string) => string;
   readonly placeholder: (position: number) => string;
   /** A condition on where a row lies, given the text of a query that finds addresses. */
   readonly among: (column: string, found: string) => string;
@@ -215,6 +222,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("strings" in part) return write(part);
     if ("table" in part) return dialect.table(part.table);
     if ("index" in part) return dialect.index(part.index);
+    if ("droppedIndex" in part) return dialect.dropIndex(part.droppedIndex);
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
     if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
     if ("found" in part) return dialect.among(write(part.column), write(part.found));

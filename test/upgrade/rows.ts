@@ -48,6 +48,28 @@ export function rowsOf(version: number, dialect: Dialect): string {
     created_at: longAgoMs,
     last_update: longAgoMs,
   });
+  const at = { created_at: longAgoMs, active_at: longAgoMs };
+  const session = [
+    insert("log_head", { log_id: 0, incarnation: "old", record_id: "r1", log_offset: 1 }),
+    insert("session", {
+      session_id: "talk",
+      log_id: 0,
+      last_offset: 1,
+      last_seq: 1,
+      header: JSON.stringify(talk),
+      ...at,
+    }),
+    insert("session_user", { session_id: "talk", user_id: "ada" }),
+    insert("message", {
+      session_id: "talk",
+      seq: 1,
+      role: "user",
+      author: "ada",
+      message_id: "said-1",
+      body: '{"tokens":1,"parts":[{"type":"text","text":"hello"}]}',
+      at: longAgoMs,
+    }),
+  ];
   const claim = { claimed_by: "old-pod", claim_token: 1, claim_call: 9 };
   return [
     pod("old-pod", "up", { beat: 41, claim_floor: 3 }),
@@ -79,10 +101,35 @@ export function rowsOf(version: number, dialect: Dialect): string {
     event(2, "failed"),
     ...(version >= 2 ? [task("traced", "pending", { trace: traceparent })] : []),
     ...(version >= 4 ? [throttle] : []),
+    ...(version >= 6 ? session : []),
   ].join("\n");
 }
 
 type Columns = Readonly<Record<string, string | number>>;
+
+/** A header as it is stored, of a session without an agent in which one message was said. */
+const talk = {
+  sessionId: "talk",
+  tenant: "default",
+  agents: [],
+  users: ["ada"],
+  status: "active",
+  lastSeq: 1,
+  epoch: 0,
+  work: null,
+  pending: [],
+  summarySeq: 0,
+  compactedSeq: 0,
+  tokens: 1,
+  compactionFailures: 0,
+  failedAtTokens: 0,
+  needsCompaction: false,
+  metadataVersion: 0,
+  preview: "hello",
+  previewAuthor: "ada",
+  createdAtMs: longAgoMs,
+  activeAtMs: longAgoMs,
+};
 
 const failure = '{"code":"task_failed","message":"it didn\'t work"}';
 const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

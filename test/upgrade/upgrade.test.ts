@@ -8,6 +8,7 @@ import { startPod } from "../../src/runtime/pod.ts";
 import { migrate, schemaState } from "../../src/store/migrate.ts";
 import { openStore } from "../../src/store/open.ts";
 import { migrations } from "../../src/store/schema.ts";
+import { sql, table } from "../../src/store/sql.ts";
 import { kinds, type Place } from "./places.ts";
 import { dialects } from "./plain.ts";
 import { kept, schemaSql, versions } from "./versions.ts";
@@ -33,6 +34,7 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
 
   test("is kept as it was, and the steps to it still make the same", async () => {
     await place.exec(kept(version, dialect, "schema"));
+    await place.makePortable();
     const shape = await place.shape();
     expect(shape.length).toBeGreaterThan(10);
     const made = await empty();
@@ -82,6 +84,12 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
       failed: 0,
       cancelled: 2,
     });
+
+    if (version < 6) return;
+    const talk = pod.sessions.open("talk", { user: "ada" });
+    expect(await talk.send("again")).toMatchObject({ seq: 2 });
+    expect((await talk.entries()).entries.map(({ seq }) => seq)).toEqual([1, 2]);
+    expect((await pod.sessions.list()).sessions).toMatchObject([{ sessionId: "talk", lastSeq: 2 }]);
   });
 
   test("can be upgraded by a release that checks only, once somebody has migrated", async () => {
@@ -122,5 +130,34 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     const last = await tasks.get("worked-2");
     expect(last?.status).toBe(version < 3 ? undefined : "completed");
     await until("the rows", async () => (await tasks.stats()).byStatus.claimed === 3);
+  });
+});
+
+describe.each(kinds)("sessions of schema version 6 on $dialect", ({ dialect, empty }) => {
+  test("keep their states, and may wait from then on", async () => {
+    const place = await empty();
+    const session = dialects[dialect]!.table("session");
+    const insert = (id: string, state: string) =>
+      place.exec(`insert into ${session}
+        (session_id, log_id, last_offset, state, header, created_at, active_at)
+        values ('${id}', 0, 1, '${state}', '{}', 1, 1)`);
+    await place.exec(kept(6, dialect, "schema"));
+    for (const state of ["idle", "catching_up", "compacting"]) await insert(state, state);
+    await expect(insert("waiting", "waiting")).rejects.toThrow(/check/i);
+    const database = await openStore(place.url);
+    await insert("waiting", "waiting");
+    await expect(insert("lost", "lost")).rejects.toThrow(/check/i);
+    const rows = await database.read(
+      sql`select session_id, state from ${table("session")} order by session_id`,
+    );
+    expect(rows.map((row) => row["state"])).toEqual([
+      "catching_up",
+      "compacting",
+      "idle",
+      "waiting",
+    ]);
+    for (const row of rows) expect(row["session_id"]).toBe(row["state"]);
+    await database.close();
+    await place.remove();
   });
 });

@@ -40,6 +40,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
     returning: !without.includes("returning"),
     table: (name) => `${schema}.${name}`,
     index: (name) => name,
+    dropIndex: (name) => `drop index ${schema}.${name}`,
     placeholder: (position) => `$${position}`,
     // A task has three versions in its life. Side by side they take fewer pages than far apart.
     leaveRoom: (table) => `alter table ${table} set (fillfactor = 50)`,
@@ -67,8 +68,10 @@ function foreignIn(schema: string): string {
   return `select 'the schema ${schema}' as place, name from (
       select relname::text as name from pg_class
         where relkind not in ('i', 'I', 't', 'c') and ${kept("pg_class", "rel")}
-      union select typname from pg_type where typrelid = 0 and typcategory <> 'A'
-        and ${kept("pg_type", "typ")}
+      union select typname from pg_type
+        where typcategory <> 'A' and ${kept("pg_type", "typ")} and (
+          typrelid = 0 or exists (
+            select 1 from pg_class where pg_class.oid = typrelid and relkind = 'c'))
       union select proname from pg_proc where ${kept("pg_proc", "pro")}
     ) as found
     where not exists (

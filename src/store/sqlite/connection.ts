@@ -2,7 +2,7 @@ import { accessSync, constants, existsSync, statSync, utimesSync } from "node:fs
 import { FlotillaError } from "../../base/errors.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Dialect, Query, Value } from "../sql.ts";
-import { portableDefaults, sqliteDialect, unportableTables } from "./dialect.ts";
+import { sqliteDialect } from "./dialect.ts";
 import { isBusy, isTooWide, storeError } from "./errors.ts";
 import { DatabaseSync, type StatementSync } from "./driver.ts";
 import { makePrivate } from "./private-file.ts";
@@ -146,7 +146,6 @@ export function openConnection(options: ConnectionOptions): Connection {
     db.exec(`pragma cache_size = -${cacheKib}; pragma temp_store = memory`);
     // Touches the file, so that a damaged one is found here and not in the middle of work.
     patiently(() => db.prepare("select count(*) from sqlite_schema").get());
-    if (create && !inMemory) makePortable(db, patiently);
   } catch (error) {
     db.close();
     throw storeError(error, path);
@@ -249,34 +248,6 @@ function checkFile(
       `the database file ${path} can't be written: check the permissions of the file and of its folder`,
       { cause: error },
     );
-  }
-}
-
-/**
- * Changes defaults of columns in the text of the schema, since `alter table` can't, and copying a table
- * would take as long as it is large: https://sqlite.org/lang_altertable.html#otheralter.
- */
-function makePortable(db: DatabaseSync, patiently: (action: () => void) => void): void {
-  const isDone = () => db.prepare(`select 1 ${unportableTables}`).get() === undefined;
-  let done = false;
-  patiently(() => (done = isDone()));
-  if (done) return;
-  patiently(() => db.exec("begin immediate"));
-  try {
-    // Nodes that have this have the schema locked unless they are told.
-    db.enableDefensive?.(false);
-    db.exec("pragma writable_schema = on");
-    const { schema_version: version } = db.prepare("pragma schema_version").get() as {
-      schema_version: number;
-    };
-    db.exec(portableDefaults);
-    // Tells other connections to read the schema again.
-    db.exec(`pragma schema_version = ${version + 1}`);
-    patiently(() => db.exec("commit"));
-  } finally {
-    if (db.isTransaction) db.exec("rollback");
-    db.exec("pragma writable_schema = reset");
-    db.enableDefensive?.(true);
   }
 }
 

@@ -4,26 +4,13 @@ import type { Dialect } from "../sql.ts";
  * The present moment in words that SQLite knows since long before 3.42: a column's default is worked
  * out by the SQLite of the program that inserts, which may be a distribution's.
  */
-const systemNow = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)";
+export const systemNow = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)";
 
 const chance = (digits: number) => `substr(lower(hex(randomblob(8))), 1, ${digits})`;
 
 /** A UUIDv7 as ours are, so that rows inserted by hand sort by their age too. */
 function newId(now: string): string {
   return `printf('%08x-%04x-7', ${now} >> 16, ${now} & 65535) || ${chance(3)} || '-a' || ${chance(3)} || '-' || ${chance(12)}`;
-}
-
-/** Tables of ours whose defaults an earlier release has spelled in words that need SQLite 3.42. */
-export const unportableTables = `from sqlite_schema where type = 'table'
-  and name like 'flotilla\\_%' escape '\\' and sql like '%unixepoch(''subsec'')%'`;
-
-/** Spells those defaults as they are today. */
-export const portableDefaults = `update sqlite_schema
-  set sql = replace(sql, ${quoted("cast(unixepoch('subsec') * 1000 as integer)")}, ${quoted(systemNow)})
-  where rowid in (select rowid ${unportableTables})`;
-
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`;
 }
 
 /**
@@ -59,6 +46,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     returning: true,
     table: (name) => `flotilla_${name}`,
     index: (name) => `flotilla_${name}`,
+    dropIndex: (name) => `drop index flotilla_${name}`,
     placeholder: () => "?",
     // Rows are changed where they are.
     leaveRoom: () => "select 1",

@@ -7,12 +7,12 @@ create table if not exists flotilla_migration (
 );
 
 insert into flotilla_migration (id, name, needs, applied_at)
-values (1, 'tasks and pods', 1, cast(round((julianday('now') - 2440587.5) * 86400000) as integer));
+values (1, 'tasks and pods', 1, cast(unixepoch('subsec') * 1000 as integer));
 
 create table flotilla_pod_health (
   pod_id text primary key,
-  birth_timestamp bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  last_heartbeat bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  birth_timestamp bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  last_heartbeat bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   beat bigint not null default 0,
   passes bigint not null default 0,
   claim_floor bigint not null default 0,
@@ -21,7 +21,7 @@ create table flotilla_pod_health (
 );
 
 create table flotilla_step_tracker (
-  task_id text primary key not null default (printf('%08x-%04x-7', cast(round((julianday('now') - 2440587.5) * 86400000) as integer) >> 16, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) & 65535) || substr(lower(hex(randomblob(8))), 1, 3) || '-a' || substr(lower(hex(randomblob(8))), 1, 3) || '-' || substr(lower(hex(randomblob(8))), 1, 12)),
+  task_id text primary key not null default (printf('%08x-%04x-7', cast(unixepoch('subsec') * 1000 as integer) >> 16, cast(unixepoch('subsec') * 1000 as integer) & 65535) || substr(lower(hex(randomblob(8))), 1, 3) || '-a' || substr(lower(hex(randomblob(8))), 1, 3) || '-' || substr(lower(hex(randomblob(8))), 1, 12)),
   tenant text not null default 'default',
   name text not null,
   status text not null default 'pending'
@@ -29,9 +29,9 @@ create table flotilla_step_tracker (
   priority integer not null default 0,
   payload text not null default 'null',
   state text,
-  run_at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  created_at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  last_update bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  run_at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  created_at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  last_update bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   claimed_by text,
   claim_token bigint not null default 0,
   claim_call bigint,
@@ -52,7 +52,7 @@ create table flotilla_step_tracker (
 create table flotilla_step_event (
   task_id text not null,
   seq integer not null,
-  at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   type text not null,
   attempt integer,
   pod_id text,

@@ -7,12 +7,12 @@ create table if not exists flotilla_migration (
 );
 
 insert into flotilla_migration (id, name, needs, applied_at)
-values (1, 'tasks and pods', 1, cast(round((julianday('now') - 2440587.5) * 86400000) as integer));
+values (1, 'tasks and pods', 1, cast(unixepoch('subsec') * 1000 as integer));
 
 create table flotilla_pod_health (
   pod_id text primary key,
-  birth_timestamp bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  last_heartbeat bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  birth_timestamp bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  last_heartbeat bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   beat bigint not null default 0,
   passes bigint not null default 0,
   claim_floor bigint not null default 0,
@@ -21,7 +21,7 @@ create table flotilla_pod_health (
 );
 
 create table flotilla_step_tracker (
-  task_id text primary key not null default (printf('%08x-%04x-7', cast(round((julianday('now') - 2440587.5) * 86400000) as integer) >> 16, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) & 65535) || substr(lower(hex(randomblob(8))), 1, 3) || '-a' || substr(lower(hex(randomblob(8))), 1, 3) || '-' || substr(lower(hex(randomblob(8))), 1, 12)),
+  task_id text primary key not null default (printf('%08x-%04x-7', cast(unixepoch('subsec') * 1000 as integer) >> 16, cast(unixepoch('subsec') * 1000 as integer) & 65535) || substr(lower(hex(randomblob(8))), 1, 3) || '-a' || substr(lower(hex(randomblob(8))), 1, 3) || '-' || substr(lower(hex(randomblob(8))), 1, 12)),
   tenant text not null default 'default',
   name text not null,
   status text not null default 'pending'
@@ -29,9 +29,9 @@ create table flotilla_step_tracker (
   priority integer not null default 0,
   payload text not null default 'null',
   state text,
-  run_at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  created_at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  last_update bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  run_at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  created_at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  last_update bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   claimed_by text,
   claim_token bigint not null default 0,
   claim_call bigint,
@@ -52,7 +52,7 @@ create table flotilla_step_tracker (
 create table flotilla_step_event (
   task_id text not null,
   seq integer not null,
-  at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   type text not null,
   attempt integer,
   pod_id text,
@@ -90,7 +90,7 @@ create table if not exists flotilla_migration (
 );
 
 insert into flotilla_migration (id, name, needs, applied_at)
-values (2, 'traces, and pods that wait', 1, cast(round((julianday('now') - 2440587.5) * 86400000) as integer));
+values (2, 'traces, and pods that wait', 1, cast(unixepoch('subsec') * 1000 as integer));
 
 alter table flotilla_step_tracker add column trace text;
 
@@ -109,7 +109,7 @@ create table if not exists flotilla_migration (
 );
 
 insert into flotilla_migration (id, name, needs, applied_at)
-values (3, 'gates, tasks that wait for others, schedules, redrives', 3, cast(round((julianday('now') - 2440587.5) * 86400000) as integer));
+values (3, 'gates, tasks that wait for others, schedules, redrives', 3, cast(unixepoch('subsec') * 1000 as integer));
 
 alter table flotilla_step_tracker add column gated integer not null default 0;
 
@@ -180,7 +180,7 @@ create table flotilla_step_pause (
   paused integer not null default 1,
   given bigint not null default 0,
   done bigint not null default 0,
-  at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   reason text
 );
 
@@ -194,14 +194,14 @@ create table flotilla_schedule (
   missed text not null default 'once' check (missed in ('skip', 'once', 'all')),
   paused integer not null default 0,
   revision bigint not null default 1,
-  after_at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  after_at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   next_at bigint default 0,
   last_at bigint,
   last_task_id text,
   mark text,
   error text,
-  created_at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  last_update bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer))
+  created_at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  last_update bigint not null default (cast(unixepoch('subsec') * 1000 as integer))
 );
 
 create index flotilla_schedule_due on flotilla_schedule (next_at) where paused = 0;
@@ -224,8 +224,8 @@ create table flotilla_redrive (
   failed integer not null default 0,
   failed_otherwise integer not null default 0,
   gone integer not null default 0,
-  created_at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  last_update bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer))
+  created_at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  last_update bigint not null default (cast(unixepoch('subsec') * 1000 as integer))
 );
 
 create index flotilla_redrive_open on flotilla_redrive (created_at)
@@ -240,12 +240,12 @@ create table if not exists flotilla_migration (
 );
 
 insert into flotilla_migration (id, name, needs, applied_at)
-values (4, 'throttles', 3, cast(round((julianday('now') - 2440587.5) * 86400000) as integer));
+values (4, 'throttles', 3, cast(unixepoch('subsec') * 1000 as integer));
 
 create table flotilla_throttle (
   name text not null,
   key text not null default '',
-  rev bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  rev bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   bound integer not null,
   epoch bigint not null default 1,
   pinned integer,
@@ -256,8 +256,8 @@ create table flotilla_throttle (
   pass bigint not null default 0,
   shares text not null default '{}',
   stats text not null default '{}',
-  created_at bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
-  last_update bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  created_at bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
+  last_update bigint not null default (cast(unixepoch('subsec') * 1000 as integer)),
   primary key (name, key)
 );
 
