@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 import { connect, type Flotilla } from "../src/runtime/connect.ts";
@@ -263,6 +264,21 @@ describe("a bare command of things", () => {
     expect(code).toBe(0);
     expect(stderr).toContain('no pod that is up works on "orphan"');
     expect((await run(["enqueue", "mail", `{"to":"ada"}`])).stderr).toBe("");
+  });
+
+  test("what was stored is the answer where it can't be told whether a pod works on it", async () => {
+    const path = join(folder, "without-pods.db");
+    const store = ["--store", `sqlite:${path}`];
+    await run(["migrate", ...store]);
+    const db = new DatabaseSync(path);
+    db.exec("drop table flotilla_pod_health");
+    writeFileSync(join(folder, "rows.ndjson"), `{"name":"orphan"}\n`);
+    const stored = () => db.prepare("select count(*) as tasks from flotilla_step_tracker").get();
+    for (const args of ["enqueue orphan", "enqueue --file rows.ndjson", "runs start orphan"]) {
+      expect(await run([...args.split(" "), ...store])).toMatchObject({ code: 0, stderr: "" });
+    }
+    expect(stored()).toEqual({ tasks: 3 });
+    db.close();
   });
 });
 

@@ -26,10 +26,10 @@ import { type Task, taskStatuses, type TaskStatus } from "./row.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./statements/ask.ts";
 import { getEvents } from "./statements/events.ts";
 import { checkName, type InputOf, type ResultOf, type TaskContract } from "./task.ts";
-import { createUnheard } from "./unheard.ts";
+import { createNoWorkerLook } from "./no-worker.ts";
 import { createWaiting, type WaitOptions } from "./wait.ts";
 import { toTasks } from "./waits.ts";
-import { markWaiting, withoutWorker } from "./workers.ts";
+import { createWorkers, withoutWorker } from "./workers.ts";
 
 export type ListOptions = {
   name?: string;
@@ -111,8 +111,8 @@ export type Tasks = Pausing & {
     rows: Rows & TypedRows<Rows>,
     options?: GraphOptions,
   ): Promise<GraphEnqueued<Rows>>;
-  /** Whether a pod that is up works on tasks of this name; others wait until one does. */
-  hasWorker(name: string): Promise<boolean>;
+  /** Of these names, those that no pod which is up works on: their tasks wait until one does. */
+  noWorker(names: readonly string[]): Promise<string[]>;
   get(taskId: string): Promise<Task | undefined>;
   events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
   list(options?: ListOptions): Promise<TaskPage>;
@@ -152,20 +152,22 @@ export type OwnTasks = Tasks & {
 
 export function createTasks(parts: TasksParts): OwnTasks {
   const { database, clock, random, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
-  const waiting = createWaiting(parts);
-  const unheard = parts.onNoWorker && createUnheard({ ...parts, onNoWorker: parts.onNoWorker });
+  const workers = createWorkers(parts);
+  const waiting = createWaiting({ ...parts, workers });
+  const { onNoWorker } = parts;
+  const onNames = onNoWorker && createNoWorkerLook({ ...parts, onNoWorker });
 
   return {
-    ...createProducing({ ...parts, maxPayloadBytes, ...(unheard && { onNames: unheard }) }),
-    async hasWorker(name) {
-      checkName(name);
-      return (await withoutWorker(database, [name])).size === 0;
+    ...createProducing({ ...parts, maxPayloadBytes, ...(onNames && { onNames }) }),
+    async noWorker(names) {
+      for (const name of names) checkName(name);
+      return workers.noWorker(names);
     },
     ...createPausing(parts),
     limits: createLimits(parts),
     async get(taskId) {
       const found = await toTasks(database, await database.read(getTask(taskId)));
-      return (await markWaiting(database, found))[0];
+      return (await workers.markWaiting(found))[0];
     },
     async events(taskId, options = {}) {
       checkEventsOptions("events", options);
@@ -189,7 +191,7 @@ export function createTasks(parts: TasksParts): OwnTasks {
           limit,
         }),
       );
-      const tasks = await markWaiting(database, await toTasks(database, found));
+      const tasks = await workers.markWaiting(await toTasks(database, found));
       const page = fitPage(tasks, hasMore(found));
       return { tasks: page.items, next: page.hasMore ? page.items.at(-1)!.taskId : null };
     },

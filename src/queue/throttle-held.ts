@@ -1,9 +1,10 @@
+import type { Clock } from "../base/clock.ts";
 import type { Database } from "../store/database.ts";
 import { readThrottle, readThrottles, type ThrottleView } from "../throttle/share/read.ts";
 import { priorities, type Priority } from "../throttle/waiting.ts";
 import type { Task } from "./row.ts";
 import { depthLimit } from "./statements/depth.ts";
-import { placesInLine } from "./statements/throttle.ts";
+import { type RankedName, tasksInLine } from "./statements/throttle.ts";
 import type { TaskHandler } from "./task.ts";
 
 /** The throttle that a pending task waits for, as the whole fleet sees it. */
@@ -48,45 +49,77 @@ export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, Thr
   return found;
 }
 
-/** What holds these tasks up, by their ids. Those whose throttle has permits aren't among them. */
-export async function readHeld(
-  database: Database,
-  tasks: readonly Task[],
-  { throttles, isPaused }: LinesOfNames,
-): Promise<ReadonlyMap<string, HeldByThrottle>> {
-  const lines = new Map<string, { of: ThrottleOfName; taskIds: string[] }>();
-  for (const { name, taskId } of tasks) {
-    const of = throttles.get(name);
-    if (!of) continue;
-    const at = lineKey(of);
-    const line = lines.get(at) ?? { of, taskIds: [] };
-    line.taskIds.push(taskId);
-    lines.set(at, line);
-  }
-  const held = new Map<string, HeldByThrottle>();
-  for (const [at, { of, taskIds }] of lines) {
-    const names = [...throttles].flatMap(([name, each]) =>
-      lineKey(each) === at && !isPaused(name) ? [{ name, rank: rankOf(each) }] : [],
-    );
-    const line = await readLine(database, of);
-    if (!line) continue;
-    const found =
-      names.length === 0 ? [] : await database.read(placesInLine(names, taskIds, depthLimit));
-    const places = new Map(found.map((row) => [row["task_id"] as string, Number(row["place"])]));
-    const total = Number(found.at(-1)?.["place"] ?? 0);
-    for (const taskId of taskIds) {
-      // One that isn't found can't be claimed yet, or stands behind all that were counted.
-      const ahead = line.before + (places.get(taskId) ?? total + 1) - 1;
-      const { before, perMs, holdMs, ...view } = line;
-      held.set(taskId, {
-        ...view,
-        waiting: before + total,
-        ahead,
-        aboutMs: perMs > 0 ? Math.ceil(holdMs + (ahead + 1) / perMs) : null,
-      });
+// What is shown is about right anyway, and all who ask meanwhile share one look at a long line.
+const lineMs = 2_000;
+const linesMost = 1_000;
+
+/** The tasks of a line that could be claimed, each with its place from 1 on. */
+type Places = ReadonlyMap<string, number>;
+
+/**
+ * What holds these tasks up, by their ids. Those whose throttle has permits aren't among them. Where tasks
+ * stand in a line is looked at every two seconds at most, however many ask.
+ */
+export function createHeld({ database, clock }: { database: Database; clock: Clock }) {
+  const known = new Map<string, { atMs: number; places: Promise<Places> }>();
+
+  const placesOf = (names: readonly RankedName[]): Promise<Places> => {
+    const nowMs = clock.monotonic();
+    for (const [line, { atMs }] of known) {
+      if (nowMs - atMs < lineMs && known.size <= linesMost) break;
+      known.delete(line);
     }
-  }
-  return held;
+    const line = JSON.stringify(names);
+    const found = known.get(line);
+    if (found) return found.places;
+    const places = readPlaces(database, names);
+    known.set(line, { atMs: nowMs, places });
+    // The next who asks looks anew.
+    places.catch(() => known.delete(line));
+    return places;
+  };
+
+  return async (
+    tasks: readonly Task[],
+    { throttles, isPaused }: LinesOfNames,
+  ): Promise<ReadonlyMap<string, HeldByThrottle>> => {
+    const lines = new Map<string, { of: ThrottleOfName; taskIds: string[] }>();
+    for (const { name, taskId } of tasks) {
+      const of = throttles.get(name);
+      if (!of) continue;
+      const at = lineKey(of);
+      const line = lines.get(at) ?? { of, taskIds: [] };
+      line.taskIds.push(taskId);
+      lines.set(at, line);
+    }
+    const held = new Map<string, HeldByThrottle>();
+    for (const [at, { of, taskIds }] of lines) {
+      const names = [...throttles].flatMap(([name, each]) =>
+        lineKey(each) === at && !isPaused(name) ? [{ name, rank: rankOf(each) }] : [],
+      );
+      const line = await readLine(database, of);
+      if (!line) continue;
+      const places = await placesOf(names);
+      for (const taskId of taskIds) {
+        // One that isn't found can't be claimed yet, or stands behind all that were counted.
+        const ahead = line.before + (places.get(taskId) ?? places.size + 1) - 1;
+        const { before, perMs, holdMs, ...view } = line;
+        held.set(taskId, {
+          ...view,
+          waiting: before + places.size,
+          ahead,
+          aboutMs: perMs > 0 ? Math.ceil(holdMs + (ahead + 1) / perMs) : null,
+        });
+      }
+    }
+    return held;
+  };
+}
+
+async function readPlaces(database: Database, names: readonly RankedName[]): Promise<Places> {
+  if (names.length === 0) return new Map();
+  const found = await database.read(tasksInLine(names, depthLimit));
+  return new Map(found.map((row, at) => [row["task_id"] as string, at + 1]));
 }
 
 export type LinesOfNames = {

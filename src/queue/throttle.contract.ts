@@ -176,6 +176,19 @@ export function throttleContract(kind: StoreKind): void {
         expect(heldOf(await queue.get(slow[0]!.taskId))).toMatchObject({ ahead: 5, waiting: 35 });
       });
 
+      test("by one look at the line in two seconds, however many ask", async () => {
+        const pods = { "pod-1": { share: 2, inFlight: 2, waiting: 9 } };
+        await storeThrottle(queue.database, { name: "api", key: "", bound: 2, pods });
+        await watch(quickAndSlow);
+        const slow = await queue.enqueueMany("slow", count(5));
+        const ahead = async (at: number) => heldOf(await queue.get(slow[at]!.taskId))?.ahead;
+        expect(await ahead(4)).toBe(4);
+        await queue.cancel(slow[0]!.taskId);
+        expect(await Promise.all([1, 2, 3, 4].map(ahead))).toEqual([1, 2, 3, 4]);
+        await queue.clock.advance(2_000);
+        expect(await Promise.all([1, 2, 3, 4].map(ahead))).toEqual([0, 1, 2, 3]);
+      });
+
       test("by what a bucket lets through, where that is less, and by how long all stay away", async () => {
         await storeThrottle(queue.database, {
           name: "api",

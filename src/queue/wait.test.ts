@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { movableClock } from "../base/movable-clock.contract.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
+import { createWorkers } from "./workers.ts";
 import { createWaiting } from "./wait.ts";
 
 /** A store whose looks are answered by hand. */
@@ -26,7 +27,7 @@ function setUp() {
       return () => listeners.delete(listener);
     },
   } as unknown as Database;
-  const waiting = createWaiting({ database, clock });
+  const waiting = createWaiting({ database, clock, workers: createWorkers({ database, clock }) });
   const hint = () => listeners.forEach((listener) => listener());
   return { clock, looks, listeners, waiting, hint };
 }
@@ -117,7 +118,11 @@ describe("waiting for tasks", () => {
       },
       subscribe: () => () => {},
     } as unknown as Database;
-    const result = createWaiting({ database, clock }).result("a", {});
+    const result = createWaiting({
+      database,
+      clock,
+      workers: createWorkers({ database, clock }),
+    }).result("a", {});
     // At 0, 20, 60, 140, 300, 620 and then every 500 ms.
     for (const [passMs, expected] of [
       [60, 3],

@@ -7,12 +7,15 @@ import { getTasks } from "./statements/ask.ts";
 import { lookAt } from "./statements/finish.ts";
 import { toTasks } from "./waits.ts";
 import { whyOpen } from "./why-waiting.ts";
+import type { Workers } from "./workers.ts";
 
 export type WaitOptions = {
   /** How long to wait before rejecting with `timeout`. Default: no limit. */
   timeoutMs?: number;
   signal?: AbortSignal;
 };
+
+export type WaitingParts = { database: Database; clock: Clock; workers: Workers };
 
 /** Whether it was seen to be there a moment ago. */
 type Known = { seen?: boolean };
@@ -35,7 +38,7 @@ const lookGapMs = 5;
 const unseenMs = 60_000;
 
 /** Waits for tasks to finish: one question to the store for all that are waited for. */
-export function createWaiting({ database, clock }: { database: Database; clock: Clock }) {
+export function createWaiting({ database, clock, workers }: WaitingParts) {
   const waiters = new Map<string, Set<Waiter>>();
   /** Those to look at now: what is new, and what has ended in this process. */
   let fresh = new Set<string>();
@@ -123,7 +126,7 @@ export function createWaiting({ database, clock }: { database: Database; clock: 
   };
 
   const timedOut = async (waiter: Waiter, taskId: string, timeoutMs: number): Promise<void> => {
-    const why = await whyOpen({ database, clock }, taskId);
+    const why = await whyOpen({ database, clock, workers }, taskId);
     const message = `task ${taskId} didn't finish within ${timeoutMs} ms${why ? `: ${why}` : ""}`;
     waiter.reject(new FlotillaError("timeout", message, { details: { taskId, timeoutMs } }));
   };

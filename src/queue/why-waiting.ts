@@ -3,29 +3,29 @@ import type { Database } from "../store/database.ts";
 import type { Task } from "./row.ts";
 import { getTask } from "./statements/ask.ts";
 import { toTasks } from "./waits.ts";
-import { markWaiting } from "./workers.ts";
+import type { Workers } from "./workers.ts";
 
 // It is asked about a wait that took too long already.
 const answerMs = 1_000;
 
 /** Why a task hasn't ended, as far as the store says so in time; undefined where it doesn't. */
 export async function whyOpen(
-  { database, clock }: { database: Database; clock: Clock },
+  { database, clock, workers }: { database: Database; clock: Clock; workers: Workers },
   taskId: string,
 ): Promise<string | undefined> {
   const late = Promise.withResolvers<undefined>();
   const stop = clock.after(answerMs, () => late.resolve(undefined));
-  const asked = look(database, taskId, clock.now()).catch(() => undefined);
+  const asked = look({ database, workers }, taskId, clock.now()).catch(() => undefined);
   return Promise.race([asked, late.promise]).finally(stop);
 }
 
 async function look(
-  database: Database,
+  { database, workers }: { database: Database; workers: Workers },
   taskId: string,
   nowMs: number,
 ): Promise<string | undefined> {
   const found = await toTasks(database, await database.read(getTask(taskId)));
-  const [task] = await markWaiting(database, found);
+  const [task] = await workers.markWaiting(found);
   return task && reasonOf(task, nowMs);
 }
 

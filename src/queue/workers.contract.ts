@@ -36,6 +36,20 @@ export function workersContract(kind: StoreKind): void {
       expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
     });
 
+    test("are told of by name, of which a second may pass until a pod that has left isn't counted", async () => {
+      const without = () => queue.noWorker(["mail", "mial"]);
+      expect(await without()).toEqual(["mail", "mial"]);
+      await start("pod-1", { names: ["mail"] });
+      // A pod that has come counts at once.
+      expect(await without()).toEqual(["mial"]);
+      await start("pod-2", { names: ["mial"] });
+      expect(await without()).toEqual([]);
+      await queue.database.write([leave("pod-1")]);
+      expect(await without()).toEqual([]);
+      await queue.clock.advance(1_000);
+      expect(await without()).toEqual(["mail"]);
+    });
+
     test("of a run have one only where a pod has its version or a later one", async () => {
       const { taskId } = await queue.enqueue("order", 1);
       const seen = async () => (await queue.get(taskId)) as { noWorker?: boolean };

@@ -1,9 +1,10 @@
+import type { Clock } from "../base/clock.ts";
 import type { Database, Row } from "../store/database.ts";
 import { livePods } from "../pods/statements.ts";
 import type { Task } from "./row.ts";
 import { everything, listPauses } from "./statements/pause.ts";
 import type { TaskHandler } from "./task.ts";
-import { readHeld, type ThrottleOfName } from "./throttle-held.ts";
+import { createHeld, type ThrottleOfName } from "./throttle-held.ts";
 
 type WorkedOn = {
   /**
@@ -86,21 +87,49 @@ export async function withoutWorker(
   return new Set(names.filter((name) => !isWorkedOn(works, name, null)));
 }
 
-/** Says of waiting tasks whether anybody works on such, and may. Only for those it is asked. */
-export async function markWaiting(database: Database, tasks: readonly Task[]): Promise<Task[]> {
-  const pending = tasks.filter(({ status }) => status === "pending");
-  if (pending.length === 0) return [...tasks];
-  const [works, pauses] = await Promise.all([workedOn(database), database.read(listPauses())]);
-  const { noWorker, paused } = holdsOf(works, pauses);
-  const held = await readHeld(database, pending, { throttles: works.throttles, isPaused: paused });
-  return tasks.map((task) =>
-    task.status === "pending"
-      ? {
-          ...task,
-          noWorker: noWorker(task.name, task.flowVersion),
-          paused: paused(task.name),
-          throttledBy: held.get(task.taskId) ?? null,
-        }
-      : task,
-  );
+// Long enough that a thousand requests a second ask once, and short beside how long a pod takes to start.
+const knownMs = 1_000;
+
+/** Who works on what, for those who ask about tasks that wait. */
+export type Workers = {
+  /** As `withoutWorker`, for those who ask with every task that they store. */
+  noWorker(names: readonly string[]): Promise<string[]>;
+  /** Says of waiting tasks whether anybody works on such, and may. Only for those it is asked. */
+  markWaiting(tasks: readonly Task[]): Promise<Task[]>;
+};
+
+export function createWorkers({ database, clock }: { database: Database; clock: Clock }): Workers {
+  const readHeld = createHeld({ database, clock });
+  let known: { readonly works: WorkedOn; readonly atMs: number } | undefined;
+
+  return {
+    async noWorker(names) {
+      const without = ({ works }: NonNullable<typeof known>) =>
+        names.filter((name) => !isWorkedOn(works, name, null));
+      const atMs = clock.monotonic();
+      const isFresh = known !== undefined && atMs - known.atMs < knownMs;
+      if (names.length === 0 || (isFresh && without(known!).length === 0)) return [];
+      // A pod may have come since that works on what no pod did.
+      const seen = { works: await workedOn(database), atMs };
+      known = seen;
+      return without(seen);
+    },
+    async markWaiting(tasks) {
+      const pending = tasks.filter(({ status }) => status === "pending");
+      if (pending.length === 0) return [...tasks];
+      const [works, pauses] = await Promise.all([workedOn(database), database.read(listPauses())]);
+      const { noWorker, paused } = holdsOf(works, pauses);
+      const held = await readHeld(pending, { throttles: works.throttles, isPaused: paused });
+      return tasks.map((task) =>
+        task.status === "pending"
+          ? {
+              ...task,
+              noWorker: noWorker(task.name, task.flowVersion),
+              paused: paused(task.name),
+              throttledBy: held.get(task.taskId) ?? null,
+            }
+          : task,
+      );
+    },
+  };
 }

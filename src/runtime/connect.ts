@@ -10,7 +10,7 @@ import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createRuns, type Runs } from "../flow/client.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
-import { noWorkerText } from "../queue/unheard.ts";
+import { noWorkerText } from "../queue/no-worker.ts";
 import type { PodState } from "../queue/telling.ts";
 import { type Depth, readDepth } from "../queue/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../queue/prune.ts";

@@ -21,6 +21,11 @@ describe("tasks over HTTP", () => {
     const lone = { noWorker: true, created: true };
     expect((await post("/v1/tasks", { name: "gret" })).body).toMatchObject(lone);
     expect((await post("/v1/runs", { flow: "gret" })).body).toMatchObject(lone);
+    const graph = { tasks: [{ ref: "a", name: "gret" }] };
+    const made = await post("/v1/tasks/graph", graph);
+    expect(made.body).toMatchObject({ tasks: { a: lone } });
+    const many = await post("/v1/tasks/bulk", [{ name: "gret" }, { name: "grot" }, { name: "" }]);
+    expect(many.body).toMatchObject({ created: 2, noWorker: ["gret", "grot"] });
     const greet = task("greet", {}, async () => "hello");
     await using _ = await startPod({ store, use: [greet], log: silentLogger, dataDir: false });
     const served = (await post("/v1/tasks", { name: "greet" })).body;

@@ -10,7 +10,7 @@ import { exitCodes } from "../failure.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import { barOf, count, plural, startProgress } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
-import { noteUnheard } from "../unheard.ts";
+import { noteNoWorker } from "../no-worker.ts";
 
 export type FileOptions = {
   /** A path, or `-` for standard input. */
@@ -92,7 +92,7 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
     if (more > 0) stderr.write(`and ${more} more were rejected: --json shows all\n`);
     if (json) printJson(counts);
     else print(summary(counts));
-    await noteUnheard(flotilla, stored);
+    await noteNoWorker(flotilla, stored);
     if (counts.rejected > 0) process.exitCode = exitCodes.error;
   } catch (error) {
     progress.end();

@@ -9,7 +9,7 @@ import { onStore } from "../connection.ts";
 import type { StoreFlags } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
-import { noteUnheard } from "../unheard.ts";
+import { noteNoWorker } from "../no-worker.ts";
 import { type NewTaskFlags, parseInput, traceOfCaller, type WaitFlags } from "../task-options.ts";
 
 export type StartFlags = StoreFlags &
@@ -32,7 +32,7 @@ export async function start(
     const { runs } = flotilla;
     const { runId, created } = await runs.start(flow, input, options);
     if (!json) print(runId);
-    await noteUnheard(flotilla, [name]);
+    await noteNoWorker(flotilla, [name]);
     if (!wait) {
       if (json) printJson({ runId, created });
       return;

@@ -46,7 +46,7 @@ import {
 } from "./recover.ts";
 import { type RunFinish, storeRuns } from "./runs.ts";
 import { forgetEarlierSnoozes } from "./snooze.ts";
-import { countReady, placesInLine } from "./throttle.ts";
+import { countReady, tasksInLine } from "./throttle.ts";
 import {
   beginWaiting,
   getParents,
@@ -181,12 +181,11 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   namesWaiting: namesWaiting(),
   readyDepth: readyDepth([{ name: "a", priority: 3 }]),
   countReady: countReady(["a", "b"], 200),
-  placesInLine: placesInLine(
+  tasksInLine: tasksInLine(
     [
       { name: "a", rank: 3 },
       { name: "b", rank: 1 },
     ],
-    ["x"],
     10_000,
   ),
   otherDepths: otherDepths(),

@@ -1,4 +1,4 @@
-import { join, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { join, limit, now, sql, type Statement, table } from "../../store/sql.ts";
 import { isDue, isReady } from "./claim.ts";
 import { everything } from "./pause.ts";
 
@@ -29,15 +29,10 @@ const claimable: readonly { readonly which: Statement; readonly order: Statement
 export type RankedName = { readonly name: string; readonly rank: number };
 
 /**
- * Where these tasks stand among all that wait for the same permits, and, in the last row, how many there
- * are. Each kind of each name is read no further than to `most`. Tasks that can't be claimed now aren't
- * among them.
+ * The tasks that wait for the same permits, in the order in which they get them. Each kind of each name is
+ * read no further than to `most`. Tasks that can't be claimed now aren't among them.
  */
-export function placesInLine(
-  names: readonly RankedName[],
-  taskIds: readonly string[],
-  most: number,
-): Statement {
+export function tasksInLine(names: readonly RankedName[], most: number): Statement {
   const all = names.flatMap(({ name, rank }) =>
     claimable.map(
       ({ which, order }) => sql`select * from (
@@ -45,17 +40,9 @@ export function placesInLine(
         where name = ${name} and ${which} order by ${order} ${limit(most)}) of_name`,
     ),
   );
-  const wanted = rows(
-    { task_id: "text" },
-    taskIds.map((taskId) => [taskId]),
-  );
   return sql`
-    select task_id, place from (
-      select task_id, row_number() over (order by urgency, priority desc, created_at, task_id) as place,
-        count(*) over () as total
-      from (${join(all, " union all ")}) ready) line
-    where place = total or task_id in (select wanted.task_id from ${wanted} wanted)
-    order by place`;
+    select task_id from (${join(all, " union all ")}) ready
+    order by urgency, priority desc, created_at, task_id`;
 }
 
 /**

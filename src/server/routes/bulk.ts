@@ -9,7 +9,7 @@ import { shownOf } from "../errors.ts";
 import { readBody, typeOf } from "../parse.ts";
 import { route, type Route } from "../route.ts";
 import { newTask, taskSpecs } from "../specs/tasks.ts";
-import { traceOf } from "./tasks.ts";
+import { traceOf, withoutWorker } from "./tasks.ts";
 
 // A request is held in memory, and so is its answer. Whoever has more sends it in parts.
 const maxBodyBytes = 32 * 1024 * 1024;
@@ -38,10 +38,22 @@ export function bulkRoutes(parts: BulkParts): Route[] {
         return task ? { task, ...rest } : { task: name, ...rest };
       };
       const rows = await rowsOf(context, parts.maxRowBytes);
-      const result: EachResult = await parts.flotilla.enqueueEach(tasksOf(rows, toTask), {
+      const names = new Map<number, string>();
+      const named = rows.map((row, at) => () => {
+        const read = row();
+        names.set(at, read.name);
+        return read;
+      });
+      const result: EachResult = await parts.flotilla.enqueueEach(tasksOf(named, toTask), {
         signal: context.req.raw.signal,
       });
-      return { status: 200, body: { ...result, outcomes: result.outcomes.map(shown) } };
+      const stored = result.outcomes.filter(({ outcome }) => outcome !== "rejected");
+      const noWorker = await withoutWorker(
+        parts.flotilla,
+        new Set(stored.map(({ index }) => names.get(index)!)),
+      );
+      const outcomes = result.outcomes.map(shown);
+      return { status: 200, body: { ...result, outcomes, noWorker: [...noWorker] } };
     }),
   ];
 }

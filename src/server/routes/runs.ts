@@ -8,10 +8,10 @@ import { parseRow } from "../../runtime/rows.ts";
 import { sees } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "../specs/runs.ts";
-import { eventPage, given, lacksWorker, traceOf } from "./tasks.ts";
+import { eventPage, given, withoutWorker, traceOf } from "./tasks.ts";
 
 export type RunRoutes = {
-  flotilla: Pick<Flotilla, "hasWorker" | "pods" | "runs">;
+  flotilla: Pick<Flotilla, "noWorker" | "pods" | "runs">;
   /** Flows whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** Those that this program has. */
@@ -46,7 +46,7 @@ export function runRoutes(parts: RunRoutes): Route[] {
         ...policy,
         trace,
       });
-      const noWorker = await lacksWorker(flotilla, flow);
+      const noWorker = (await withoutWorker(flotilla, [flow])).has(flow);
       return { status: created ? 201 : 200, body: { runId, created, noWorker } };
     }),
     route(runSpecs.list).to(async ({ query: { setAside, ...query } }) => {

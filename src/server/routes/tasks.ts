@@ -29,7 +29,7 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       const { name, input, options } = parseRow("the body", await body());
       const trace = traceOf(context);
       const enqueued = await flotilla.enqueue(contractOf(name), input, { ...options, trace });
-      const noWorker = await lacksWorker(flotilla, name);
+      const noWorker = (await withoutWorker(flotilla, [name])).has(name);
       return { status: enqueued.created ? 201 : 200, body: { ...enqueued, noWorker } };
     }),
     route(taskSpecs.graph, { maxBytes: graphBytes }).to(async ({ body, context }) => {
@@ -39,7 +39,12 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
         return { ref, task: contractOf(name), input, options, ...(after && { after }) };
       });
       const made = await flotilla.enqueueGraph(rows, { trace: traceOf(context) });
-      return { status: 201, body: { tasks: made } };
+      const without = await withoutWorker(flotilla, new Set(tasks.map(({ name }) => name)));
+      const shown = tasks.map(({ ref, name }) => [
+        ref,
+        { ...made[ref]!, noWorker: without.has(name) },
+      ]);
+      return { status: 201, body: { tasks: Object.fromEntries(shown) } };
     }),
     route(taskSpecs.list).to(async ({ query }) => {
       return { status: 200, body: await flotilla.list(given(query)) };
@@ -52,9 +57,11 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       return { status: 200, body: { task, ...(await eventPage(read)) } };
     }),
     route(taskSpecs.events).to(async ({ params: { taskId }, query }) => {
-      if (!(await flotilla.get(taskId))) throw missing(taskId);
       const read = (page: TaskEventsOptions) => flotilla.events(taskId, page);
-      return { status: 200, body: await eventPage(read, query) };
+      const page = await eventPage(read, query);
+      // Most have events. Of one that has none it is asked whether there is such a task.
+      if (page.events.length === 0 && !(await flotilla.get(taskId))) throw missing(taskId);
+      return { status: 200, body: page };
     }),
     route(taskSpecs.cancel).to(async ({ params: { taskId } }) => {
       const status = await flotilla.cancel(taskId);
@@ -86,12 +93,15 @@ export async function eventPage<Event extends { readonly seq: number }>(
   return { events, next: isWhole ? null : last };
 }
 
-/** Where the store can't say so, what was stored is still the answer. */
-export async function lacksWorker(
-  { hasWorker }: Pick<Flotilla, "hasWorker">,
-  name: string,
-): Promise<boolean> {
-  return !(await hasWorker(name).catch(() => true));
+/**
+ * Of the names that something was stored under, those that no pod which is up works on. Where the store
+ * can't say so, what was stored is still the answer.
+ */
+export async function withoutWorker(
+  { noWorker }: Pick<Flotilla, "noWorker">,
+  names: Iterable<string>,
+): Promise<ReadonlySet<string>> {
+  return new Set(await noWorker([...names]).catch(() => []));
 }
 
 /** The trace that a request belongs to. */

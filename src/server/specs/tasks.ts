@@ -260,7 +260,17 @@ export const taskSpecs = {
     body: z.array(newTask),
     bodyTypes: ["application/json", "application/x-ndjson"],
     answers: {
-      200: named("BulkResult", z.object({ ...counts, outcomes: z.array(rowOutcome).readonly() })),
+      200: named(
+        "BulkResult",
+        z.object({
+          ...counts,
+          outcomes: z.array(rowOutcome).readonly(),
+          noWorker: said(
+            z.array(z.string()),
+            "Names of stored tasks that no pod which is up works on: they wait until one does.",
+          ),
+        }),
+      ),
     },
     errors: ["invalid_input", "payload_too_large", "unsupported", "cancelled"],
   }),

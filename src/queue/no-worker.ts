@@ -11,7 +11,7 @@ const namesMost = 1_000;
  * Looks, beside what is enqueued, whether a pod that is up works on such tasks. A slip in a name would
  * otherwise show only by nothing happening.
  */
-export function createUnheard({
+export function createNoWorkerLook({
   database,
   clock,
   onNoWorker,
