@@ -45,6 +45,7 @@ test("a store that names the schema of an application is refused, and nothing is
 
 test.each([
   ["a type", "create type mood as enum ('fine')"],
+  ["a composite type", "create type place as (x int, y int)"],
   ["a function", "create function one() returns int language sql as 'select 1'"],
   ["a sequence", "create sequence numbers"],
 ])("a schema that holds %s of another is refused too", async (_, making) => {
@@ -66,4 +67,23 @@ test("the schema in DATABASE_URL is ignored with a note, and the tables are wher
   expect(JSON.parse(stdout)).toMatchObject({ from: 0 });
   expect(await tablesIn("public")).toEqual(["migration", "session"]);
   expect(await tablesIn("flotilla")).toContain("step_tracker");
+});
+
+test("a schema in DATABASE_URL that holds tables of Flotilla is refused, with what to set instead", async () => {
+  const made = await run(["migrate", "--store", withSchema("queue")], { cwd: folder });
+  expect(made.code).toBe(0);
+  const ours = await tablesIn("flotilla");
+  const env = { DATABASE_URL: withSchema("queue") };
+  const { code, stderr } = await run(["tasks", "list"], { cwd: folder, env });
+  expect(code).toBe(2);
+  expect(stderr).toContain("set FLOTILLA_STORE to the same URL");
+  expect(await tablesIn("flotilla")).toEqual(ours);
+  const same = { FLOTILLA_STORE: withSchema("queue") };
+  expect(await run(["tasks", "list"], { cwd: folder, env: same })).toMatchObject({ code: 0 });
+});
+
+test("a schema in DATABASE_URL that is the usual one is used, and nothing is said of it", async () => {
+  const env = { DATABASE_URL: withSchema("flotilla") };
+  const { code, stderr } = await run(["migrate", "--json"], { cwd: folder, env });
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
 });

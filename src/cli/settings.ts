@@ -1,4 +1,5 @@
 import process from "node:process";
+import { FlotillaError } from "../base/errors.ts";
 import type { Config, Settings } from "../runtime/config.ts";
 import type { Workable } from "../runtime/handlers.ts";
 import type { Store } from "../store/open.ts";
@@ -10,7 +11,7 @@ import { note } from "./output.ts";
 export async function loadSettings(flags: ServerFlags): Promise<Settings> {
   const config = await loadConfig(flags.config);
   const { slots, only, host, port, adminPort, dataDir } = flags;
-  const store = storeOf(flags, config);
+  const store = await storeOf(flags, config);
   const apiKeys = keysFromEnvironment();
   const secret = process.env["FLOTILLA_TOKEN_SECRET"];
   return resolved({
@@ -41,7 +42,7 @@ export async function loadPlace(
 ): Promise<{ store: Store; dataDir: string | false }> {
   if (flags.store) return { store: flags.store, dataDir: false };
   const config = await loadConfig(flags.config);
-  const given = storeOf(flags, config);
+  const given = await storeOf(flags, config);
   const { store, dataDir } = await resolved({
     ...config,
     ...(given !== undefined && { store: given }),
@@ -67,17 +68,30 @@ async function resolved(config: Config): Promise<Settings> {
  * DATABASE_URL counts only where nobody has said which store: in many programs it is there for
  * something else, and tables of ours have no business in that.
  */
-function storeOf(flags: StoreFlags, config: Config): Store | undefined {
-  return flags.store || config.store || withoutSchema(process.env["DATABASE_URL"]) || undefined;
+async function storeOf(flags: StoreFlags, config: Config): Promise<Store | undefined> {
+  const given = flags.store || config.store;
+  return given || (await withoutSchema(process.env["DATABASE_URL"])) || undefined;
 }
 
-/** The schema in that variable is where the application's own tables are, as Prisma writes it. */
-function withoutSchema(url = ""): string {
+/**
+ * The schema in that variable is where the application's own tables are, as Prisma writes it. One that
+ * holds our tables was meant for them: to begin in another would leave what is in it behind.
+ */
+async function withoutSchema(url = ""): Promise<string> {
   if (!/^postgres(ql)?:/i.test(url)) return url;
   const at = url.indexOf("?");
   const given = at < 0 ? [] : url.slice(at + 1).split("&");
   const kept = given.filter((each) => !/^schema(=|$)/.test(each));
-  if (kept.length === given.length) return url;
+  // What is used without it needn't be said.
+  const isUsual = given.includes("schema=flotilla");
+  if (kept.length === given.length || isUsual) return url;
+  const { holdsOurs } = await import("../store/postgres/inspect.ts");
+  if (await holdsOurs(url)) {
+    throw new FlotillaError(
+      "invalid_option",
+      "the schema in DATABASE_URL holds tables of Flotilla, and a schema is taken from FLOTILLA_STORE alone: set FLOTILLA_STORE to the same URL",
+    );
+  }
   note(
     "the schema in DATABASE_URL is the application's, and isn't used: Flotilla's tables are in the schema flotilla (name another with --store or FLOTILLA_STORE)",
   );

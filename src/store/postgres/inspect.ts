@@ -5,7 +5,7 @@ import { apartFromPool } from "./apart.ts";
 import { postgresDialect } from "./dialect.ts";
 import { clientClass, connectionConfig, loadDriver, plainNumbers } from "./driver.ts";
 import { storeError } from "./errors.ts";
-import type { PostgresStore } from "./options.ts";
+import { checkStore, type PostgresStore } from "./options.ts";
 
 /** One connection as it comes, with none of our settings: what shows on it is the server's own. */
 export type PlainConnection = {
@@ -40,6 +40,26 @@ export async function openPlain(store: PostgresStore): Promise<PlainConnection> 
     };
   } catch (error) {
     throw storeError(error, { sent });
+  }
+}
+
+/** Whether the schema that a URL names holds our tables; false where the server can't be asked. */
+export async function holdsOurs(url: string): Promise<boolean> {
+  try {
+    const store = checkStore(url);
+    const { ask, end } = await openPlain(store);
+    try {
+      const found = await ask(
+        "select 1 from pg_attribute where attrelid = to_regclass($1) and attname = 'needs'",
+        [`${store.schema}.migration`],
+      );
+      return found.length > 0;
+    } finally {
+      await end();
+    }
+  } catch {
+    // Whatever keeps the server from answering is met again by the caller, which says so.
+    return false;
   }
 }
 
