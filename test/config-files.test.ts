@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -118,4 +118,23 @@ test("a loader is there only where Node's own type stripping isn't enough", asyn
   expect(await load()).toMatchObject({ code: 0, stderr: expect.stringContaining("Node alone") });
   write({ "package.json": `{ "type": "commonjs" }` });
   expect(await load()).toMatchObject({ code: 0, stderr: expect.stringContaining("a loader") });
+});
+
+describe("a config that has begun to run isn't run again", () => {
+  test.each([
+    ["what it parses isn't JSON", `JSON.parse("{");`, "JSON"],
+    ["what it imports as it goes isn't there", `await import("./nowhere.ts");`, "nowhere.ts"],
+  ])("where %s", async (_, line, said) => {
+    write({
+      "package.json": `{ "type": "module" }`,
+      "flotilla.config.ts": `import { appendFileSync } from "node:fs";
+        appendFileSync("runs.txt", "ran\n");
+        ${line}
+        ${config("", "")}`,
+    });
+    const { code, stderr } = await load();
+    expect(code).toBe(2);
+    expect(stderr).toContain(said);
+    expect(readFileSync(join(project, "runs.txt"), "utf8")).toBe("ran\n");
+  });
 });

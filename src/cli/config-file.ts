@@ -42,17 +42,40 @@ type Loaded = { readonly default?: unknown; readonly __esModule?: true };
 /**
  * Node loads most configs by itself. It refuses imports without extensions, paths of tsconfig.json,
  * enums, types that are imported like values, and modules that a `package.json` calls CommonJS: what
- * people's other tools take. It finds all of that before anything runs, so a loader can begin anew.
+ * people's other tools take. It finds that before anything runs, so that a loader can begin anew. What is
+ * thrown once something has run is the config's own: to begin anew would do twice what was done.
  */
 async function load(full: string): Promise<Loaded> {
   const { href } = pathToFileURL(full);
   if (isCalledCommonJs(full)) return loadByLoader(href);
+  let hasBegun = false;
   try {
-    return (await import(href)) as Loaded;
+    const { config } = await importWith(href, () => (hasBegun = true));
+    return config;
   } catch (error) {
-    if (!isRefusal(error)) throw error;
+    if (hasBegun || !isRefusal(error)) throw error;
     return loadByLoader(href);
   }
+}
+
+const onBegin = Symbol.for("flotilla.config.begin");
+let imports = 0;
+
+/** Imports a module, and tells right before the first module that it imports is run. */
+async function importWith(href: string, begin: () => void): Promise<{ readonly config: Loaded }> {
+  const mark = `globalThis[Symbol.for("flotilla.config.begin")]?.(${++imports})`;
+  const whole = `import ${JSON.stringify(moduleOf(mark))}; export * as config from ${JSON.stringify(href)};`;
+  const here = globalThis as { [onBegin]?: () => void };
+  here[onBegin] = begin;
+  try {
+    return (await import(moduleOf(whole))) as { config: Loaded };
+  } finally {
+    delete here[onBegin];
+  }
+}
+
+function moduleOf(text: string): string {
+  return `data:text/javascript,${encodeURIComponent(text)}`;
 }
 
 async function loadByLoader(href: string): Promise<Loaded> {
