@@ -143,12 +143,14 @@ function checkPerCaller(what: string, given: PerCaller = {}): void {
 function checkKey(given: ApiKey): void {
   if (typeof given === "string") return checkKeyText(given);
   checkOptions("server.apiKeys", given, ["key", "hash", "name", "tenant", "verbs", "admin"]);
-  const { key, hash, tenant } = given;
+  const { key, hash, name, tenant } = given;
   if ((key === undefined) === (hash === undefined))
     throw invalid("server.apiKeys: an entry has a `key` or its `hash`, and not both");
   if (hash !== undefined && !hashed.test(hash))
     throw invalid("server.apiKeys: a hash is `sha256:` and 64 hexadecimal digits");
   if (key !== undefined) checkKeyText(key);
+  if (name !== undefined && (typeof name !== "string" || name === ""))
+    throw invalid("server.apiKeys: a name is text");
   if (tenant !== undefined && (typeof tenant !== "string" || tenant === ""))
     throw invalid("server.apiKeys: a tenant is text");
   for (const verb of given.verbs ?? []) checkChoice("server.apiKeys: a verb", verb, verbs);

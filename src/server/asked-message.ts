@@ -18,10 +18,10 @@ export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
 }
 
 /** Who stops an answer, as far as the server knows: a key needn't speak for a user. */
-export function stopperOf({ kind, user, keyId }: Caller): Pick<StopTurn, "author" | "by"> {
+export function stopperOf({ kind, user, keyName }: Caller): Pick<StopTurn, "author" | "by"> {
   if (user !== undefined) return { author: user, by: "user" };
   if (kind === "local") return { author: localUser, by: "user" };
-  return { author: keyId === undefined ? "key" : `key ${Number(keyId) + 1}`, by: "key" };
+  return { author: keyName ?? "key", by: "key" };
 }
 
 export function authorOf({ kind, user }: Caller): string {

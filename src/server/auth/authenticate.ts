@@ -114,6 +114,7 @@ function acting(holder: KeyHolder, kind: "server" | "local", asking: Asking): Ca
     tenant: holder.tenant ?? named ?? "default",
     verbs: holder.verbs,
     ...(holder.id !== undefined && { keyId: holder.id }),
+    ...(holder.name !== undefined && { keyName: holder.name }),
     ...(user !== undefined && { user }),
   };
 }

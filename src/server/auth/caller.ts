@@ -10,6 +10,8 @@ export type Caller = {
   readonly user?: string;
   /** Which of the keys it is, of a `server`. */
   readonly keyId?: string;
+  /** What the config calls that key, where it has a name. */
+  readonly keyName?: string;
   readonly verbs: ReadonlySet<Verb>;
   /** The only sessions that a token is good for, where it names some. */
   readonly sessions?: ReadonlySet<string>;
