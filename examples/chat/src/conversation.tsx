@@ -9,7 +9,7 @@ import { ConnectionLine } from "./connection-line.tsx";
 import { isDecided } from "./lib/calls.ts";
 import { noteOf, titleOf, waitText } from "./lib/notes.ts";
 import { useAtEnd } from "./lib/use-at-end.ts";
-import { useOfSession, useReading } from "./lib/use-session.ts";
+import { useOfSession } from "./lib/use-session.ts";
 import { Messages } from "./messages.tsx";
 import { type Deciding, DecidingContext } from "./parts/deciding.ts";
 import { Trouble } from "./trouble.tsx";
@@ -38,7 +38,6 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
   const hasEntries = useOfSession(chatId, ({ lastSeq }) => lastSeq > 0);
   const agent = useOfSession(chatId, ({ state }) => ("agent" in state ? state.agent : ""));
   const waits = useOfSession(chatId, ({ waiting }) => (waiting ? waitText(waiting) : ""));
-  useReading(chatId);
 
   const isAnswering = status === "submitted" || status === "streaming" || agent !== "";
   const isNew = followed === "gone" || (followed === "live" && !hasEntries);

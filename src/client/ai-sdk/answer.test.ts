@@ -173,3 +173,18 @@ test("a turn that waits is told of beside the answer, which begins when it does"
   expect(stream.types.slice(2)).toEqual(["start", "text-start", "text-delta"]);
   expect(stream.outcome).toBe("open");
 });
+
+test.each([
+  ["while it was away", 1, [{ type: "away" } as SessionEvent, joined(1, working(1))]],
+  ["of another attempt", 2, []],
+])("an answer whose start was missed %s isn't taken for whole", async (_, attempt, between) => {
+  const stream = streaming({ asked: answerTo(1) });
+  const waiting = { type: "data-waiting", transient: true, data: { ahead: 2 } };
+  const of = { type: "chunks", epoch: 1 } as const;
+  await stream.hear(joined(1, working(1)), entry(1));
+  await stream.hear({ ...of, attempt: 1, fromStart: true, chunks: [waiting] }, ...between);
+  const rest = { type: "text-delta", id: "t", delta: "the end" };
+  await stream.hear({ ...of, attempt, fromStart: false, chunks: [rest] });
+  expect(stream.types).toEqual(["data-waiting"]);
+  expect(stream.ends).toEqual(["restarted"]);
+});

@@ -125,8 +125,9 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
 
   const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
     if (event.epoch !== turn?.epoch || !isTurn(state)) return;
+    // Of another attempt nothing was heard yet.
+    heard = event.fromStart || (heard && event.attempt === turn.attempt);
     turn = { epoch: event.epoch, attempt: event.attempt };
-    heard ||= event.fromStart;
     if (!reader && heard && isBeside(event.chunks)) {
       for (const chunk of event.chunks) write(chunk);
       return;
@@ -202,6 +203,7 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
         return end("gone", event.error);
       case "away":
         // What happens meanwhile is known only when it is joined again.
+        heard = false;
         cancelLook?.();
     }
   };

@@ -3,8 +3,7 @@ import { useCallback, useEffect, useMemo, useRef } from "react";
 import type { ChatLike } from "../ai-sdk/follow.ts";
 import type { FlotillaTransport } from "../ai-sdk/transport.ts";
 import type { ConnectionState } from "../connection.ts";
-import type { Session } from "../session.ts";
-import { isShown, usualNetwork } from "../surroundings.ts";
+import { readWhileShown } from "./read-while-shown.ts";
 import { useConnection } from "./watching.ts";
 
 /** What this needs of what `useChat` returns. */
@@ -25,7 +24,8 @@ export type Shared = {
 
 /**
  * Keeps what `useChat` shows like the session behind it: its history, what other tabs and people say,
- * and the answers that they get. What is shown is marked as read. `stop` of the AI SDK only stops watching; this one ends the answer.
+ * and the answers that they get. What is shown is marked as read. `stop` of the AI SDK only stops
+ * watching; this one ends the answer.
  */
 export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat<Message>>(
   chat: Chat & UsedChat<Message>,
@@ -69,23 +69,4 @@ export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat
     }
   }, [id, transport]);
   return useMemo(() => ({ ...chat, stop, connection }), [chat, stop, connection]);
-}
-
-/** Marks what a session shows as read, while its page is to be seen. */
-function readWhileShown(session: Session): () => void {
-  let readSeq = 0;
-  const look = () => {
-    const { status, lastSeq } = session.get();
-    if (status !== "live" || lastSeq <= readSeq || !isShown()) return;
-    readSeq = lastSeq;
-    // One that is lost is made up for by the next.
-    session.read(lastSeq).catch(() => {});
-  };
-  const stop = session.subscribe(look);
-  const stopShown = usualNetwork.onChange(look);
-  look();
-  return () => {
-    stop();
-    stopShown();
-  };
 }

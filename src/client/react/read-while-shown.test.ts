@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+import { turns } from "../../base/movable-clock.contract.ts";
+import type { SessionSnapshot } from "../session.ts";
+import { readWhileShown } from "./read-while-shown.ts";
+
+test("what is shown is marked as read once, and again where that was lost", async () => {
+  let snapshot = { status: "live", lastSeq: 3 } as SessionSnapshot;
+  let changed = () => {};
+  let isAway = true;
+  const marks: (number | undefined)[] = [];
+  const stop = readWhileShown({
+    get: () => snapshot,
+    subscribe(listener) {
+      changed = listener;
+      return () => (changed = () => {});
+    },
+    async read(seq) {
+      marks.push(seq);
+      if (isAway) throw new Error("the server is away");
+    },
+  });
+  await turns(1);
+  snapshot = { ...snapshot, status: "away" } as SessionSnapshot;
+  changed();
+  isAway = false;
+  snapshot = { ...snapshot, status: "live" } as SessionSnapshot;
+  changed();
+  await turns(1);
+  changed();
+  expect(marks).toEqual([3, 3]);
+  snapshot = { ...snapshot, lastSeq: 4 };
+  changed();
+  expect(marks).toEqual([3, 3, 4]);
+  stop();
+});
