@@ -144,13 +144,21 @@ beforeAll(() => {
   };
   writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files }));
   const compiler = join(root, "node_modules/.bin/tsc");
-  const { stdout } = spawnSync(compiler, ["-p", folder, "--pretty", "false"], {
-    cwd: root,
-    encoding: "utf8",
-  });
+  const { stdout, stderr, status, error } = spawnSync(
+    compiler,
+    ["-p", folder, "--pretty", "false"],
+    {
+      cwd: root,
+      encoding: "utf8",
+    },
+  );
   complaints = [...stdout.matchAll(/^(?:(\S+)\((\d+),\d+\): )?error (TS\d+: .*)$/gm)].map(
     ([, file = "", line = "", what]) => ({ file, line, what: what! }),
   );
+  // It has found nothing wrong only where it says so itself.
+  if ((status === 0) !== (complaints.length === 0)) {
+    throw new Error(`tsc ended with ${status}: ${error?.message ?? ""}${stderr}${stdout}`);
+  }
 }, 600_000);
 
 describe("code in the docs", () => {

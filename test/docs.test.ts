@@ -14,8 +14,13 @@ function rowsOf(file: string): string[][] {
   return read(`docs/${file}`)
     .split("\n")
     .filter((line) => line.startsWith("| "))
-    .map((line) => line.split(/(?<!\\)\|/).slice(1, -1))
-    .map((cells) => cells.map((cell) => cell.trim()));
+    .map(cellsOf);
+}
+
+/** The cells of a row: a bar parts them, also in code, unless a backslash stands before it. */
+function cellsOf(line: string): string[] {
+  const cells = line.split(/(?<!\\)\|/).slice(1, -1);
+  return cells.map((cell) => cell.trim());
 }
 
 function read(path: string): string {
@@ -110,6 +115,29 @@ describe("what is published", () => {
       return !anchorsOf(target).includes(anchor!);
     });
     expect(broken.map(([link]) => link)).toEqual([]);
+  });
+});
+
+describe("tables", () => {
+  const pages = globSync("**/*.md", {
+    cwd: root,
+    exclude: ["**/node_modules/**", ".built/**"],
+  });
+  const tables = (page: string) =>
+    proseOf(page)
+      .split(/\n(?!\|)/)
+      .map((block) => block.split("\n").filter((line) => line.startsWith("|")))
+      .filter((lines) => lines.length > 0);
+
+  test("are found", () => {
+    expect(pages.flatMap(tables).length).toBeGreaterThan(50);
+  });
+
+  test.each(pages)("of %s have a cell in every row for each of their columns", (page) => {
+    for (const [head, ...lines] of tables(page)) {
+      const columns = cellsOf(head!).length;
+      expect(lines.filter((line) => cellsOf(line).length !== columns)).toEqual([]);
+    }
   });
 });
 

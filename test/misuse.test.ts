@@ -1,9 +1,14 @@
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
 import { connect, type Flotilla, startPod, task } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
 
 /** What goes wrong in a first hour, and what is said of it. */
 let folder: string;
@@ -64,11 +69,11 @@ describe("enqueueing a name that no pod which is up works on", () => {
     await flotilla.enqueue("gret", null);
     await vi.waitFor(() => expect(warned).toHaveLength(1));
     expect(warned[0]).toBe('no pod that is up works on "gret": its tasks wait until one does');
-    expect(await flotilla.hasWorker("gret")).toBe(false);
+    expect(await flotilla.noWorker(["gret"])).toEqual(["gret"]);
     await using _ = await startPod({ store, use: [greet], ...quiet });
     await using another = connect(store, { ...quiet, log });
     await another.waitFor(await another.enqueue(greet, null));
-    expect(await another.hasWorker("greet")).toBe(true);
+    expect(await another.noWorker(["greet", "gret"])).toEqual(["gret"]);
     expect(warned).toHaveLength(1);
   });
 
@@ -165,10 +170,34 @@ describe("a promise that a handler leaves behind and that rejects", () => {
     expect(await pod.waitFor(await pod.enqueue(greet, null))).toBe("hello");
   });
 
-  test("is left to Node where the config says so, or where it isn't a handler's", async () => {
-    const before = process.listenerCount("unhandledRejection");
-    await using _ = await startPod({ ...quiet, store, use: [greet], onUnhandledRejection: "exit" });
-    expect(process.listenerCount("unhandledRejection")).toBe(before);
+  /** Runs a program with a pod that does something, and would go on for long. */
+  const runPod = (options: string, act: string) => {
+    const program = `
+      import { startPod, task } from "flotilla";
+      const careless = task("careless", {}, async () => void Promise.reject(new Error("left behind")));
+      const log = Object.fromEntries(["debug", "info", "warn", "error"].map((level) => [level, () => {}]));
+      const pod = await startPod({ store: ${JSON.stringify(store)}, use: [careless], log, dataDir: false, ${options} });
+      setTimeout(() => process.exit(99), 20_000);
+      ${act}`;
+    const flags = ["--conditions=flotilla:source", "--input-type=module", "-e", program];
+    return spawnSync(process.execPath, flags, { cwd: root, encoding: "utf8" });
+  };
+  const asHandler = `await pod.waitFor(await pod.enqueue(careless, null));
+      setTimeout(() => process.exit(0), 200);`;
+  const asProgram = `void Promise.reject(new Error("the program's own"));
+      setTimeout(() => process.exit(0), 200);`;
+
+  test.each([
+    ["ends the process where the config says so", `onUnhandledRejection: "exit"`, asHandler, 1],
+    ["ends no process otherwise", "", asHandler, 0],
+    ["is Node's to deal with where it isn't a handler's", "", asProgram, 1],
+  ])("%s", (_, options, act, code) => {
+    const { status, stderr } = runPod(options, act);
+    expect({ status, stderr }).toMatchObject({ status: code });
+    if (code === 1) expect(stderr).toMatch(/Error: (left behind|the program's own)/);
+  });
+
+  test("can be dealt with in two ways, and in no other", async () => {
     const unknown = startPod({ store, use: [greet], onUnhandledRejection: "ignore" as never });
     await expect(unknown).rejects.toMatchObject({ code: "invalid_option" });
   });
