@@ -23,6 +23,10 @@ describe("a courier", () => {
   let isAway: boolean;
   /** How many of the next letters are lost. */
   let losing: number;
+  /** How long the senders of letters wait for the answers. */
+  let patience: unknown[];
+  /** What the owner of this process was told of how long its callers wait. */
+  let options: unknown[];
   let bus: Bus;
   let heads: CourierParts["heads"];
   let courier: Courier;
@@ -34,6 +38,8 @@ describe("a courier", () => {
     owner = null;
     isAway = false;
     losing = 0;
+    patience = [];
+    options = [];
     const exchange = createLocalExchange({
       carry(_, arrive) {
         if (losing-- > 0) return "lost";
@@ -44,7 +50,9 @@ describe("a courier", () => {
     bus = exchange.connect("here", { clock });
     const there = exchange.connect("there", { clock });
     there.serve("session.ask", (body) => {
-      const asked = body as unknown as { command: Command };
+      const asked = body as unknown as { command: Command; patienceMs: unknown };
+      patience.push(asked.patienceMs);
+      if (nameOf(asked.command) === "silent") return new Promise<Json>(() => {});
       return store(asked.command) as Promise<Json>;
     });
     const head = () => ({ owner }) as Head;
@@ -64,7 +72,7 @@ describe("a courier", () => {
           submit &&
           ({
             head: { incarnation: "one", term: 3 } as Head,
-            submit: (_, __, given) => submit!(given),
+            submit: (_, __, asked, more) => (options.push(more), submit!(asked)),
           } as Owner),
         awaken: async () => {},
       },
@@ -383,6 +391,30 @@ describe("a courier", () => {
     await clock.advance(1_000);
     await turns();
     expect(await next).toMatchObject({ seq: 1 });
+  });
+
+  test("S10: each copy of a letter says how long it is waited for, so that few are kept", async () => {
+    owner = "there";
+    const startedMs = clock.monotonic();
+    let toldMs = 0;
+    void ask("silent").catch(() => (toldMs = clock.monotonic() - startedMs));
+    await clock.advance(20_000);
+    expect(toldMs).toBeLessThanOrEqual(16_000);
+    expect(patience.length).toBeGreaterThan(5);
+    expect(patience[0]).toBe(2_000);
+    expect(patience.at(-1)).toBeLessThan(2_000);
+  });
+
+  test.each([
+    [undefined, {}],
+    ["long", {}],
+    [1_500, { patienceMs: 1_500 }],
+  ])("S10: a letter that says %j is kept so long by its owner", async (patienceMs, expected) => {
+    submit = store;
+    const body = { tenant: "default", sessionId: "s", command: command("a"), patienceMs };
+    const letter = JSON.parse(JSON.stringify(body)) as Json;
+    await bus.request("here", "session.ask", letter, { timeoutMs: 1_000 });
+    expect(options).toEqual([expected]);
   });
 
   test("passes on what an owner refuses, without asking again", async () => {

@@ -9,7 +9,7 @@ import { decided, neverStored } from "./decided.ts";
 import type { Head } from "../journal/journal.ts";
 import type { Heads } from "./heads.ts";
 import type { Owners } from "./owners.ts";
-import { patienceMs, storeAway } from "./patience.ts";
+import { lateMs, patienceMs, retryMostMs, storeAway } from "./patience.ts";
 
 /**
  * Brings commands to whoever owns the session's log, wherever that is. It asks again, with the same ids,
@@ -40,9 +40,6 @@ export type CourierParts = {
 
 const topic = "session.ask";
 const requestMs = 2_000;
-const retryMostMs = 250;
-/** What can be known for certain is known this long after time was up. */
-const lateMs = 1_000;
 /** A head that was seen within this time is believed. */
 const believedMs = 1_000;
 
@@ -52,13 +49,14 @@ export function createCourier(parts: CourierParts): Courier {
 
   const unserve = owners
     ? bus.serve(topic, async (body) => {
-        const { tenant, sessionId, command, term } = readAsked(body);
+        const { tenant, sessionId, command, term, patienceMs: waitedMs } = readAsked(body);
         const owner = owners.of(sessionId);
         // A letter for an earlier term may have been sent again since, and refused by a later owner.
         if (!owner || (term && !isSameTerm(term, owner.head))) {
           throw notTaken();
         }
-        return (await owner.submit(tenant, sessionId, command)) as unknown as Json;
+        const patience = waitedMs === undefined ? {} : { patienceMs: waitedMs };
+        return (await owner.submit(tenant, sessionId, command, patience)) as unknown as Json;
       })
     : () => {};
 
@@ -83,13 +81,14 @@ export function createCourier(parts: CourierParts): Courier {
     if (!head || to === undefined) throw free();
     if (to === bus.address && !owners?.of(asked.sessionId)) throw free();
     const { incarnation, term } = head;
-    const body = { ...asked, term: { incarnation, term } } as unknown as Json;
-    const timeoutMs = Math.max(1, limitMs);
+    const waitMs = Math.max(1, Math.min(requestMs, limitMs));
+    // The owner gives this copy up when the next one is on its way; what it stored till then may be told later.
+    const letter = { ...asked, term: { incarnation, term }, patienceMs: waitMs };
     const answer = bus
-      .request(to, topic, body, { timeoutMs })
+      .request(to, topic, letter as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
       .then((given) => given as unknown as Answer);
     try {
-      return await firstOf(answer, earlier, Math.min(requestMs, timeoutMs));
+      return await firstOf(answer, earlier, waitMs);
     } finally {
       if (holdsWhenRepeated(asked.command)) earlier.push(answer);
     }
@@ -123,7 +122,10 @@ export function createCourier(parts: CourierParts): Courier {
       const wasOpen = !closed;
       try {
         const owner = owners?.of(sessionId);
-        if (owner) return await owner.submit(tenant, sessionId, command);
+        if (owner) {
+          const patience = { patienceMs: Math.max(1, leftMs) };
+          return await owner.submit(tenant, sessionId, command, patience);
+        }
         const maxAgeMs = tries === 1 ? believedMs : 0;
         return await askRemote(asked, { maxAgeMs, limitMs: leftMs, earlier });
       } catch (error) {
@@ -177,10 +179,12 @@ export function createCourier(parts: CourierParts): Courier {
       const asking = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
       const owner = lines.has(sessionId) ? undefined : owners?.of(sessionId);
       if (!owner) return inTime(inLine(asked, asking), timeoutMs);
-      const answer = owner.submit(tenant, sessionId, command).catch((error: unknown) => {
-        if (!hasCode(error, "not_owner")) throw error;
-        return inLine(asked, { ...asking, mayBeStored: !isNotTaken(error) });
-      });
+      const answer = owner
+        .submit(tenant, sessionId, command, { patienceMs: timeoutMs })
+        .catch((error: unknown) => {
+          if (!hasCode(error, "not_owner")) throw error;
+          return inLine(asked, { ...asking, mayBeStored: !isNotTaken(error) });
+        });
       return inTime(answer, timeoutMs);
     },
   };
@@ -206,12 +210,28 @@ function isSameTerm(one: Term, other: Term): boolean {
   return one.incarnation === other.incarnation && one.term === other.term;
 }
 
+type Letter = Asked & {
+  readonly term: Term | undefined;
+  /** How long its sender waits for the answer. */
+  readonly patienceMs: number | undefined;
+};
+
 /** What a command says is for the owner to judge, but it has to be one. */
-function readAsked(body: Json): Asked & { readonly term: Term | undefined } {
-  const { tenant, sessionId, command, term } = (body ?? {}) as Partial<Asked & { term: unknown }>;
+function readAsked(body: Json): Letter {
+  const { tenant, sessionId, command, ...more } = (body ?? {}) as {
+    [Key in keyof Letter]?: unknown;
+  };
   const isCommand = typeof command === "object" && command !== null;
   if (typeof tenant === "string" && typeof sessionId === "string" && isCommand) {
-    return { tenant, sessionId, command, term: readTerm(term) };
+    const { term, patienceMs: waitedMs } = more;
+    return {
+      tenant,
+      sessionId,
+      command: command as Command,
+      term: readTerm(term),
+      // Pods of earlier releases don't say it.
+      patienceMs: typeof waitedMs === "number" && waitedMs > 0 ? waitedMs : undefined,
+    };
   }
   throw new FlotillaError("invalid_input", "what was asked of a session can't be read");
 }

@@ -12,6 +12,8 @@ export type Item = {
   /** Agents that it names besides those of its session. */
   readonly agents: readonly string[];
   readonly askedMs: number;
+  /** How long its caller waits from then on. */
+  readonly patienceMs: number;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
 };

@@ -289,6 +289,67 @@ describe("an owner", () => {
     ]);
   });
 
+  test("S4: sessions wait for no look but their own, and each is asked in its order", async () => {
+    await create("other");
+    await say("s", "a");
+    await owner.submit(tenant, "s", { type: "archive" });
+    const { storedIds } = journal;
+    let isAway = true;
+    journal.storedIds = (asked) => (isAway ? away() : storedIds(asked));
+    owner = own(await take("pod-2"));
+    const told: string[] = [];
+    const tell = (name: string, answer: Promise<unknown>) =>
+      answer.then(
+        () => told.push(name),
+        (error: FlotillaError) => told.push(`${name} ${error.code}`),
+      );
+    // Both in one record, which the archived session's would have to wait for a look.
+    void tell("s refused", say("s", "b"));
+    void tell("s unarchived", owner.submit(tenant, "s", { type: "unarchive" }));
+    void tell("other 1", say("other", "1"));
+    await turns();
+    void tell("s said", say("s", "c"));
+    void tell("other 2", say("other", "2"));
+    await turns();
+    expect(told).toEqual(["other 1", "other 2"]);
+    isAway = false;
+    await clock.advance(1_000);
+    expect(told.slice(2)).toEqual(["s refused conflict", "s unarchived", "s said"]);
+    expect(clock.timers).toBe(0);
+  });
+
+  test("S4: what waits for a look is asked elsewhere, in its order, where its owner stops", async () => {
+    await owner.submit(tenant, "s", { type: "archive" });
+    journal.storedIds = away;
+    owner = own(await take("pod-2"));
+    const asked = ["a", "b"].map((clientId) => say("s", clientId).catch((error) => error));
+    await turns();
+    asked.push(say("s", "c").catch((error) => error));
+    await owner.stop();
+    for (const error of await Promise.all(asked)) {
+      expect(error).toMatchObject({ code: "not_owner", details: { taken: false } });
+    }
+    await clock.advance(1_000);
+    expect(clock.timers).toBe(0);
+  });
+
+  test("S10: keeps nothing for longer than its caller waits for it", async () => {
+    for (let times = 0; times < 200; times++) commits.push(away);
+    const told: number[] = [];
+    const startedMs = clock.monotonic();
+    for (const patienceMs of [2_000, 60_000]) {
+      void owner
+        .submit(tenant, "s", message(`${patienceMs}`), { patienceMs })
+        .catch(() => told.push(clock.monotonic() - startedMs));
+    }
+    await clock.advance(2_300);
+    expect(told).toHaveLength(1);
+    await clock.advance(12_600);
+    expect(told).toHaveLength(1);
+    await clock.advance(400);
+    expect(told).toHaveLength(2);
+  });
+
   test("only the command at fault fails, and the others get its seq", async () => {
     const poison = async (store: () => Promise<Committed>, record: LogRecord) =>
       record.entries.some(({ clientId }) => clientId === "poison")

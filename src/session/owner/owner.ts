@@ -9,7 +9,7 @@ import { draftRecord, type Draft, type Item } from "./draft.ts";
 import type { Header } from "../header.ts";
 import type { Committed, Head, Journal, LogRecord } from "../journal/journal.ts";
 import { knownIds } from "./known-ids.ts";
-import { patienceMs, storeAway } from "./patience.ts";
+import { patienceMs, retryMostMs, storeAway } from "./patience.ts";
 import { createStoredBefore } from "./stored-before.ts";
 
 /**
@@ -21,13 +21,23 @@ export type Owner = {
   /** Where its log stands, as far as it has committed. */
   readonly head: Head;
   /** Answers once what was decided is committed. Rejects with `not_owner` where others have the log. */
-  submit(tenant: string, sessionId: string, command: Command): Promise<Answer>;
+  submit(
+    tenant: string,
+    sessionId: string,
+    command: Command,
+    options?: SubmitOptions,
+  ): Promise<Answer>;
   /** What is committed of a session, where it is in memory. */
   look(sessionId: string): Header | undefined;
   /** Takes no more, and waits for what is under way. */
   stop(): Promise<void>;
   /** Somebody else has the log: forgets everything, and sends those who wait there. */
   drop(): void;
+};
+
+export type SubmitOptions = {
+  /** How long its caller waits for the answer. Default 15,000, which is the most. */
+  patienceMs?: number;
 };
 
 export type OwnerParts = {
@@ -69,8 +79,6 @@ const batchMost = 1_000;
 const waitingMost = 20_000;
 /** A pod that leaves while the store is away must be gone before it is killed. */
 const leavingMs = 5_000;
-/** Everybody in the log waits for a record whose outcome is unknown, so it is asked about often. */
-const retryMostMs = 250;
 
 export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerParts): Owner {
   const { journal, clock, random, log, slotsMost = 50_000 } = parts;
@@ -79,6 +87,10 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const storedBefore = createStoredBefore({ journal, known });
   let head = taken;
   let queue: Item[] = [];
+  /** What is asked of sessions of which something is being looked for, in order; the others go on. */
+  const held = new Map<string, Item[]>();
+  /** Sessions that are held no more. What was asked of them goes first in the next record. */
+  let freed: string[] = [];
   let underWay: readonly Item[] = [];
   let waiting = 0;
   let committing: Promise<void> | undefined;
@@ -88,7 +100,12 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
 
   const flush = (): void => {
     scheduled = false;
-    if (committing || queue.length === 0) return;
+    if (committing) return;
+    // Only between records: what is asked of a held session reaches `held` in its order, also from within
+    // a record that is stored in parts.
+    if (freed.length > 0) queue = [...takeHeld(freed), ...queue];
+    freed = [];
+    if (queue.length === 0) return;
     const batch = queue.length <= batchMost ? queue : queue.slice(0, batchMost);
     queue = queue.length <= batchMost ? [] : queue.slice(batchMost);
     underWay = batch;
@@ -99,8 +116,17 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     });
   };
 
-  const store = async (items: readonly Item[]): Promise<void> => {
-    if (ended === "fenced") return refuseAll(items);
+  const takeHeld = (sessionIds: Iterable<string>): Item[] =>
+    [...sessionIds].flatMap((sessionId) => {
+      const items = held.get(sessionId) ?? [];
+      held.delete(sessionId);
+      return items;
+    });
+
+  const store = async (given: readonly Item[]): Promise<void> => {
+    if (ended === "fenced") return refuseAll(given);
+    const items = held.size === 0 ? given : given.filter((item) => !hold(item));
+    if (items.length === 0) return;
     const draft = draftRecord(items, {
       header: (sessionId) => slots.get(sessionId)?.header,
       seqOf: known.seqOf,
@@ -145,24 +171,39 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     settle(draft);
   };
 
-  const storeAfterLook = async (
-    items: readonly Item[],
-    doubted: readonly Item[],
-  ): Promise<void> => {
-    try {
-      await storedBefore.look(doubted);
-    } catch (error) {
-      const left = doubted.filter((item) => isAway(error) && !isLate(item));
-      if (left.length > 0) await sleep(clock, retryMostMs);
-      const lost = doubted.filter((item) => !left.includes(item));
-      reject(lost, error);
-      return store(items.filter((item) => !lost.includes(item)));
-    }
+  const hold = (item: Item): boolean => held.get(item.sessionId)?.push(item) !== undefined;
+
+  /** The sessions of what is doubted wait for the look, and all others are stored meanwhile. */
+  const storeAfterLook = (items: readonly Item[], doubted: readonly Item[]): Promise<void> => {
+    for (const { sessionId } of doubted) held.set(sessionId, []);
+    void lookFor(doubted);
     return store(items);
   };
 
-  const isLate = ({ askedMs }: Item): boolean =>
-    clock.monotonic() - askedMs >= (ended === "no" ? patienceMs : leavingMs);
+  const lookFor = async (doubted: readonly Item[]): Promise<void> => {
+    let left = doubted;
+    for (let tries = 1; left.length > 0; tries++) {
+      try {
+        await storedBefore.look(left);
+        break;
+      } catch (error) {
+        const isHeld = (item: Item) => held.get(item.sessionId)?.includes(item) ?? false;
+        const lost = left.filter((item) => isHeld(item) && (!isAway(error) || isLate(item)));
+        left = left.filter((item) => isHeld(item) && !lost.includes(item));
+        for (const { sessionId } of lost) {
+          const rest = held.get(sessionId)!.filter((item) => !lost.includes(item));
+          held.set(sessionId, rest);
+        }
+        reject(lost, error);
+      }
+      if (left.length > 0) await sleep(clock, Math.min(contentionMs(tries, random), retryMostMs));
+    }
+    freed.push(...doubted.map(({ sessionId }) => sessionId));
+    flush();
+  };
+
+  const isLate = ({ askedMs, patienceMs: itsOwnMs }: Item): boolean =>
+    clock.monotonic() - askedMs >= (ended === "no" ? itsOwnMs : Math.min(itsOwnMs, leavingMs));
   const isAway = (error: unknown): boolean => hasCode(error, ...storeAway);
 
   /** Tells those whose time is up. What the store itself refuses may be stored yet for the others. */
@@ -209,6 +250,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   /** Those of whom something is asked stay: without its header a session would be taken for none. */
   const forget = (): void => {
     const asked = new Set([...underWay, ...queue].map(({ sessionId }) => sessionId));
+    for (const sessionId of held.keys()) asked.add(sessionId);
     for (const [sessionId, slot] of slots) {
       if (slots.size <= slotsMost * 0.9) return;
       if (!slot.waiting && !slot.header?.work && !asked.has(sessionId)) slots.delete(sessionId);
@@ -242,7 +284,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const drop = (): void => {
     ended = "fenced";
     slots.clear();
-    const rest = queue;
+    const rest = [...takeHeld(held.keys()), ...queue];
     queue = [];
     refuseAll(rest);
   };
@@ -326,23 +368,29 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     get head() {
       return head;
     },
-    submit(tenant, sessionId, command) {
+    submit(tenant, sessionId, command, { patienceMs: givenMs = patienceMs } = {}) {
       if (ended !== "no") return Promise.reject(notTaken(head.logId));
       if (waiting >= waitingMost) {
         const message = `${waitingMost} commands wait for log ${head.logId} already: slow down`;
         return Promise.reject(new FlotillaError("overloaded", message));
       }
       waiting++;
-      const askedMs = clock.monotonic();
-      return new Promise((resolve, reject) =>
-        admit({ tenant, sessionId, command, agents: agentsOf(command), askedMs, resolve, reject }),
-      );
+      const asked = {
+        tenant,
+        sessionId,
+        command,
+        agents: agentsOf(command),
+        askedMs: clock.monotonic(),
+        patienceMs: Math.min(givenMs, patienceMs),
+      };
+      return new Promise((resolve, reject) => admit({ ...asked, resolve, reject }));
     },
     look: (sessionId) => slots.get(sessionId)?.header,
     async stop() {
       if (ended === "no") ended = "stopping";
       if (scheduled) flush();
       while (committing) await committing;
+      turnAway(takeHeld(held.keys()));
     },
     drop,
   };
