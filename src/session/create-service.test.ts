@@ -1,16 +1,22 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
+import { movableClock } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
 import type { Command, Target } from "./command.ts";
 import { decide } from "./conversation.ts";
 import { createService, type ServiceParts } from "./create-service.ts";
 import type { Courier } from "./owner/courier.ts";
+import type { Journal } from "./journal/journal.ts";
 import { createMemoryJournal } from "./journal/memory.ts";
+import { turn } from "./journal/scene.contract.ts";
+import type { SessionService } from "./service.ts";
 import { storingSessions } from "./storing.contract.ts";
 import { readHistory } from "./turns/history.ts";
 
 const ids = uuidv7({ now: () => 1_800_000_000_000 }, seededRandom(1));
+
+const time = { clock: movableClock(), random: seededRandom(2) };
 
 /** A journal that says how many bytes of entries it gave at once, at most. */
 function measuredJournal() {
@@ -37,9 +43,10 @@ test("the last answer is found behind much that was said since, without reading 
   const service = createService({
     journal,
     ids,
+    ...time,
     lookHere: () => undefined,
     courier: { ask: async (_, __, command) => (asked.push(command), { lastSeq: 62 }), close() {} },
-  } as Pick<ServiceParts, "journal" | "ids" | "lookHere" | "courier"> as ServiceParts);
+  } as Partial<ServiceParts> as ServiceParts);
   await service.regenerate("default", "s", {});
   expect(asked).toMatchObject([{ type: "regenerate", target: { seq: 2, author: "helper" } }]);
   expect(journal.mostBytes()).toBeLessThan(1_000_000);
@@ -67,6 +74,7 @@ test("a result for an answer that is replaced before the owner decides is for th
   const service = createService({
     journal,
     ids,
+    ...time,
     maxPayloadBytes: 1_000,
     lookHere: () => undefined,
     courier: { ask, close() {} },
@@ -88,6 +96,7 @@ test("a result that is sent again is the one that was stored, also where the ans
   const service = createService({
     journal,
     ids,
+    ...time,
     maxPayloadBytes: 1_000,
     lookHere: () => undefined,
   } as Partial<ServiceParts> as ServiceParts);
@@ -96,6 +105,94 @@ test("a result that is sent again is the one that was stored, also where the ans
   expect(await again).toEqual({ seq: 3, messageId: "a", duplicate: true });
   const other = service.toolResult("default", "s", { ...result, id: "other" });
   await expect(other).rejects.toMatchObject({ code: "invalid_input" });
+});
+
+describe("with a store that is away", () => {
+  const calling = { ...answer, messageId: "a", parts: [{ type: "tool-ask", toolCallId: "c" }] };
+  const result = { author: "ada", messageId: "a", results: [{ toolCallId: "c", output: "yes" }] };
+  const calls: Record<string, (service: SessionService) => Promise<unknown>> = {
+    stop: (service) => service.stop("default", "s"),
+    toolResult: (service) => service.toolResult("default", "s", result),
+    "toolResult of a call that is gone": (service) =>
+      service.toolResult("default", "s", { ...result, results: [{ toolCallId: "d", output: 1 }] }),
+    regenerate: (service) => service.regenerate("default", "s", {}),
+  };
+  const scene = async () => {
+    const clock = movableClock();
+    const stored = createMemoryJournal({ ids });
+    const work = turn({ agent: "helper" });
+    await storingSessions(stored)({ sessionId: "s", epoch: 1, work, entries: [{}, calling] });
+    /** What the store does with the next look. */
+    const store = { look: async () => {} };
+    const after =
+      <Asked extends unknown[], Found>(read: (...asked: Asked) => Promise<Found>) =>
+      async (...asked: Asked): Promise<Found> => (await store.look(), read(...asked));
+    const journal: Journal = {
+      ...stored,
+      header: after(stored.header),
+      newest: after(stored.newest),
+      tail: after(stored.tail),
+      storedIds: after(stored.storedIds),
+    };
+    const timeouts: (number | undefined)[] = [];
+    const service = createService({
+      journal,
+      ids,
+      clock,
+      random: seededRandom(3),
+      maxPayloadBytes: 1_000,
+      lookHere: () => undefined,
+      courier: {
+        ask: async (_, __, ___, options) => (
+          timeouts.push(options?.timeoutMs),
+          { lastSeq: 3, seq: 3 }
+        ),
+        close() {},
+      },
+    } as Partial<ServiceParts> as ServiceParts);
+    return { clock, store, service, timeouts };
+  };
+  const away = async () => {
+    throw new FlotillaError("store_unavailable", "away");
+  };
+
+  test.each(Object.keys(calls))(
+    "S10: %s waits for it, and its owner has what is left of the fifteen seconds",
+    async (name) => {
+      const { clock, store, service, timeouts } = await scene();
+      store.look = away;
+      const answered = calls[name]!(service).then(
+        () => "answered",
+        (error: FlotillaError) => error.code,
+      );
+      await clock.advance(13_900);
+      store.look = async () => {};
+      await clock.advance(300);
+      const isGone = name.endsWith("gone");
+      expect(await answered).toBe(isGone ? "invalid_input" : "answered");
+      for (const each of timeouts) expect(each).toBeLessThanOrEqual(1_100);
+      expect([timeouts.length, clock.timers]).toEqual([isGone ? 0 : 1, 0]);
+    },
+  );
+
+  test.each(
+    Object.keys(calls).flatMap(
+      (name) =>
+        [
+          [name, "says that it is", away],
+          [name, "says nothing", () => new Promise<never>(() => {})],
+        ] as const,
+    ),
+  )("S10: %s of one that %s is told after its time", async (name, _, look) => {
+    const { clock, store, service } = await scene();
+    store.look = look;
+    let told: string | undefined;
+    void calls[name]!(service).catch((error: FlotillaError) => (told = error.code));
+    await clock.advance(14_900);
+    expect(told).toBeUndefined();
+    await clock.advance(1_100);
+    expect([told, clock.timers]).toEqual(["store_unavailable", 0]);
+  });
 });
 
 test("what an agent is told is read in pieces that fit, however large what was said is", async () => {

@@ -1,8 +1,10 @@
+import type { Clock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkText } from "../base/options.ts";
 import { fitPage, pageBytes } from "../base/page.ts";
+import type { Random } from "../base/random.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Entry, ToolResult } from "../protocol/message.ts";
 import { estimateTokens } from "../protocol/tokens.ts";
@@ -19,6 +21,7 @@ import {
 import type { Target, Traced } from "./command.ts";
 import type { Courier } from "./owner/courier.ts";
 import type { Heads } from "./owner/heads.ts";
+import { type Patience, startPatience } from "./owner/patience.ts";
 import { agentsMost, type Header, usersMost } from "./header.ts";
 import type { Hub } from "./hub/parts.ts";
 import type { Inbox } from "./inbox.ts";
@@ -36,6 +39,8 @@ export type ServiceParts = {
   hub: Hub;
   inbox: Inbox;
   ids: Ids;
+  clock: Clock;
+  random: Random;
   maxPayloadBytes: number;
   /** The trace context of the caller, else the given one. Default: nothing is traced. */
   traceHere?: (given: TraceHeaders | undefined) => string | null;
@@ -108,15 +113,17 @@ export function createService(parts: ServiceParts): SessionService {
     tenant: string,
     sessionId: string,
     messageId: string | undefined,
-    ask: (answer: Entry, target: Target) => Promise<Sent>,
+    ask: (answer: Entry, target: Target, patience: Patience) => Promise<Sent>,
   ): Promise<Sent> => {
+    const patience = startPatience(parts);
     for (let looks = 1; ; looks++) {
       // The header first: the answer is the newest at least among the entries up to its last one.
-      const { lastSeq: seenSeq } = await headerOf(tenant, sessionId);
-      const answer = await answerOf(sessionId, messageId);
+      const { lastSeq: seenSeq } = await patience.look(() => headerOf(tenant, sessionId));
+      const answer = await patience.look(() => answerOf(sessionId, messageId));
       const { seq, author } = answer;
       try {
-        return await ask(answer, { seq, messageId: answer.messageId, author, seenSeq });
+        const target = { seq, messageId: answer.messageId, author, seenSeq };
+        return await ask(answer, target, patience);
       } catch (error) {
         if (looks === looksMost || !isReplaced(error)) throw error;
       }
@@ -132,10 +139,12 @@ export function createService(parts: ServiceParts): SessionService {
           ? null
           : encodeJson("the metadata", metadata, { maxBytes: metadataBytes });
       const command = { type: "create", sessionId, tenant, agents, users, metadata: text } as const;
+      const patience = startPatience(parts);
       await courier.ask(tenant, sessionId, command);
-      return view(tenant, sessionId);
+      return patience.look(() => view(tenant, sessionId));
     },
-    get: view,
+    get: (tenant, sessionId, { patient = false } = {}) =>
+      patient ? startPatience(parts).look(() => view(tenant, sessionId)) : view(tenant, sessionId),
     list: (tenant, options) => listSessions(coldReads(database), tenant, options),
     async entries(tenant, sessionId, { after = 0, limit = 100 }) {
       checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });
@@ -174,15 +183,16 @@ export function createService(parts: ServiceParts): SessionService {
       checkResults(results, maxPayloadBytes);
       const tokens = Math.ceil(JSON.stringify(results).length / 4);
       const traced = tracedBy(trace);
-      return askAbout(tenant, sessionId, messageId, async (answer, target) => {
+      return askAbout(tenant, sessionId, messageId, async (answer, target, patience) => {
         const stray = strayAmong(results, answer);
         if (stray !== undefined) {
           // It may have been told already of calls that the answer lost when it was made anew.
-          const [stored] = await journal.storedIds([{ sessionId, clientId: id }]);
+          const look = () => journal.storedIds([{ sessionId, clientId: id }]);
+          const [stored] = await patience.look(look);
           if (!stored) throw noCall(stray);
           return { seq: stored.seq, messageId: target.messageId, duplicate: true };
         }
-        const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
+        const command = {
           type: "tool_result",
           clientId: id,
           author,
@@ -191,28 +201,33 @@ export function createService(parts: ServiceParts): SessionService {
           target,
           tokens,
           ...traced,
-        });
+        } as const;
+        const timeoutMs = patience.leftMs;
+        const told = await courier.ask(tenant, sessionId, command, { timeoutMs });
+        const { seq, duplicate = false } = told;
         return { seq: seq!, messageId: target.messageId, duplicate };
       });
     },
     async regenerate(tenant, sessionId, { id = ids.next(), messageId, trace }) {
       checkText("id", id, { max: idChars });
       const traced = tracedBy(trace);
-      return askAbout(tenant, sessionId, messageId, async (_, target) => {
+      return askAbout(tenant, sessionId, messageId, async (_, target, { leftMs: timeoutMs }) => {
         const command = { type: "regenerate", clientId: id, target, ...traced } as const;
-        const { lastSeq, duplicate = false } = await courier.ask(tenant, sessionId, command);
+        const told = await courier.ask(tenant, sessionId, command, { timeoutMs });
+        const { lastSeq, duplicate = false } = told;
         return { seq: lastSeq, messageId: target.messageId, duplicate };
       });
     },
     async stop(tenant, sessionId, { epoch: asked, author = "program", by = "program" } = {}) {
       checkText("author", author, { max: idChars });
-      const { work } = await headerOf(tenant, sessionId);
+      const patience = startPatience(parts);
+      const { work } = await patience.look(() => headerOf(tenant, sessionId));
       // Named once, so that asking again after a lost answer doesn't stop the next one.
       const epoch = asked ?? (work?.type === "turn" ? work.epoch : undefined);
       if (epoch === undefined) return false;
-      return (
-        (await courier.ask(tenant, sessionId, { type: "stop", epoch, author, by })).done ?? true
-      );
+      const command = { type: "stop", epoch, author, by } as const;
+      const timeoutMs = patience.leftMs;
+      return (await courier.ask(tenant, sessionId, command, { timeoutMs })).done ?? true;
     },
     async read(tenant, sessionId, { user, seq }) {
       checkSessionId(sessionId);

@@ -19,7 +19,8 @@ export type { InboxItem, SessionView } from "../protocol/message.ts";
  */
 export type SessionService = {
   create(tenant: string, input: CreateSession): Promise<SessionView>;
-  get(tenant: string, sessionId: string): Promise<SessionView>;
+  /** With `patient` it waits for a store that is away, as what is asked of a session does. */
+  get(tenant: string, sessionId: string, options?: { patient?: boolean }): Promise<SessionView>;
   list(tenant: string, options: ListAmong): Promise<SessionPage>;
   entries(tenant: string, sessionId: string, page: EntriesAsked): Promise<EntriesPage>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;

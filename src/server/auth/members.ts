@@ -5,13 +5,18 @@ import { type Caller, may, noSession } from "./caller.ts";
 /** Who may reach which session. */
 export type Members = {
   /** Nothing where the caller may, known from a moment ago; else a promise that rejects with `not_found`. */
-  check(caller: Caller, sessionId: string): Promise<void> | undefined;
+  check(caller: Caller, sessionId: string, options?: CheckOptions): Promise<void> | undefined;
   /** The same, asked anew where that was longer ago than `forMs`. */
   checkAgain(caller: Caller, sessionId: string, forMs: number): Promise<void> | undefined;
   /** What is known of a session has changed: whoever watches is called. */
   forget(tenant: string, sessionId: string): void;
   /** Calls back when somebody may have been removed. The function that is returned ends it. */
   watch(tenant: string, sessionId: string, callback: () => void): () => void;
+};
+
+export type CheckOptions = {
+  /** Waits for a store that is away, for what is to be stored and waits for it then. */
+  patient?: boolean;
 };
 
 // Whoever was removed elsewhere may go on writing for as long.
@@ -30,21 +35,29 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
   const asked = new Map<string, Promise<Known>>();
   const watching = new Map<string, Set<() => void>>();
 
-  const ask = async (tenant: string, sessionId: string, key: string): Promise<Known> => {
+  const ask = async (
+    { tenant, sessionId, key }: { tenant: string; sessionId: string; key: string },
+    { patient = false }: CheckOptions,
+  ): Promise<Known> => {
     try {
       const atMs = clock.monotonic();
-      const { users } = await sessions.get(tenant, sessionId);
+      const { users } = await sessions.get(tenant, sessionId, { patient });
       const found = { users: new Set(users), atMs };
       known.delete(key);
       known.set(key, found);
       if (known.size > knownMost) known.delete(known.keys().next().value!);
       return found;
     } finally {
-      asked.delete(key);
+      asked.delete(askedKey(key, patient));
     }
   };
 
-  const checkAgain: Members["checkAgain"] = (caller, sessionId, forMs) => {
+  const checkWithin = (
+    caller: Caller,
+    sessionId: string,
+    forMs: number,
+    options: CheckOptions,
+  ): Promise<void> | undefined => {
     const { tenant, user } = caller;
     if (caller.sessions && !caller.sessions.has(sessionId))
       return Promise.reject(noSession(sessionId));
@@ -54,16 +67,17 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     const found = known.get(key);
     const isFresh = found !== undefined && clock.monotonic() - found.atMs < forMs;
     if (user !== undefined && isFresh && found.users.has(user)) return undefined;
-    let answer = asked.get(key);
-    if (!answer) asked.set(key, (answer = ask(tenant, sessionId, key)));
+    const sharedKey = askedKey(key, options.patient);
+    let answer = asked.get(sharedKey);
+    if (!answer) asked.set(sharedKey, (answer = ask({ tenant, sessionId, key }, options)));
     return answer.then(({ users }) => {
       if (user === undefined || !users.has(user)) throw noSession(sessionId);
     });
   };
 
   return {
-    checkAgain,
-    check: (caller, sessionId) => checkAgain(caller, sessionId, knownForMs),
+    checkAgain: (caller, sessionId, forMs) => checkWithin(caller, sessionId, forMs, {}),
+    check: (caller, sessionId, options = {}) => checkWithin(caller, sessionId, knownForMs, options),
     forget(tenant, sessionId) {
       const key = keyOf(tenant, sessionId);
       known.delete(key);
@@ -79,6 +93,11 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
       };
     },
   };
+}
+
+/** A read doesn't wait for what a write waits for. */
+function askedKey(key: string, patient = false): string {
+  return `${key}\0${patient ? "patient" : ""}`;
 }
 
 /** Neither part holds the character between them: nobody's name may. */

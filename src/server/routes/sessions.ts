@@ -4,7 +4,7 @@ import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
 import type { Sent, SessionService, SessionView } from "../../session/service.ts";
 import { asWritten, authorOf, stopperOf } from "../asked-message.ts";
 import { type Caller, demand, may, userOf } from "../auth/caller.ts";
-import type { Members } from "../auth/members.ts";
+import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
 import { sessionSpecs } from "../specs/sessions.ts";
 import { given, traceOf } from "./tasks.ts";
@@ -19,10 +19,13 @@ export type SessionRoutes = {
 /** Sessions: making them, asking about them, writing in them. */
 export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): Route[] {
   /** The tenant and the id, once it is known that the caller may reach it. */
-  const reached = async (caller: Caller, sessionId: string) => {
-    await members.check(caller, sessionId);
+  const reached = async (caller: Caller, sessionId: string, options?: CheckOptions) => {
+    await members.check(caller, sessionId, options);
     return [caller.tenant, sessionId] as const;
   };
+  /** The same for what is to be stored, which waits for a store that is away. */
+  const toChange = (caller: Caller, sessionId: string) =>
+    reached(caller, sessionId, { patient: true });
 
   return [
     route(sessionSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
@@ -52,7 +55,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
       return { status: 200, body: shown(session) };
     }),
     route(sessionSpecs.remove).to(async ({ caller, params: { sessionId } }) => {
-      await sessions.remove(...(await reached(caller, sessionId)));
+      await sessions.remove(...(await toChange(caller, sessionId)));
       members.forget(caller.tenant, sessionId);
       return { status: 200, body: { status: "deleted" } };
     }),
@@ -60,7 +63,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
       async ({ caller, params: { sessionId }, body, context }) => {
         const { metadata, ifVersion = versionOf(context.req.header("if-match")) } = await body();
         const body200 = await sessions.setMetadata(
-          ...(await reached(caller, sessionId)),
+          ...(await toChange(caller, sessionId)),
           (metadata ?? null) as Json,
           ifVersion === undefined ? {} : { ifVersion },
         );
@@ -70,22 +73,22 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     route(sessionSpecs.members, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body }) => {
         const change = given(await body());
-        const place = await reached(caller, sessionId);
+        const place = await toChange(caller, sessionId);
         await sessions.changeMembers(...place, change);
         members.forget(...place);
-        return { status: 200, body: shown(await sessions.get(...place)) };
+        return { status: 200, body: shown(await sessions.get(...place, { patient: true })) };
       },
     ),
     route(sessionSpecs.archive).to(async ({ caller, params: { sessionId } }) => {
-      await sessions.archive(...(await reached(caller, sessionId)));
+      await sessions.archive(...(await toChange(caller, sessionId)));
       return { status: 200, body: { status: "archived" } };
     }),
     route(sessionSpecs.unarchive).to(async ({ caller, params: { sessionId } }) => {
-      await sessions.unarchive(...(await reached(caller, sessionId)));
+      await sessions.unarchive(...(await toChange(caller, sessionId)));
       return { status: 200, body: { status: "active" } };
     }),
     route(sessionSpecs.compact).to(async ({ caller, params: { sessionId } }) => {
-      const done = await sessions.compact(...(await reached(caller, sessionId)));
+      const done = await sessions.compact(...(await toChange(caller, sessionId)));
       return { status: 202, body: { done } };
     }),
     route(sessionSpecs.messages).to(async ({ caller, params: { sessionId }, query }) => {
@@ -102,7 +105,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
           ...(metadata !== undefined && { metadata: metadata as Json }),
         });
         const message = { ...written, trace: traceOf(context) };
-        return stored(await sessions.send(...(await reached(caller, sessionId)), message));
+        return stored(await sessions.send(...(await toChange(caller, sessionId)), message));
       },
     ),
     route(sessionSpecs.toolResults, { maxBytes }).to(
@@ -114,23 +117,23 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
           results: parseToolResults(results),
           trace: traceOf(context),
         };
-        return stored(await sessions.toolResult(...(await reached(caller, sessionId)), result));
+        return stored(await sessions.toolResult(...(await toChange(caller, sessionId)), result));
       },
     ),
     route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
       const asked = { ...given(await body()), trace: traceOf(context) };
-      const body202 = await sessions.regenerate(...(await reached(caller, sessionId)), asked);
+      const body202 = await sessions.regenerate(...(await toChange(caller, sessionId)), asked);
       return { status: 202, body: body202 };
     }),
     route(sessionSpecs.stop).to(async ({ caller, params: { sessionId }, query }) => {
       const asked = { ...given(query), ...stopperOf(caller) };
-      const done = await sessions.stop(...(await reached(caller, sessionId)), asked);
+      const done = await sessions.stop(...(await toChange(caller, sessionId)), asked);
       return { status: 202, body: { done } };
     }),
     route(sessionSpecs.read).to(async ({ caller, params: { sessionId }, body }) => {
       const { seq, user } = await body();
       const upTo = { user: userOf(as(caller, user)), seq };
-      await sessions.read(...(await reached(caller, sessionId)), upTo);
+      await sessions.read(...(await toChange(caller, sessionId)), upTo);
       return { status: 200, body: { seq } };
     }),
   ];

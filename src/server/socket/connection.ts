@@ -101,7 +101,7 @@ export function createConnection(
     inOrder ??= createInOrder({ most: inFlightMost });
     inOrder.add(session, {
       check() {
-        const checking = members.check(who, session);
+        const checking = members.check(who, session, { patient: true });
         return checking?.then(
           () => true,
           (error: unknown) => (fail(ref, error), false),
