@@ -17,6 +17,14 @@ export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
   return { ...rest, role, author: authorOf(caller) };
 }
 
+/**
+ * The trace that what is asked belongs to, where a program says so. A user's token says nothing of it: it
+ * would put answers below any span, and choose which of them are sampled.
+ */
+export function tracedBy<Trace>({ kind }: Caller, trace: Trace | undefined): { trace?: Trace } {
+  return kind === "user" || trace === undefined ? {} : { trace };
+}
+
 /** Who stops an answer, as far as the server knows: a key needn't speak for a user. */
 export function stopperOf({ kind, user, keyName }: Caller): Pick<StopTurn, "author" | "by"> {
   if (user !== undefined) return { author: user, by: "user" };

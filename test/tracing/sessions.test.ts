@@ -1,5 +1,6 @@
 import { trace } from "@opentelemetry/api";
 import { agent, type Pod, startPod } from "flotilla";
+import { SignJWT } from "jose";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
@@ -130,6 +131,52 @@ test("a context that is given counts where no span is active, and one that isn't
 test("an SDK that throws costs a span, and no answer", async () => {
   const chat = await start({ broken: true });
   expect(await chat.ask("hi", { to: "plain" })).toMatchObject({ outcome: "completed" });
+});
+
+test("a user's token puts no turn below a span, neither over HTTP nor in a frame", async () => {
+  unregister = registerSdk((span) => spans.push(span));
+  const secret = "a secret of more than thirty-two characters";
+  const apiKey = "a-key-of-more-than-16-characters";
+  const tokens = { secret };
+  await using server = await serving({ use: [plain], server: { apiKeys: [apiKey], tokens } });
+  const { sessionId } = await server.sessions.create("default", {
+    agents: ["plain"],
+    users: ["ada"],
+  });
+  const token = await new SignJWT({ sub: "ada", tenant: "default" })
+    .setProtectedHeader({ alg: "HS256" })
+    .setExpirationTime(4_102_444_800)
+    .sign(new TextEncoder().encode(secret));
+  const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-000000000000000a-01";
+  const parents = () => spans.filter(({ name }) => name === "turn plain").map((t) => t.parentId);
+  const turns = (count: number) =>
+    until(`turn ${count}`, () => (parents().length === count ? true : undefined));
+
+  const parts = [{ type: "text", text: "hi" }];
+  const post = (path: string, body: object, bearer: string) =>
+    fetch(`${server.url}/v1/sessions/${sessionId}/${path}`, {
+      method: "POST",
+      headers: {
+        "Content-Type": "application/json",
+        Authorization: `Bearer ${bearer}`,
+        traceparent,
+      },
+      body: JSON.stringify(body),
+    });
+  expect((await post("messages", { parts }, token)).status).toBe(201);
+  await turns(1);
+  expect((await post("regenerate", {}, token)).status).toBe(202);
+  await turns(2);
+  const client = await dial(server.socketUrl, { headers: { Authorization: `Bearer ${token}` } });
+  const frame = { session: sessionId, trace: { traceparent } };
+  await client.ask({ type: "send", ...frame, message: { parts } });
+  await turns(3);
+  await client.ask({ type: "regenerate", ...frame });
+  await turns(4);
+  client.close();
+  expect((await post("messages", { parts, author: "ada" }, apiKey)).status).toBe(201);
+  await turns(5);
+  expect(parents()).toEqual([undefined, undefined, undefined, undefined, "000000000000000a"]);
 });
 
 test("a turn is below the context that came with its message over HTTP, or in a frame", async () => {

@@ -2,7 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
 import type { Sent, SessionService, SessionView } from "../../session/service.ts";
-import { asWritten, authorOf, stopperOf } from "../asked-message.ts";
+import { asWritten, authorOf, stopperOf, tracedBy } from "../asked-message.ts";
 import { type Caller, demand, may, userOf } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
@@ -104,7 +104,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
           parts: parseParts(parts),
           ...(metadata !== undefined && { metadata: metadata as Json }),
         });
-        const message = { ...written, trace: traceOf(context) };
+        const message = { ...written, ...tracedBy(caller, traceOf(context)) };
         return stored(await sessions.send(...(await toChange(caller, sessionId)), message));
       },
     ),
@@ -115,13 +115,13 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
           ...rest,
           author: authorOf(as(caller, author)),
           results: parseToolResults(results),
-          trace: traceOf(context),
+          ...tracedBy(caller, traceOf(context)),
         };
         return stored(await sessions.toolResult(...(await toChange(caller, sessionId)), result));
       },
     ),
     route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
-      const asked = { ...given(await body()), trace: traceOf(context) };
+      const asked = { ...given(await body()), ...tracedBy(caller, traceOf(context)) };
       const body202 = await sessions.regenerate(...(await toChange(caller, sessionId)), asked);
       return { status: 202, body: body202 };
     }),

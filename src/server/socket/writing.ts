@@ -1,6 +1,6 @@
-import type { ClientFrame, FrameTrace, ServerFrame } from "../../protocol/frames.ts";
+import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
 import type { Sent, SessionService } from "../../session/service.ts";
-import { asWritten, authorOf, stopperOf } from "../asked-message.ts";
+import { asWritten, authorOf, stopperOf, tracedBy } from "../asked-message.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
 
 /** A frame that changes a session. */
@@ -25,7 +25,7 @@ export async function write(
       return sent(
         await sessions.send(tenant, session, {
           ...asWritten(who, frame.message),
-          ...traceOf(frame),
+          ...tracedBy(who, frame.trace),
         }),
       );
     case "tool_result": {
@@ -35,7 +35,7 @@ export async function write(
         messageId,
         results,
         ...idOf(frame),
-        ...traceOf(frame),
+        ...tracedBy(who, frame.trace),
       };
       return sent(await sessions.toolResult(tenant, session, result));
     }
@@ -44,7 +44,7 @@ export async function write(
       const asked = {
         ...idOf(frame),
         ...(messageId !== undefined && { messageId }),
-        ...traceOf(frame),
+        ...tracedBy(who, frame.trace),
       };
       return sent(await sessions.regenerate(tenant, session, asked));
     }
@@ -63,10 +63,6 @@ export async function write(
 
 function sent({ seq, messageId, duplicate }: Sent): Written {
   return { seq, messageId, ...(duplicate && { duplicate }) };
-}
-
-function traceOf({ trace }: FrameTrace): FrameTrace {
-  return trace === undefined ? {} : { trace };
 }
 
 function idOf({ id }: { readonly id?: string }): { id?: string } {
