@@ -1,8 +1,72 @@
 import { expect, test } from "vitest";
+import { FlotillaError } from "./errors.ts";
 import { createFewAtOnce } from "./few-at-once.ts";
+import { movableClock, turns } from "./movable-clock.contract.ts";
+
+const waits = { clock: movableClock(), waitMs: 1_000 };
+
+function scene(atOnce: number) {
+  const clock = movableClock();
+  const line = createFewAtOnce(atOnce, { clock, waitMs: 1_000 });
+  const begun: string[] = [];
+  const told: string[] = [];
+  const ends = new Map<string, () => void>();
+  const ask = (name: string) =>
+    void line
+      .run(() => {
+        begun.push(name);
+        return new Promise<void>((resolve) => ends.set(name, resolve));
+      })
+      .then(
+        () => told.push(name),
+        (error: FlotillaError) => told.push(`${name} ${error.code}`),
+      );
+  const end = async (name: string) => {
+    ends.get(name)!();
+    await turns();
+  };
+  return { clock, line, begun, told, ask, end };
+}
+
+test("does so much at once, and the rest in the order of asking", async () => {
+  const { clock, line, begun, told, ask, end } = scene(2);
+  for (const name of ["a", "b", "c", "d"]) ask(name);
+  expect([begun, line.underWay, line.waiting]).toEqual([["a", "b"], 2, 2]);
+  await end("b");
+  await end("a");
+  expect(begun).toEqual(["a", "b", "c", "d"]);
+  await end("c");
+  await end("d");
+  expect([told, line.underWay, clock.timers]).toEqual([["b", "a", "c", "d"], 0, 0]);
+});
+
+test("what waits for longer than it may is refused, and takes no place", async () => {
+  const { clock, line, begun, told, ask, end } = scene(1);
+  for (const name of ["a", "b"]) ask(name);
+  await clock.advance(600);
+  ask("c");
+  await clock.advance(400);
+  expect([told, line.waiting]).toEqual([["b store_busy"], 1]);
+  await end("a");
+  expect(begun).toEqual(["a", "c"]);
+  await clock.advance(5_000);
+  await end("c");
+  expect([told, line.underWay]).toEqual([["b store_busy", "a", "c"], 0]);
+});
+
+test("all that wait can be refused at once, and what is under way goes on", async () => {
+  const { clock, line, begun, told, ask, end } = scene(1);
+  for (const name of ["a", "b", "c"]) ask(name);
+  line.refuse(new FlotillaError("closed", "closed"));
+  await turns();
+  expect([told, clock.timers]).toEqual([["b closed", "c closed"], 0]);
+  ask("d");
+  await end("a");
+  expect(begun).toEqual(["a", "d"]);
+});
 
 test("a caller with one thing to do waits for one of each other's, not for all", async () => {
-  const { run } = createFewAtOnce(1);
+  const { run } = createFewAtOnce(1, waits);
   const order: string[] = [];
   const act = (line: string, name: string) => run(async () => void order.push(name), line);
   let release = () => {};
@@ -16,7 +80,7 @@ test("a caller with one thing to do waits for one of each other's, not for all",
 });
 
 test("what fails makes room for the next, however many wait", async () => {
-  const few = createFewAtOnce(2);
+  const few = createFewAtOnce(2, waits);
   const all = Array.from({ length: 5_000 }, (_, n) =>
     few.run(() => Promise.reject(new Error(String(n)))).catch((error: Error) => error.message),
   );

@@ -1,54 +1,84 @@
+import type { Clock } from "./clock.ts";
+import { FlotillaError } from "./errors.ts";
+
 /**
  * Does what is asked of it, at most so much at once, in the order in which it was asked. A thousand
  * clients that come back together then wait for each other, not everybody else for them; and as every
  * page of a long history queues anew, short ones aren't held up by it.
  */
 export type FewAtOnce = {
-  /** Lines take turns, so that a long one holds up the others by one each time. Without a name it's one line. */
+  /**
+   * Rejects with `store_busy` where its turn doesn't come in time. Lines take turns, so that a long one
+   * holds up the others by one each time. Without a name it's one line.
+   */
   run<Answer>(act: () => Promise<Answer>, line?: string): Promise<Answer>;
+  /** Rejects what waits with this error. What is under way goes on. */
+  refuse(error: unknown): void;
   readonly underWay: number;
   readonly waiting: number;
 };
 
-type Line = { starts: (() => void)[]; next: number };
+export type Waits = {
+  readonly clock: Pick<Clock, "after">;
+  /** How long anything waits for its turn. */
+  readonly waitMs: number;
+};
 
-export function createFewAtOnce(atOnce: number): FewAtOnce {
+type Waiting = { begin(): void; refuse(error: unknown): void };
+
+export function createFewAtOnce(atOnce: number, { clock, waitMs }: Waits): FewAtOnce {
   /** Those in which something waits, in the order of their turns. */
-  const lines = new Map<string, Line>();
+  const lines = new Map<string, Set<Waiting>>();
   let waiting = 0;
   let underWay = 0;
 
-  const wait = (name: string) =>
-    new Promise<void>((resolve) => {
-      const line = lines.get(name) ?? { starts: [], next: 0 };
-      line.starts.push(resolve);
+  const turn = (name: string): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const line = lines.get(name) ?? new Set();
+      const end = () => {
+        line.delete(each);
+        if (line.size === 0) lines.delete(name);
+        waiting--;
+        cancel();
+      };
+      const each: Waiting = {
+        begin() {
+          end();
+          resolve();
+        },
+        refuse(error) {
+          end();
+          reject(error);
+        },
+      };
+      line.add(each);
       lines.set(name, line);
       waiting++;
+      const cancel = clock.after(waitMs, () => each.refuse(tooMany(waitMs)));
     });
+
   const goOn = () => {
     const [first] = lines;
     // What waits takes the place over, so that nothing comes in between.
     if (!first) return void underWay--;
     const [name, line] = first;
-    const start = line.starts[line.next++]!;
-    waiting--;
     lines.delete(name);
-    if (line.next < line.starts.length) lines.set(name, line);
-    if (line.next > 1_000) {
-      line.starts = line.starts.slice(line.next);
-      line.next = 0;
-    }
-    start();
+    const [next] = line;
+    if (line.size > 1) lines.set(name, line);
+    next!.begin();
   };
   return {
     async run(act, line = "") {
       if (underWay < atOnce) underWay++;
-      else await wait(line);
+      else await turn(line);
       try {
         return await act();
       } finally {
         goOn();
       }
+    },
+    refuse(error) {
+      for (const line of lines.values()) for (const each of line) each.refuse(error);
     },
     get underWay() {
       return underWay;
@@ -57,4 +87,9 @@ export function createFewAtOnce(atOnce: number): FewAtOnce {
       return waiting;
     },
   };
+}
+
+function tooMany(waitMs: number): FlotillaError {
+  const message = `so much is read at once that this waited for ${waitMs} ms: try again`;
+  return new FlotillaError("store_busy", message, { details: { waitMs } });
 }

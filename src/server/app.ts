@@ -72,6 +72,7 @@ const bodyFactor = 2;
 const envelopeBytes = 16 * 1024;
 // Reads of lists in one process, of which each caller has a share.
 const pagesAtOnce = 8;
+const pageWaitMs = 30_000;
 
 /** The longest body of one task or message, and the longest frame of a socket. */
 export function frameBytes(maxPayloadBytes = defaultMaxBytes): number {
@@ -90,7 +91,7 @@ export function createAdminApp(parts: AdminParts): Hono {
   const limits = createCallerLimits(clock);
   app.use("/metrics", createVisits({ authenticator, limits }).known);
   const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
-  const mounted = { isStopping, pageTurns: createFewAtOnce(pagesAtOnce) };
+  const mounted = { isStopping, pageTurns: createFewAtOnce(pagesAtOnce, { clock, waitMs: pageWaitMs }) };
   for (const each of fleetRoutes({ ...parts, readiness }).filter(isOfAdmin))
     mount(app, each, mounted);
   return app;
@@ -120,7 +121,7 @@ export function createApp(parts: AppParts): Hono {
   const { limits = createCallerLimits(clock) } = parts;
   const visits = createVisits({ authenticator, limits, anonymous: parts.anonymous });
   const maxBytes = frameBytes(parts.maxPayloadBytes);
-  const pageTurns = createFewAtOnce(pagesAtOnce);
+  const pageTurns = createFewAtOnce(pagesAtOnce, { clock, waitMs: pageWaitMs });
   const app = emptyApp(parts);
 
   for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, visits.unknown);

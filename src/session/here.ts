@@ -69,6 +69,7 @@ export function createSessionsHere(
   const hub: Hub = createHub({
     bus,
     journal: coldJournal,
+    liveJournal: journal,
     clock,
     log,
     isLocal: (sessionId) => owners?.isFresh(sessionId) ?? false,

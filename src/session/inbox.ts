@@ -48,13 +48,14 @@ const compareMs = 30_000;
 // Other pods hear of a new watch a little later; what happened until then is found by looking again.
 const firstCompareMs = 2_000;
 const readsAtOnce = 4;
+const readWaitMs = 30_000;
 /** More changes at once than this are found by comparing everything. */
 const changedMost = 200;
 const itemsMost = 1_000;
 
 export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
   const boxes = new Map<string, Box>();
-  const { run: read } = createFewAtOnce(readsAtOnce);
+  const { run: read } = createFewAtOnce(readsAtOnce, { clock, waitMs: readWaitMs });
 
   const schedule = (box: Box): void => {
     if (box.reading || box.sinks.size === 0) return;

@@ -1,8 +1,10 @@
 import pg from "pg";
 import { afterEach, describe, expect, test } from "vitest";
+import { startChaosProxy } from "../../test/crash/postgres/chaos-proxy.ts";
+import { until } from "../base/movable-clock.contract.ts";
 import type { Database } from "./database.ts";
 import { temporaryDatabase, temporaryFile } from "./kinds.contract.ts";
-import { openPostgres } from "./postgres/postgres.ts";
+import { openPostgres, type PostgresOptions } from "./postgres/postgres.ts";
 import { sql } from "./sql.ts";
 import { openSqlite } from "./sqlite/sqlite.ts";
 
@@ -15,42 +17,106 @@ afterEach(async () => {
 const one = sql`select 1 as one`;
 
 describe("on Postgres, cold reads of which each waits for a lock", () => {
-  const open = async (kind: string): Promise<{ database: Database; url: string }> => {
+  const open = async (
+    poolMost?: number,
+    more: Partial<PostgresOptions> = {},
+  ): Promise<{ database: Database; url: string }> => {
     const { url, remove } = await temporaryDatabase();
     after.push(remove);
-    if (kind === "its own connections") {
-      const database = await openPostgres({ url });
+    if (poolMost === undefined) {
+      const database = await openPostgres({ url, ...more });
       after.push(() => database.close());
       return { database, url };
     }
-    const pool = new pg.Pool({ connectionString: url, max: 4 });
+    const pool = new pg.Pool({ connectionString: url, max: poolMost });
     after.push(() => pool.end());
-    const database = await openPostgres({ pool, url });
+    const database = await openPostgres({ pool, url, ...more });
     after.push(() => database.close());
     return { database, url };
   };
+  const hold = async (url: string) => {
+    const holder = new pg.Client(url);
+    await holder.connect();
+    await holder.query("select pg_advisory_lock(7)");
+    return holder;
+  };
+  const readCold = (database: Database) =>
+    database.read(sql`select pg_advisory_xact_lock_shared(7)::text as got`, { cold: true });
 
-  test.each(["its own connections", "a pool of the caller's"])(
-    "hold up no other read and no write, on %s",
-    async (kind) => {
-      const { database, url } = await open(kind);
-      const holder = new pg.Client(url);
-      await holder.connect();
-      await holder.query("select pg_advisory_lock(7)");
-      const cold = Array.from({ length: 20 }, () =>
-        database.read(sql`select pg_advisory_xact_lock_shared(7)::text as got`, { cold: true }),
-      );
-      await Promise.all(Array.from({ length: 8 }, () => database.read(one)));
-      expect(await database.write([one])).toEqual([[{ one: 1 }]]);
-      const busy = await holder.query(
+  test.each([
+    ["its own connections", undefined],
+    ["a pool of the caller's", 4],
+    ["the smallest pool of the caller's that has one to spare", 2],
+  ])("hold up no other read and no write, on %s", async (_, poolMost) => {
+    const { database, url } = await open(poolMost);
+    const holder = await hold(url);
+    const cold = Array.from({ length: 20 }, () => readCold(database));
+    await Promise.all(Array.from({ length: 8 }, () => database.read(one)));
+    expect(await database.write([one])).toEqual([[{ one: 1 }]]);
+    const busy = await holder.query(
+      "select count(*)::int as busy from pg_stat_activity where wait_event = 'advisory'",
+    );
+    expect(busy.rows[0].busy).toBeLessThanOrEqual(2);
+    await holder.query("select pg_advisory_unlock(7)");
+    await holder.end();
+    expect(await Promise.all(cold)).toHaveLength(20);
+  });
+
+  test("wait for their turn no longer than for a connection", async () => {
+    const { database, url } = await open(undefined, { connectTimeoutMs: 500 });
+    const holder = await hold(url);
+    const cold = Array.from({ length: 4 }, () => readCold(database));
+    for (const each of cold.slice(2)) {
+      await expect(each).rejects.toMatchObject({ code: "store_busy" });
+    }
+    await holder.query("select pg_advisory_unlock(7)");
+    await holder.end();
+    expect(await Promise.all(cold.slice(0, 2))).toHaveLength(2);
+  });
+
+  test("don't keep a database from closing where they wait for their turn", async () => {
+    const { database, url } = await open();
+    const holder = await hold(url);
+    const cold = Array.from({ length: 4 }, () => readCold(database));
+    const told = Promise.allSettled(cold);
+    await until("two at work", async () => {
+      const { rows } = await holder.query(
         "select count(*)::int as busy from pg_stat_activity where wait_event = 'advisory'",
       );
-      expect(busy.rows[0].busy).toBeLessThanOrEqual(2);
-      await holder.query("select pg_advisory_unlock(7)");
-      await holder.end();
-      expect(await Promise.all(cold)).toHaveLength(20);
-    },
-  );
+      return rows[0].busy === 2;
+    });
+    const closing = database.close();
+    for (const each of cold.slice(2)) await expect(each).rejects.toMatchObject({ code: "closed" });
+    await holder.query("select pg_advisory_unlock(7)");
+    await holder.end();
+    await closing;
+    expect((await told).map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "fulfilled",
+      "rejected",
+      "rejected",
+    ]);
+  });
+});
+
+test("on a Postgres that has fallen silent, cold reads don't try it one after the other", async () => {
+  const { url, remove } = await temporaryDatabase();
+  after.push(remove);
+  const proxy = await startChaosProxy(url);
+  after.push(() => proxy.close());
+  const database = await openPostgres({ url: proxy.through(url), connectTimeoutMs: 500 });
+  after.push(() => database.close());
+  await database.read(one);
+  const { made } = proxy.counts();
+  proxy.flow({ toClient: "stall" });
+  const cold = Array.from({ length: 20 }, () => database.read(one, { cold: true }));
+  const away = /^store_(busy|unavailable)$/;
+  for (const each of await Promise.allSettled(cold)) {
+    expect(each).toMatchObject({ reason: { code: expect.stringMatching(away) } });
+  }
+  expect(proxy.counts().made - made).toBeLessThanOrEqual(4);
+  proxy.flow({ toClient: "pass" });
+  expect(await database.read(one, { cold: true })).toEqual([{ one: 1 }]);
 });
 
 test("on SQLite, no other read waits for more than one cold read", async () => {
@@ -69,4 +135,18 @@ test("on SQLite, no other read waits for more than one cold read", async () => {
   expect(await database.read(one)).toEqual([{ one: 1 }]);
   expect(done).toBeLessThanOrEqual(2);
   await Promise.all(cold);
+});
+
+test("on SQLite, cold reads that wait for their turn don't keep a database from closing", async () => {
+  const { path, remove } = temporaryFile();
+  after.push(async () => remove());
+  const database = await openSqlite({ path, create: true });
+  const cold = Array.from({ length: 3 }, () => database.read(one, { cold: true }));
+  const told = Promise.allSettled(cold);
+  await database.close();
+  expect(await told).toMatchObject([
+    { status: "fulfilled" },
+    { reason: { code: "closed" } },
+    { reason: { code: "closed" } },
+  ]);
 });

@@ -10,7 +10,7 @@ const double = task("double", {}, ({ input }: { input: number }) => input * 2);
 test("on Postgres, clients that read as much as they may hold up no ack and no claim", async () => {
   const { url: plain, remove } = await temporaryDatabase();
   // Longer than this machine may be busy: what waits for the lock is to wait until it is given up.
-  const url = `${plain}?lockTimeoutMs=120000&statementTimeoutMs=120000&answerTimeoutMs=180000`;
+  const url = `${plain}?connectTimeoutMs=120000&lockTimeoutMs=120000&statementTimeoutMs=120000&answerTimeoutMs=180000`;
   const pod = await startPod({ store: url, use: [double], log: silentLogger, dataDir: false });
   const web = connect(url);
   const holder = new pg.Client(plain);

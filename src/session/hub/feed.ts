@@ -39,8 +39,10 @@ export type Feed = {
 export type FeedParts = {
   monotonic: () => number;
   newRing: () => Ring;
-  /** Entries after this one, from the journal. */
+  /** Entries after this one, from the journal, for a client that joins. */
   page: (sessionId: string, after: number) => Promise<Entry[]>;
+  /** The same, for clients that are live: a letter was lost, or didn't hold what is large. */
+  missed: (sessionId: string, after: number) => Promise<Entry[]>;
   /** What the journal knows of the session; undefined where there is none. */
   readView: (sessionId: string) => Promise<View | undefined>;
   /** The answer that is being made, from wherever its runner is. */
@@ -198,7 +200,7 @@ class QuietFeed implements Feed {
     try {
       while (this.all.size > 0 && this.isMissingSome()) {
         const before = this.head;
-        this.take(await this.parts.page(this.sessionId, before));
+        this.take(await this.parts.missed(this.sessionId, before));
         if (this.head === before) break;
       }
     } catch {

@@ -17,6 +17,8 @@ export type { CommittedSession, Hub, HubLimits, HubParts } from "./parts.ts";
 
 const defaults: HubLimits = {
   coldReads: 8,
+  coldWaitMs: 30_000,
+  liveReads: 2,
   pageEntries: 500,
   pageBytes: 256 * 1024,
   ringBytes: 256 * 1024,
@@ -26,14 +28,18 @@ const defaults: HubLimits = {
 
 const tickMs = 1_000;
 
+type PageAsked = { after: number; limit: number; maxBytes: number };
+
 export function createHub(parts: HubParts): Hub {
-  const { bus, journal, clock, log, isLocal, isSure, runner } = parts;
+  const { bus, journal, liveJournal = journal, clock, log, isLocal, isSure, runner } = parts;
   const limits = { ...defaults, ...parts.limits };
   const feeds = new Map<string, Feed>();
   // Most feeds are quiet and at their source, and there may be as many as clients: these are the others.
   const restless = new Set<Feed>();
-  const coldReads = createFewAtOnce(limits.coldReads);
+  const waits = { clock, waitMs: limits.coldWaitMs };
+  const coldReads = createFewAtOnce(limits.coldReads, waits);
   const coldRead = coldReads.run;
+  const liveReads = createFewAtOnce(limits.liveReads, waits);
   let cancelTick: (() => void) | undefined;
   let closed = false;
 
@@ -109,21 +115,32 @@ export function createHub(parts: HubParts): Hub {
 
   /** Pages that are being read: those who come back together want the same ones. */
   const pages = new Map<string, Promise<Entry[]>>();
+  const readPage = (
+    kind: "cold" | "live",
+    sessionId: string,
+    after: number,
+    read: (page: PageAsked) => Promise<Entry[]>,
+  ): Promise<Entry[]> => {
+    const key = `${kind} ${after} ${sessionId}`;
+    const underWay = pages.get(key);
+    if (underWay) return underWay;
+    const page = { after, limit: limits.pageEntries, maxBytes: limits.pageBytes };
+    const reading = read(page).finally(() => pages.delete(key));
+    pages.set(key, reading);
+    return reading;
+  };
   // Shared by all feeds, of which there may be as many as clients.
   const forFeeds: FeedParts = {
     monotonic: clock.monotonic,
     newRing: () => createRing(room, limits.ringBytes),
-    page(sessionId, after) {
-      const key = `${after} ${sessionId}`;
-      const underWay = pages.get(key);
-      if (underWay) return underWay;
-      const page = { after, limit: limits.pageEntries, maxBytes: limits.pageBytes };
-      const read = coldRead(() => journal.entries(sessionId, page)).finally(() =>
-        pages.delete(key),
-      );
-      pages.set(key, read);
-      return read;
-    },
+    page: (sessionId, after) =>
+      readPage("cold", sessionId, after, (page) =>
+        coldRead(() => journal.entries(sessionId, page)),
+      ),
+    missed: (sessionId, after) =>
+      readPage("live", sessionId, after, (page) =>
+        liveReads.run(() => liveJournal.entries(sessionId, page)),
+      ),
     readView,
     answerSoFar(sessionId, view) {
       const address = runnerElsewhere(view, bus);
@@ -219,6 +236,7 @@ export function createHub(parts: HubParts): Hub {
       closed = true;
       cancelTick?.();
       for (const feed of feeds.values()) feed.fail(ended());
+      for (const line of [coldReads, liveReads]) line.refuse(ended());
       followers.close();
       listeners.close();
       listening.close();

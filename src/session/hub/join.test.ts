@@ -299,6 +299,48 @@ describe("many clients", () => {
     await scene.close();
   });
 
+  test("that join hold up nothing that is said to those who are live, however large it is", async () => {
+    const scene = await hubScene({ limits: { coldReads: 1 }, liveApart: true });
+    for (const each of ["s", "a", "b"]) await scene.commit(each, { say: 1 });
+    const hub = scene.hub("gateway");
+    const live = joinAs(hub, "s");
+    const quiet = ["a", "b"].map((each) => joinAs(hub, each, { lastSeq: 1 }));
+    await Promise.all([live, ...quiet].map(({ joined }) => joined.ready));
+    await scene.clock.advance(2_000);
+    scene.gate = Promise.withResolvers<void>();
+    const strangers = ["a", "b"].map((each) => joinAs(hub, each));
+    await turns();
+    expect(hub.load().coldReads).toMatchObject({ underWay: 1, waiting: 1 });
+    // More than a letter holds.
+    await scene.commit("s", { say: 1, bytes: 300_000 });
+    await scene.clock.advance(500);
+    expect(live.seqs).toEqual([1, 2]);
+    scene.gate.resolve();
+    await Promise.all(strangers.map(({ joined }) => joined.ready));
+    await scene.close();
+  });
+
+  test("wait for the journal no longer than they may, nor for a hub that closes", async () => {
+    const scene = await hubScene({ limits: { coldReads: 1, coldWaitMs: 5_000 } });
+    for (const each of ["a", "b", "c"]) await scene.commit(each, { say: 1 });
+    scene.isLoaded = false;
+    scene.gate = Promise.withResolvers<void>();
+    const hub = scene.hub("owner");
+    const [first, second] = ["a", "b"].map((each) => joinAs(hub, each));
+    await scene.clock.advance(5_000);
+    expect(second!.failed).toMatchObject({ code: "store_busy" });
+    const third = joinAs(hub, "c");
+    await turns();
+    hub.close();
+    await turns();
+    expect(third.failed).toMatchObject({ code: "closed" });
+    scene.gate.resolve();
+    await turns();
+    expect(hub.load().coldReads).toEqual({ underWay: 0, waiting: 0 });
+    expect(first!.failed).toMatchObject({ code: "closed" });
+    await scene.close();
+  });
+
   test("that are too slow are told no more, and others are", async () => {
     const scene = await hubScene();
     await scene.commit("s", { say: 1 });

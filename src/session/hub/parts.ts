@@ -55,6 +55,8 @@ export type CommittedSession = {
 export type HubParts = {
   bus: Bus;
   journal: Pick<Journal, "header" | "entries">;
+  /** The same for what clients that are live haven't been told, which waits for no client that joins. */
+  liveJournal?: Pick<Journal, "entries">;
   clock: Clock;
   log: Logger;
   /** This process owns the session's log right now, and its last beat is fresh. */
@@ -74,8 +76,12 @@ export type HubParts = {
 };
 
 export type HubLimits = {
-  /** Reads of the journal at once. */
+  /** Reads of the journal at once, for clients that join. */
   coldReads: number;
+  /** How long such a read waits for its turn. */
+  coldWaitMs: number;
+  /** Reads at once of what clients that are live haven't been told. */
+  liveReads: number;
   pageEntries: number;
   pageBytes: number;
   /** What is kept of a session's newest entries, and of all sessions together. */

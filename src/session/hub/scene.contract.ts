@@ -72,6 +72,8 @@ export type ScenedRunner = {
 export type SceneOptions = {
   carry?: Carry;
   limits?: Partial<HubLimits>;
+  /** What is read for clients that are live doesn't wait for the gate. */
+  liveApart?: boolean;
   /** What is between a hub and its bus. */
   between?: (bus: Bus) => Bus;
 };
@@ -111,6 +113,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
     const hub = createHub({
       bus,
       journal,
+      ...(options.liveApart && { liveJournal: stored }),
       clock,
       log: silentLogger,
       isLocal: () => (reads.looks++, scene.owner === address),

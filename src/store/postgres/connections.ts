@@ -23,6 +23,8 @@ import { type Manner, transact } from "./transact.ts";
 export type Connections = {
   /** Runs queries together or not at all. */
   run(kind: Kind, queries: readonly Query[]): Promise<Row[][]>;
+  /** Rejects cold reads that wait for their turn. What is under way goes on. */
+  refuseWaiting(error: unknown): void;
   /** A client to listen on that has yet to connect, or undefined where no hint would arrive. */
   listener(): Promise<pg.Client | undefined>;
   end(): Promise<void>;
@@ -43,6 +45,8 @@ type Pools = Readonly<Record<Kind, pg.Pool>>;
 const usualConnections = 4;
 // Pages of what was said, for clients that can wait a moment: enough that one long page isn't all.
 const coldMost = 2;
+// As many as a pool of `pg` has unless told.
+const poolMost = 10;
 
 // Each time something is learnt that makes the next try different.
 const triesMost = 4;
@@ -60,7 +64,7 @@ const plansKeptMs = 2_000;
  */
 export function openConnections(parts: Parts): Connections {
   const { driver, store, durability, clock, log } = parts;
-  const { answerTimeoutMs } = timeoutsOf(store);
+  const { answerTimeoutMs, connectTimeoutMs } = timeoutsOf(store);
   const types = plainNumbers(driver);
   const perTransaction = beginWithSettings(store, durability);
   const told = store.pooler === "transaction";
@@ -140,9 +144,10 @@ export function openConnections(parts: Parts): Connections {
     }));
   };
 
-  // In a line of our own, since a pool gives those up that wait for long; and a pool of the caller's is
-  // one for all kinds, which cold reads mustn't take all of.
-  const cold = createFewAtOnce(coldConnections(store));
+  // In a line of our own, since a pool of the caller's is one for all kinds, which cold reads mustn't take
+  // all of. They wait there for as long as for a connection, so that those behind others that a silent
+  // server holds up are told no later than these.
+  const cold = createFewAtOnce(coldConnections(store), { clock, waitMs: connectTimeoutMs });
   const ask = async (kind: Kind, queries: readonly Query[]): Promise<Row[][]> => {
     for (let tries = 1; ; tries++) {
       const client = await take(kind);
@@ -163,6 +168,7 @@ export function openConnections(parts: Parts): Connections {
       await lookOnce();
       return kind === "cold" ? cold.run(() => ask(kind, queries)) : ask(kind, queries);
     },
+    refuseWaiting: cold.refuse,
     async listener() {
       await lookOnce();
       const keepsSessions = store.pooler === "session" || store.pooler === "none";
@@ -201,6 +207,9 @@ function openPools({ driver, store, durability, log }: Parts, how: "session" | "
   return { read: open(), write: open(), cold: open(coldConnections(store)) };
 }
 
-function coldConnections({ connections = usualConnections }: PostgresStore): number {
-  return Math.min(connections, coldMost);
+/** Of a pool of the caller's, one at least is left for the rest, where it has more than one. */
+function coldConnections({ pool, connections = usualConnections }: PostgresStore): number {
+  if (!pool) return Math.min(connections, coldMost);
+  const { max = poolMost } = (pool.options ?? {}) as { max?: number };
+  return Math.max(1, Math.min(max - 1, coldMost));
 }

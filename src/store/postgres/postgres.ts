@@ -62,9 +62,9 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   let closing: Promise<unknown> | undefined;
   const underWay = new Set<Promise<unknown>>();
 
-  /** What was asked before a close is finished; what comes after is refused. */
+  /** What was asked before a close is finished, but for cold reads that wait; what comes after is refused. */
   const guarded = <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
-    if (closing) return Promise.reject(new FlotillaError("closed", "the database was closed"));
+    if (closing) return Promise.reject(closedError());
     const answer = ask();
     const settled = answer.catch(() => {});
     underWay.add(settled);
@@ -96,10 +96,15 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     subscribe: notifies ? hints.subscribe : () => () => {},
     within: (handle) => postgresTransaction(handle, { schema, without }),
     async close() {
+      connections.refuseWaiting(closedError());
       closing ??= awake(Promise.all([hints.close(), ...underWay]).then(connections.end));
       await closing;
     },
   };
+}
+
+function closedError(): FlotillaError {
+  return new FlotillaError("closed", "the database was closed");
 }
 
 /** Idle connections don't keep the process running, so it might end before they have been closed. */

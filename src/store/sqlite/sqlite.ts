@@ -1,3 +1,4 @@
+import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { createFewAtOnce } from "../../base/few-at-once.ts";
 import type { Database, Row } from "../database.ts";
@@ -8,6 +9,8 @@ import { type ConnectionOptions, toObjects } from "./connection.ts";
 import { createHints } from "./hints.ts";
 import { keepThread } from "./thread-client.ts";
 import { watchCommits } from "./watch.ts";
+
+const coldWaitMs = 10_000;
 
 /**
  * One SQLite file, shared by any number of processes: a thread that writes, a thread that reads, and
@@ -34,7 +37,7 @@ export async function openSqlite(
     });
   // One thread reads, in the order of asking: with one cold read in its queue at a time, no other read
   // waits for more than that.
-  const cold = createFewAtOnce(1);
+  const cold = createFewAtOnce(1, { clock: systemClock, waitMs: coldWaitMs });
   let watching = false;
   let closing: Promise<void> | undefined;
 
@@ -45,7 +48,7 @@ export async function openSqlite(
       return toObjects(table!);
     },
     async write(statements, { mail } = {}) {
-      if (closing) throw new FlotillaError("closed", "the database was closed");
+      if (closing) throw closedError();
       const write = statements.map((each) => render(each, dialect));
       const tables = await hints.around(writer.ask({ write }));
       if (mail !== undefined) hints.mail.tell(mail);
@@ -60,9 +63,14 @@ export async function openSqlite(
     close() {
       hints.close();
       commits.close();
+      cold.refuse(closedError());
       // One after the other: of two that close at once neither is the last, and the last one is who
       // puts the log into the file, so that the file alone is the whole store.
       return (closing ??= reader.close().then(() => writer.close()));
     },
   };
+}
+
+function closedError(): FlotillaError {
+  return new FlotillaError("closed", "the database was closed");
 }
