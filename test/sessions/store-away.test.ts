@@ -61,23 +61,22 @@ test("S10: on a Postgres that is away for seconds, whatever a user asks of a ses
       headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
       ...(body && { body: JSON.stringify(body) }),
     });
+  const service = pod.sessionService!;
   const make = async () => {
-    const made = await ask("POST", "", { agents: ["asking"] });
-    return ((await made.json()) as { sessionId: string }).sessionId;
+    const made = await service.create("default", { agents: ["asking"], users: ["ada"] });
+    return made.sessionId;
   };
   const say = (id: string, text: string) =>
     ask("POST", `/${id}/messages`, { parts: [{ type: "text", text }] });
   const answerIn = (id: string) =>
     until("an answer", async () => {
-      const { entries } = (await (await ask("GET", `/${id}/messages`)).json()) as {
-        entries: { role: string; messageId: string }[];
-      };
+      const { entries } = await service.entries("default", id, {});
       return entries.find(({ role }) => role === "assistant")?.messageId;
     });
 
   const [told, again, running, quiet] = [await make(), await make(), await make(), await make()];
-  for (const id of [told, again]) await say(id, "go");
-  await say(running, "hold");
+  for (const id of [told, again]) expect((await say(id, "go")).status).toBe(201);
+  expect((await say(running, "hold")).status).toBe(201);
   const answer = await answerIn(told);
   await answerIn(again);
   // What the server remembers of members is too old by then.
