@@ -48,7 +48,9 @@ describe("on Postgres, cold reads of which each waits for a lock", () => {
     ["a pool of the caller's", 4],
     ["the smallest pool of the caller's that has one to spare", 2],
   ])("hold up no other read and no write, on %s", async (_, poolMost) => {
-    const { database, url } = await open(poolMost);
+    // Longer than this machine may be busy: what waits for the lock is to wait until it is given up.
+    const patient = { connectTimeoutMs: 60_000, lockTimeoutMs: 60_000 };
+    const { database, url } = await open(poolMost, patient);
     const holder = await hold(url);
     const cold = Array.from({ length: 20 }, () => readCold(database));
     await Promise.all(Array.from({ length: 8 }, () => database.read(one)));

@@ -10,7 +10,7 @@ import { createHints } from "./hints.ts";
 import { keepThread } from "./thread-client.ts";
 import { watchCommits } from "./watch.ts";
 
-const coldWaitMs = 10_000;
+const coldWaitMs = 30_000;
 
 /**
  * One SQLite file, shared by any number of processes: a thread that writes, a thread that reads, and
