@@ -5,5 +5,5 @@
  */
 export const deathLimit = 4;
 
-/** After this many, a task or a turn runs only on a pod that has nothing else of its kind. */
+/** After this many, a task runs only on a pod that has no other, and a turn begins with no other beside it. */
 export const aloneAfterDeaths = 2;

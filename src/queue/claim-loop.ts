@@ -26,6 +26,8 @@ export type ClaimLoop = {
   /** A task that must run alone and waits for this pod to be empty. */
   readonly reserved: string | undefined;
   readonly runsAlone: boolean;
+  /** Such a task runs, or is being claimed. */
+  readonly hasSuspect: boolean;
   /** Everything that this pod knows is paused. */
   readonly paused: boolean;
   /** Whether the last claim failed. */
@@ -55,6 +57,8 @@ export type ClaimLoopParts = {
   /** Takes on what has come, unless a newer claim of the same task runs here. */
   take: (claim: Claim, nowMs: number) => Running | undefined;
   begin: (run: Running) => void;
+  /** Whether a turn that pods were lost under has just begun on this pod. Default: none has. */
+  hasSuspectTurn?: (() => boolean) | undefined;
   /** Told after each claim. */
   onAnswered: () => void;
 };
@@ -77,6 +81,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   let more = true;
   let reserved: string | undefined;
   let runsAlone = false;
+  let claimsAlone = false;
   let paused = false;
   let cancelWake: (() => void) | undefined;
 
@@ -102,6 +107,8 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     const tooEarlyMs = pace.waitMs();
     if (tooEarlyMs > 0) return wakeIn(tooEarlyMs);
     if (reserved !== undefined && unsettled.size > 0) return;
+    // Of two that may end this pod, only one should be to blame. The next poll looks again.
+    if (reserved !== undefined && parts.hasSuspectTurn?.()) return;
     if (gate !== undefined && reserved === undefined && limit > 0) {
       gate.look(limit);
       limit = gate.room(limit);
@@ -130,6 +137,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     asked += limit;
     more = false;
     const alone = reserved;
+    claimsAlone = alone !== undefined;
     reserved = undefined;
     // Nothing may come beside what must run alone.
     if (alone !== undefined) backlog = false;
@@ -143,6 +151,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
         ? claims.claim(limit, alone, held, most)
         : claims.claim(limit, alone, held, fewest(most, passes.most), passes.together));
       underWay--;
+      claimsAlone = false;
       pace.succeeded();
       const { length } = claimed.claims;
       backlog = alone === undefined && length === limit;
@@ -173,6 +182,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
       for (const run of begun) parts.begin(run);
     } catch (error) {
       underWay--;
+      claimsAlone = false;
       asked -= limit;
       backlog = false;
       more = true;
@@ -199,6 +209,9 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     },
     get runsAlone() {
       return runsAlone;
+    },
+    get hasSuspect() {
+      return runsAlone || claimsAlone;
     },
     get paused() {
       return paused;

@@ -267,6 +267,26 @@ export function stopContract(kind: StoreKind): void {
       expect(await queue.ended("poison")).toMatchObject({ status: "completed", deaths: 2 });
     });
 
+    test("a task that pods died under isn't begun where a turn of that kind has just begun", async () => {
+      const { handler, attempts } = gated("a");
+      await queue.database.write([
+        sql`insert into ${rowsOf} (task_id, name, payload, deaths) values ('poison', 'a', '"p"', 2)`,
+      ]);
+      let hasSuspectTurn = true;
+      const more = { hasSuspectTurn: () => hasSuspectTurn };
+      const worker = await queue.work("pod-1", [handler], more);
+      await queue.pass(5_000);
+      await queue.until("draining", () => worker.state === "draining for one");
+      expect([attempts.length, worker.hasSuspect]).toEqual([0, false]);
+      hasSuspectTurn = false;
+      await queue.pass(2_000);
+      await queue.until("the poison", () => attempts.length === 1);
+      expect(worker.hasSuspect).toBe(true);
+      attempts[0]!.finish(1);
+      await queue.ended("poison");
+      await queue.until("it has ended", () => !worker.hasSuspect);
+    });
+
     test("a pod no longer drains for a task that was cancelled meanwhile", async () => {
       const { handler, attempts } = gated("a");
       await queue.enqueue("a", "x");

@@ -67,6 +67,8 @@ export type WorkerOptions = {
   onEvent?: (event: WorkerEvent) => void;
   /** Told of tasks that have ended here, for those who wait for them in this process. */
   onEnded?: (taskId: string) => void;
+  /** Whether a turn that pods were lost under has just begun on this pod. Default: none has. */
+  hasSuspectTurn?: () => boolean;
   log?: Logger;
 };
 
@@ -74,6 +76,8 @@ export type Worker = {
   /** There may be something to claim. */
   wake(): void;
   readonly running: number;
+  /** A task that pods died under runs here, alone among tasks, or is about to. */
+  readonly hasSuspect: boolean;
   /** Why nothing is claimed right now, for people. */
   readonly state: WorkerState;
   /** How many tasks it takes on at most right now, and everything that keeps it from claiming more. */
@@ -306,6 +310,9 @@ export function startWorker(options: WorkerOptions): Worker {
     wake: loop.wake,
     get running() {
       return running.size;
+    },
+    get hasSuspect() {
+      return loop.hasSuspect;
     },
     get state() {
       return stateOf(reasons()) ?? (loop.underWay > 0 ? "claiming" : "idle");

@@ -226,10 +226,12 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     onFloor: parts.raiseFloor,
     onEvent,
     onEnded: tasks.ended,
+    hasSuspectTurn: () => sessions?.hasSuspect() ?? false,
   });
   if (settings.sessions) {
     const { registry } = throttles;
-    const own = { agents, tasks, runs, onEvent, throttles: registry };
+    const runsSuspectTask = () => worker.hasSuspect;
+    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask };
     const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own };
     sessions = onceThereAreSome(() => startSessions(sessionParts));
     if (talked) sessions.wake();

@@ -78,6 +78,7 @@ export function onceThereAreSome(start: () => SessionsHere): Pick<
 > & {
   wake(): void;
   load(): SessionLoad | undefined;
+  hasSuspect(): boolean;
 } {
   let here: SessionsHere | undefined;
   let stopped = false;
@@ -89,6 +90,7 @@ export function onceThereAreSome(start: () => SessionsHere): Pick<
     service,
     sessions: createSessions(service),
     load: () => here?.load(),
+    hasSuspect: () => here?.hasSuspect() ?? false,
     wake() {
       if (!stopped) here ??= start();
     },

@@ -47,8 +47,13 @@ export type Command =
     }
   /** Its runner has to go, and hasn't finished. */
   | { readonly type: "turn_released"; readonly epoch: number; readonly attempt: number }
-  /** What must run alone does so from now on. */
-  | { readonly type: "work_begun"; readonly epoch: number; readonly attempt: number }
+  /** A suspect has begun; with `beside`, others begin or are to blame from now on as well. */
+  | {
+      readonly type: "work_begun";
+      readonly epoch: number;
+      readonly attempt: number;
+      readonly beside?: boolean;
+    }
   /** Its runner has begun (an odd count) or ended (an even one) to wait for a permit. Only a higher counts. */
   | {
       readonly type: "turn_waiting";

@@ -16,7 +16,7 @@ import {
   setMetadata,
   unarchive,
 } from "./conversation/keeping.ts";
-import { beginAlone } from "./conversation/starting.ts";
+import { beginSuspect } from "./conversation/starting.ts";
 import { refused, unchanged } from "./conversation/step.ts";
 import {
   countWait,
@@ -144,7 +144,9 @@ type OfWork = Extract<
 function decideWork(header: Header, command: OfWork, facts: Facts): Decision | undefined {
   const { work } = header;
   if (!work || !isAbout(work, command)) return undefined;
-  if (command.type === "work_begun") return work.attempt > 0 ? beginAlone(header, work) : undefined;
+  if (command.type === "work_begun") {
+    return work.attempt > 0 ? beginSuspect(header, work, command) : undefined;
+  }
   switch (work.type) {
     case "turn":
       return decideTurn(header, work, command, facts);

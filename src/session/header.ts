@@ -76,10 +76,11 @@ export type Turn = {
 };
 
 /**
- * Work that was lost with its pods so often that it is begun only on a pod that makes nothing else. While
- * it waits there, what ends the pod is another's. Absent where it may begin beside others.
+ * Work that was lost with its pods so often that it is a suspect, which begins on its pod with nothing else
+ * for a while. While it waits there, what ends the pod is another's; when it has `begun`, it is to blame;
+ * and once others begin `beside` it, they may be. Absent where it is no suspect.
  */
-export type Alone = "waits" | "begun";
+export type Alone = "waits" | "begun" | "beside";
 
 export type Compaction = {
   readonly type: "compaction";

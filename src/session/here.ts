@@ -25,6 +25,8 @@ export type SessionsHere = {
   readonly journal: Journal;
   readonly pod: PodSessions | undefined;
   load(): SessionLoad;
+  /** Whether an answer that pods were lost under has just begun here. */
+  hasSuspect(): boolean;
   stop(options: { waitMs: number }): Promise<void>;
 };
 
@@ -118,6 +120,7 @@ export function createSessionsHere(
     journal,
     pod,
     load: () => ({ ...hub.load(), turnsWaiting: pod?.runner.waiting ?? 0 }),
+    hasSuspect: () => pod?.runner.hasSuspect ?? false,
     stop: ({ waitMs }) => (stopped ??= stop(waitMs)),
   };
 }

@@ -11,6 +11,8 @@ export type Runner = {
   running(): readonly WorkName[];
   /** How much of that waits for other work to end first. */
   readonly waiting: number;
+  /** Work that pods were lost under has just begun here, alone. */
+  readonly hasSuspect: boolean;
   /** The answer that is being made, as chunks that begin it anew. */
   snapshot(sessionId: string): LiveChunks | undefined;
   /** Lets what runs end, for so long, then releases it. */

@@ -12,14 +12,18 @@ export function factsOf(facts: Facts, agent: string): AgentFacts {
   return facts.agent(agent) ?? unknownAgent;
 }
 
+/** From this attempt on, every loss of a suspect that has begun counts: it ends pods too late to be alone. */
+export const countedFromAttempt = 8;
+
 /**
  * The next try of work whose pod was lost; undefined where it is given up. All work of a pod is lost with
- * it, and only one piece of that may have ended it, so the last tries are made alone: none is given up
- * for what another has done, unless its agent allows no second try.
+ * it, and only one piece of that may have ended it, so the last tries begin alone, and count where the pod
+ * is lost before others have begun beside them.
  */
 export function afterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost | undefined {
   const again = handedOn(work);
   if (work.alone === "waits") return again;
+  if (work.alone === "beside" && work.attempt < countedFromAttempt) return again;
   const lost = work.lost + 1;
   const most = Math.min(factsOf(facts, work.agent).attempts, deathLimit);
   if (lost >= most) return undefined;
@@ -32,10 +36,15 @@ export function handedOn<Given extends Work>(work: Given): Given {
   return { ...work, attempt: work.attempt + 1, ...(work.alone && { alone: "waits" }) };
 }
 
-/** From here on, the work is to blame where its pod is lost. */
-export function beginAlone(header: Header, work: Work): Decision {
-  if (work.alone !== "waits") return unchanged(header, { done: true });
-  const begun: Work = { ...work, alone: "begun" };
+/** From here on, the work is to blame where its pod is lost, or others may be as well. */
+export function beginSuspect(
+  header: Header,
+  work: Work,
+  { beside = false }: { readonly beside?: boolean },
+): Decision {
+  const isKnown = work.alone === "beside" || (work.alone === "begun" && !beside);
+  if (!work.alone || isKnown) return unchanged(header, { done: true });
+  const begun: Work = { ...work, alone: beside ? "beside" : "begun" };
   return decided(withHeader(firstStep(header), { work: begun }), { done: true });
 }
 

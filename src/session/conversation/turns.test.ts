@@ -3,6 +3,7 @@ import { deathLimit } from "../../base/deaths.ts";
 import type { Target } from "../command.ts";
 import type { Turn } from "../header.ts";
 import { pendingMost } from "./pending.ts";
+import { countedFromAttempt } from "./starting.ts";
 import { plain, startTalk, type Talk, textParts } from "./talk.contract.ts";
 
 const turnOf = (talk: Talk) => talk.header.work as Turn;
@@ -274,6 +275,25 @@ describe("a runner", () => {
     expect(talk.entries.at(-1)).toMatchObject({
       error: { message: expect.stringContaining("all 3 pods") },
     });
+  });
+
+  test("that is lost when others have begun beside a suspect isn't counted, but not for ever", () => {
+    const talk = startTalk();
+    talk.say("one");
+    for (let lost = 0; lost < 2; lost++) talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    while (turnOf(talk).attempt < countedFromAttempt) {
+      talk.ask({ type: "work_begun", ...numbersOf(talk) });
+      talk.ask({ type: "work_begun", ...numbersOf(talk), beside: true });
+      // What comes late takes nothing back.
+      talk.ask({ type: "work_begun", ...numbersOf(talk) });
+      expect(turnOf(talk)).toMatchObject({ lost: 2, alone: "beside" });
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+      expect(turnOf(talk)).toMatchObject({ lost: 2, alone: "waits" });
+    }
+    talk.ask({ type: "work_begun", ...numbersOf(talk), beside: true });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(talk.header.work).toBeNull();
+    expect(talk.entries.at(-1)).toMatchObject({ error: { code: "runner_lost" } });
   });
 
   test.each([

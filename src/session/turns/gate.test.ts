@@ -1,24 +1,33 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, turns } from "../../base/movable-clock.contract.ts";
-import { closedMs, createGate } from "./gate.ts";
+import { createGate, type Suspect } from "./gate.ts";
+
+const aloneMs = 2_000;
 
 function scene(most: number) {
   const clock = movableClock();
   const gate = createGate(most, clock);
   const begun: string[] = [];
+  const over: string[] = [];
   const ends = new Map<string, () => void>();
   const never = new AbortController().signal;
-  const ask = (tenant: string, name: string, signal = never, alone = false) =>
-    gate.within({ tenant, signal, alone }, () => {
+  /** What work waits for between its place and its beginning. */
+  const started: { wait?: PromiseWithResolvers<void> } = {};
+  const ask = (tenant: string, name: string, signal = never, suspect?: Suspect) =>
+    gate.within({ tenant, signal, suspect }, async (isBegun) => {
       begun.push(name);
+      await started.wait?.promise;
+      isBegun();
       return new Promise<void>((resolve) => ends.set(name, resolve));
     });
-  const askAlone = (name: string, signal = never) => ask("t", name, signal, true);
+  const askSuspect = (name: string, signal = never) =>
+    ask("t", name, signal, { aloneMs, onOver: () => over.push(name) });
   const end = async (name: string) => {
+    await turns();
     ends.get(name)!();
     await turns();
   };
-  return { gate, clock, begun, ask, askAlone, end };
+  return { gate, clock, begun, over, started, ask, askSuspect, end };
 }
 
 describe("a gate", () => {
@@ -63,61 +72,82 @@ describe("a gate", () => {
     expect(begun).toEqual(["a", "stopped", "b"]);
   });
 
-  test("lets in what has to be alone when all else has ended, and nothing beside it", async () => {
-    const { gate, clock, begun, ask, askAlone, end } = scene(10);
+  test("lets a suspect in when nothing else has begun for a while, and nothing beside it for as long", async () => {
+    const { gate, clock, begun, over, ask, askSuspect, end } = scene(10);
     for (const name of ["a", "b"]) void ask("t", name);
-    for (const name of ["alone 1", "alone 2"]) void askAlone(name);
+    for (const name of ["suspect 1", "suspect 2"]) void askSuspect(name);
     void ask("t", "c");
     expect([begun, gate.waiting]).toEqual([["a", "b"], 3]);
     await end("a");
-    expect(begun).toHaveLength(2);
-    await end("b");
-    expect(begun.slice(2)).toEqual(["alone 1"]);
+    await clock.advance(aloneMs - 1);
+    expect([begun.length, gate.hasSuspect]).toEqual([2, false]);
+    await clock.advance(1);
+    expect([begun.slice(2), gate.hasSuspect]).toEqual([["suspect 1"], true]);
     void ask("other", "d");
-    await end("alone 1");
+    await clock.advance(aloneMs - 1);
+    expect([begun.length, over]).toEqual([3, []]);
+    await clock.advance(1);
     // Those that came meanwhile go before the next.
-    expect(begun.slice(3)).toEqual(["c", "d"]);
+    expect([begun.slice(3), over]).toEqual([["c", "d"], ["suspect 1"]]);
     void ask("t", "e");
-    await end("c");
-    await end("d");
-    expect(begun.slice(5)).toEqual(["alone 2"]);
-    await end("alone 2");
-    expect(begun.slice(6)).toEqual(["e"]);
-    await end("e");
+    await clock.advance(aloneMs);
+    expect(begun.slice(5)).toEqual(["suspect 2"]);
+    await end("suspect 2");
+    expect([begun.slice(6), over, gate.hasSuspect]).toEqual([["e"], ["suspect 1"], false]);
+    for (const name of ["suspect 1", "b", "c", "d", "e"]) await end(name);
     expect([gate.waiting, clock.timers]).toEqual([0, 0]);
   });
 
-  test("is closed for what has to be alone no longer than it may be", async () => {
-    const { clock, begun, ask, askAlone, end } = scene(10);
+  test("lets a suspect in at once where nothing is under way", async () => {
+    const { begun, ask, askSuspect, end } = scene(10);
     void ask("t", "long");
-    for (const name of ["alone 1", "alone 2"]) void askAlone(name);
-    void ask("t", "a");
-    await clock.advance(closedMs - 1);
-    expect(begun).toEqual(["long"]);
-    await clock.advance(1);
-    expect(begun).toEqual(["long", "alone 1", "a"]);
-    void ask("t", "b");
-    expect(begun.slice(3)).toEqual(["b"]);
-    // Of those that have to be alone there is never more than one.
-    await clock.advance(closedMs);
-    expect(begun).toHaveLength(4);
-    await end("alone 1");
-    for (const name of ["long", "a", "b"]) await end(name);
-    expect(begun.slice(4)).toEqual(["alone 2"]);
-    void ask("t", "c");
-    await clock.advance(closedMs);
-    expect(begun.slice(5)).toEqual(["c"]);
+    void askSuspect("suspect");
+    await end("long");
+    expect(begun).toEqual(["long", "suspect"]);
   });
 
-  test("opens again where what had to be alone is wanted no more", async () => {
-    const { clock, begun, ask, askAlone } = scene(10);
+  test("keeps suspects waiting for each other no longer than they are alone, however long they take", async () => {
+    const { clock, begun, askSuspect } = scene(1_000);
+    for (let n = 0; n < 100; n++) void askSuspect(`suspect ${n}`);
+    await clock.advance(99 * aloneMs);
+    expect(begun).toHaveLength(100);
+  });
+
+  test("counts a suspect's time from when it has really begun", async () => {
+    const { clock, begun, over, ask, askSuspect, started } = scene(10);
+    started.wait = Promise.withResolvers<void>();
+    void askSuspect("suspect");
+    void ask("t", "a");
+    await clock.advance(10 * aloneMs);
+    expect([begun, over]).toEqual([["suspect"], []]);
+    started.wait.resolve();
+    await clock.advance(aloneMs);
+    expect([begun, over]).toEqual([["suspect", "a"], ["suspect"]]);
+  });
+
+  test("lets suspects in only where there is room", async () => {
+    const { clock, begun, ask, askSuspect, end } = scene(1);
+    void ask("t", "a");
+    void askSuspect("suspect");
+    void ask("t", "b");
+    await clock.advance(aloneMs);
+    expect(begun).toEqual(["a"]);
+    await end("a");
+    expect(begun).toEqual(["a", "suspect"]);
+    await clock.advance(aloneMs);
+    await end("suspect");
+    expect(begun).toEqual(["a", "suspect", "b"]);
+  });
+
+  test("opens again where a suspect is wanted no more", async () => {
+    const { clock, begun, ask, askSuspect } = scene(10);
     const control = new AbortController();
     void ask("t", "a");
-    void askAlone("alone", control.signal);
+    void askSuspect("suspect", control.signal);
     void ask("t", "b");
     expect(begun).toEqual(["a"]);
     control.abort();
     await turns();
-    expect([begun, clock.timers]).toEqual([["a", "alone", "b"], 0]);
+    expect([begun, clock.timers]).toEqual([["a", "suspect", "b"], 0]);
   });
 });

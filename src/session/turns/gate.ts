@@ -4,43 +4,50 @@ import type { Clock } from "../../base/clock.ts";
  * Lets so much be under way at once. What waits is let in as soon as something ends: tenants in turns,
  * and of each tenant in the order of asking, so that nobody who asks for much keeps others out.
  *
- * What has to be alone closes the gate: what is under way ends, it comes in, and the gate opens again when
- * it has ended. Those that came to the closed gate go before the next that has to be alone.
+ * A suspect is work that pods were lost under. It comes in when nothing else has begun for a while, and
+ * the gate is closed for as long after it: a pod that is lost in that time was most likely ended by it.
+ * Those that came to the closed gate go before the next suspect.
  */
 export type Gate = {
   readonly waiting: number;
+  /** A suspect is in its time alone, or about to begin it. */
+  readonly hasSuspect: boolean;
   /** Does it once there is room, or at once where its signal fires: then it has only to end itself. */
-  within<Result>(
-    asked: { tenant: string; signal: AbortSignal; alone?: boolean },
-    work: () => Promise<Result>,
-  ): Promise<Result>;
+  within<Result>(asked: Asked, work: (begun: () => void) => Promise<Result>): Promise<Result>;
 };
 
-/**
- * How long the gate is closed at most. Answers may take far longer, and one must not keep all others of a
- * pod waiting: then it comes in beside what is still under way, or goes on beside what comes.
- */
-export const closedMs = 60_000;
+type Asked = {
+  tenant: string;
+  signal: AbortSignal;
+  suspect?: Suspect | undefined;
+};
+
+export type Suspect = {
+  /** How long nothing else begins before it and, from the call of `begun`, after it. */
+  readonly aloneMs: number;
+  /** It has lived for so long, and others begin beside it from now on. */
+  readonly onOver: () => void;
+};
 
 export function createGate(most: number, clock: Clock): Gate {
   /** In the order in which tenants are served next. */
   const queues = new Map<string, Set<() => void>>();
-  const toBeAlone = new Set<() => void>();
+  const suspects = new Map<() => void, Suspect>();
   let underWay = 0;
   let waiting = 0;
-  /** How many others are let in before the gate closes for the next that has to be alone. */
+  /** When something began last. */
+  let begunMs = -Infinity;
+  /** How many others are let in before the gate closes for the next suspect. */
   let before = 0;
-  /** One that has to be alone is under way. */
-  let hasOne = false;
-  /** Opens the gate, where it is closed. */
-  let open: (() => void) | undefined;
+  /** The suspect that the gate is closed behind. */
+  let present: Suspect | undefined;
+  let cancelTimer = () => {};
 
-  const remove = (tenant: string, come: () => void): boolean => {
+  const remove = (tenant: string, come: () => void): void => {
     const queue = queues.get(tenant);
-    if (!queue?.delete(come)) return false;
+    if (!queue?.delete(come)) return;
     waiting--;
     if (queue.size === 0) queues.delete(tenant);
-    return true;
   };
 
   const takeNext = (): (() => void) | undefined => {
@@ -54,45 +61,47 @@ export function createGate(most: number, clock: Clock): Gate {
     return come;
   };
 
-  const letOneAlone = (): void => {
-    const come = toBeAlone.values().next().value;
-    if (!come) return;
-    toBeAlone.delete(come);
-    hasOne = true;
+  const letIn = (): void => {
     underWay++;
-    come();
+    begunMs = clock.monotonic();
   };
 
-  const close = (): void => {
-    const cancel = clock.after(closedMs, () => {
-      open?.();
-      if (!hasOne) letOneAlone();
-      admit();
-    });
-    open = () => {
-      cancel();
-      open = undefined;
-    };
+  const setTimer = (delayMs: number, act: () => void): void => {
+    cancelTimer();
+    cancelTimer = clock.after(delayMs, act);
   };
 
   const admit = (): void => {
-    for (;;) {
-      if (!open && !hasOne && toBeAlone.size > 0 && (before === 0 || waiting === 0)) close();
-      if (open) {
-        if (toBeAlone.size === 0 && !hasOne) open();
-        else if (underWay === 0) return letOneAlone();
-        else return;
+    if (present) return;
+    cancelTimer();
+    while (underWay < most) {
+      const next = suspects.entries().next().value;
+      if (next && (before === 0 || waiting === 0)) {
+        const [come, suspect] = next;
+        const leftMs = underWay === 0 ? 0 : begunMs + suspect.aloneMs - clock.monotonic();
+        if (leftMs > 0) return setTimer(leftMs, admit);
+        suspects.delete(come);
+        present = suspect;
+        letIn();
+        return come();
       }
-      const come = underWay < most ? takeNext() : undefined;
+      const come = takeNext();
       if (!come) return;
       before = Math.max(0, before - 1);
-      underWay++;
+      letIn();
       come();
     }
   };
 
+  const open = (suspect: Suspect): void => {
+    if (present !== suspect) return;
+    present = undefined;
+    before = waiting;
+    admit();
+  };
+
   /** Whether it has a place: not where its signal has fired before there was one. */
-  const enter = (tenant: string, signal: AbortSignal, alone: boolean): Promise<boolean> =>
+  const enter = ({ tenant, signal, suspect }: Asked): Promise<boolean> =>
     new Promise((resolve) => {
       const settle = (hasPlace: boolean) => {
         signal.removeEventListener("abort", onAbort);
@@ -100,14 +109,14 @@ export function createGate(most: number, clock: Clock): Gate {
       };
       const come = () => settle(true);
       const onAbort = () => {
-        if (!toBeAlone.delete(come)) remove(tenant, come);
+        if (!suspects.delete(come)) remove(tenant, come);
         settle(false);
         admit();
       };
       signal.addEventListener("abort", onAbort, { once: true });
-      if (alone) {
-        if (toBeAlone.size === 0 && !hasOne) before = waiting;
-        toBeAlone.add(come);
+      if (suspect) {
+        if (suspects.size === 0 && !present) before = waiting;
+        suspects.set(come, suspect);
       } else {
         const queue = queues.get(tenant) ?? new Set();
         queues.set(tenant, queue.add(come));
@@ -116,29 +125,34 @@ export function createGate(most: number, clock: Clock): Gate {
       admit();
     });
 
-  const leave = (alone: boolean): void => {
-    underWay--;
-    if (alone) {
-      hasOne = false;
-      open?.();
-      before = waiting;
-    }
-    admit();
-  };
-
   return {
     get waiting() {
-      return waiting + toBeAlone.size;
+      return waiting + suspects.size;
     },
-    async within({ tenant, signal, alone = false }, work) {
-      if (signal.aborted) return work();
-      const isFree = !alone && !open && waiting === 0 && underWay < most;
-      if (isFree) underWay++;
-      else if (!(await enter(tenant, signal, alone))) return work();
+    get hasSuspect() {
+      return present !== undefined;
+    },
+    async within(asked, work) {
+      const { signal, suspect } = asked;
+      const ignore = () => {};
+      if (signal.aborted) return work(ignore);
+      const isShut = present !== undefined || suspects.size > 0 || waiting > 0;
+      if (!suspect && !isShut && underWay < most) letIn();
+      else if (!(await enter(asked))) return work(ignore);
+      const begun = () => {
+        if (!suspect || present !== suspect) return;
+        begunMs = clock.monotonic();
+        setTimer(suspect.aloneMs, () => {
+          suspect.onOver();
+          open(suspect);
+        });
+      };
       try {
-        return await work();
+        return await work(begun);
       } finally {
-        leave(alone);
+        underWay--;
+        if (suspect && present === suspect) open(suspect);
+        else admit();
       }
     },
   };

@@ -34,6 +34,8 @@ export type RunnerParts = {
   readonly maxReplyBytes?: number;
   /** How many turns and compactions go on at once; others wait. Default: as many as there are. */
   readonly maxTurns?: number;
+  /** Whether a task that pods died under runs on this pod. Default: none does. */
+  readonly runsSuspectTask?: () => boolean;
   /** Traces an attempt at an answer, where somebody traces. */
   readonly traced?: (turn: TurnTraced) => TurnSpan | undefined;
   readonly onEvent?: (event: TurnEvent) => void;

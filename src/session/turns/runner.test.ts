@@ -7,6 +7,7 @@ import type { AgentContext } from "../agents/function.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { Command } from "../command.ts";
 import { header, turn } from "../journal/scene.contract.ts";
+import { aloneMs } from "./runner.ts";
 import { runnerScene, type SceneOptions, serve, sse, events, textOf } from "./scene.contract.ts";
 
 /** An agent that says what the test lets it say, when it does. */
@@ -94,6 +95,30 @@ describe("a turn under which pods were lost", () => {
     await say(null);
     expect(textOf(await reply())).toBe("alone");
     await ended();
+  });
+
+  test("begins beside others that have lived for a while, and the owner knows when more may", async () => {
+    const { clock, contexts, told, runner } = await besideAnother();
+    const begun = () => told.filter(({ type }) => type === "work_begun");
+    await clock.advance(aloneMs(1));
+    await until("it begins", () => contexts.length === 2);
+    const named = { type: "work_begun", epoch: 1, attempt: 1 };
+    expect([begun(), runner.hasSuspect]).toEqual([[named], true]);
+    await clock.advance(aloneMs(1));
+    expect([begun(), runner.hasSuspect]).toEqual([[named, { ...named, beside: true }], false]);
+  });
+
+  test("isn't taken for alone where a task that pods died under runs on its pod", async () => {
+    const { contexts, told, endNeighbour } = await besideAnother({ runsSuspectTask: () => true });
+    await endNeighbour();
+    await until("it begins", () => contexts.length === 2);
+    expect(told).toContainEqual({ type: "work_begun", epoch: 1, attempt: 1, beside: true });
+  });
+
+  test("is alone for longer with each attempt, for a minute at most", () => {
+    expect([1, 3, 4, 5, 6, 1_000].map(aloneMs)).toEqual([
+      5_000, 5_000, 20_000, 60_000, 60_000, 60_000,
+    ]);
   });
 
   test("doesn't begin where the owner says that it is another's by now", async () => {

@@ -25,6 +25,14 @@ const pastMost = 10_000;
 /** Releasing work is a courtesy: without it, it is missed a moment later. */
 const releaseMs = 2_000;
 
+/**
+ * How long a suspect is alone: long enough for what ends a pod at once, and four times as long with each
+ * further attempt for what takes its time, so that many suspects don't wait for each other for hours.
+ */
+export function aloneMs(attempt: number): number {
+  return Math.min(60_000, 5_000 * 4 ** Math.min(10, Math.max(0, attempt - 3)));
+}
+
 /** What makes answers and summaries on a pod. */
 export function createRunner(given: RunnerParts): Runner {
   const { podId, clock, log, network = createAgentNetwork() } = given;
@@ -66,9 +74,11 @@ export function createRunner(given: RunnerParts): Runner {
     };
     bySession.set(sessionId, running);
     const show = (answer: Answer) => void (running.answer = answer);
-    const begin = async () => {
+    const begin = async (begun: () => void) => {
       running.begun = true;
-      if (work.alone) await sayBegun(running);
+      // A suspect among tasks may end the pod as well.
+      if (work.alone) await sayBegun(running, { beside: given.runsSuspectTask?.() ?? false });
+      begun();
       const { sessionId: session, ...numbers } = name;
       const fields = { session, agent: work.agent, ...numbers, pod: podId };
       return runAs({ by: "agent", fields, log }, () =>
@@ -77,8 +87,12 @@ export function createRunner(given: RunnerParts): Runner {
           : runCompaction(parts, header, work, control),
       );
     };
+    const suspect = work.alone && {
+      aloneMs: aloneMs(work.attempt),
+      onOver: () => void sayBegun(running, { beside: true }).catch(() => {}),
+    };
     running.ended = gate
-      .within({ tenant, signal: control.signal, alone: work.alone !== undefined }, begin)
+      .within({ tenant, signal: control.signal, suspect }, begin)
       .catch((error: unknown) => log.error({ session: sessionId, error }, "a turn broke down"))
       .finally(() => {
         remember(name);
@@ -87,11 +101,14 @@ export function createRunner(given: RunnerParts): Runner {
   };
 
   /** Stored before it begins, since afterwards the pod may be gone. */
-  const sayBegun = async ({ name, tenant, control }: Running): Promise<void> => {
+  const sayBegun = async (
+    { name, tenant, control }: Running,
+    { beside }: { beside: boolean },
+  ): Promise<void> => {
     const { sessionId, epoch, attempt } = name;
     if (control.signal.aborted) return;
     try {
-      const command = { type: "work_begun", epoch, attempt } as const;
+      const command = { type: "work_begun", epoch, attempt, ...(beside && { beside }) } as const;
       const told = await tell(parts, { sessionId, tenant }, command, control.signal);
       if (told.done === false) control.end({ keep: false });
     } catch (error) {
@@ -124,6 +141,9 @@ export function createRunner(given: RunnerParts): Runner {
 
     get waiting() {
       return gate.waiting;
+    },
+    get hasSuspect() {
+      return gate.hasSuspect;
     },
 
     snapshot(sessionId) {

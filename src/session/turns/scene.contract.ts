@@ -40,7 +40,14 @@ export type SceneOptions = {
 } & Partial<
   Pick<
     RunnerParts,
-    "maxReplyBytes" | "maxTurns" | "enqueue" | "start" | "network" | "throttles" | "agentOf"
+    | "maxReplyBytes"
+    | "maxTurns"
+    | "runsSuspectTask"
+    | "enqueue"
+    | "start"
+    | "network"
+    | "throttles"
+    | "agentOf"
   >
 >;
 
