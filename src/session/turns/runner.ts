@@ -25,12 +25,15 @@ const pastMost = 10_000;
 /** Releasing work is a courtesy: without it, it is missed a moment later. */
 const releaseMs = 2_000;
 
+const aloneFirstMs = 5_000;
+const aloneMostMs = 60_000;
+
 /**
  * How long a suspect is alone: long enough for what ends a pod at once, and four times as long with each
  * further attempt for what takes its time, so that many suspects don't wait for each other for hours.
  */
 export function aloneMs(attempt: number): number {
-  return Math.min(60_000, 5_000 * 4 ** Math.min(10, Math.max(0, attempt - 3)));
+  return Math.min(aloneMostMs, aloneFirstMs * 4 ** Math.min(10, Math.max(0, attempt - 3)));
 }
 
 /** What makes answers and summaries on a pod. */
