@@ -91,7 +91,10 @@ export function createAdminApp(parts: AdminParts): Hono {
   const limits = createCallerLimits(clock);
   app.use("/metrics", createVisits({ authenticator, limits }).known);
   const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
-  const mounted = { isStopping, pageTurns: createFewAtOnce(pagesAtOnce, { clock, waitMs: pageWaitMs }) };
+  const mounted = {
+    isStopping,
+    pageTurns: createFewAtOnce(pagesAtOnce, { clock, waitMs: pageWaitMs }),
+  };
   for (const each of fleetRoutes({ ...parts, readiness }).filter(isOfAdmin))
     mount(app, each, mounted);
   return app;

@@ -222,7 +222,7 @@ const list: readonly Mutation[] = [
   },
   {
     name: "turn: a read that fails fails it",
-    edits: [runner("if (!hasCode(error, ...passing)) throw error;", "throw error;")],
+    edits: [runner("if (!hasCode(error, ...storeAway)) throw error;", "throw error;")],
   },
   {
     name: "runner: remembers nothing of what has ended",
