@@ -53,7 +53,7 @@ const long = await pod.sessions.create(counter, { user: "ada" });
 const { seq } = await long.send("Count to a million.");
 for await (const event of long.events({ after: seq })) {
   if (event.type === "chunk" && event.chunk.type === "text-delta") await long.stop();
-  if (event.type !== "entry") continue;
+  if (event.type !== "entry" || event.entry.role !== "assistant") continue;
   console.log(`${event.entry.outcome} after: ${textOf(event.entry)}`);
   break;
 }

@@ -45,7 +45,7 @@ console.log(`${reply.author}: ${textOf(reply)} (after calling ${called?.type.sli
 const { seq } = await chat.send("Count sheep.");
 for await (const event of chat.events({ after: seq })) {
   if (event.type === "chunk" && event.chunk["delta"] === "two sheep,") await chat.stop();
-  if (event.type !== "entry") continue;
+  if (event.type !== "entry" || event.entry.role !== "assistant") continue;
   console.log(`${event.entry.outcome} after: ${textOf(event.entry)}`);
   break;
 }

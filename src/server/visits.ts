@@ -178,6 +178,8 @@ function* slicesOf(bytes: Uint8Array): Iterator<Uint8Array> {
  * much that isn't read.
  */
 export function streaming(c: Context, waitingBytes: number): boolean {
+  // Without a connection the visit has ended with its handler.
+  if (!carriedBy(c).outgoing) return true;
   return visitIn(c)?.stream(waitingBytes) ?? true;
 }
 

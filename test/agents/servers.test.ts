@@ -166,7 +166,7 @@ describe.each(Object.keys(servers))("an agent behind %s, asked by a pod", (name)
     const { seq } = await chat.send("count");
     for await (const event of chat.events({ after: seq })) {
       if (event.type === "chunk" && event.chunk.type === "text-delta") await chat.stop();
-      if (event.type !== "entry") continue;
+      if (event.type !== "entry" || event.entry.role !== "assistant") continue;
       expect(event.entry.outcome).toBe("stopped");
       break;
     }
