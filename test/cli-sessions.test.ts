@@ -82,7 +82,7 @@ describe("chat", () => {
     chat.child.kill("SIGINT");
     await until(() => chat.output.stdout.includes('"stopped"'));
     const shown = await run(["sessions", "show", sessionId!]);
-    expect(shown.stdout).toMatch(/#2 endless assistant \(stopped\) .*\n {2}on and on/);
+    expect(shown.stdout).toMatch(/#3 endless assistant \(stopped\) .*\n {2}on and on/);
     chat.child.kill("SIGINT");
     expect(await chat.ended).toMatchObject({ code: 0, stderr: "" });
   });

@@ -128,7 +128,7 @@ describe("a config that has begun to run isn't run again", () => {
     write({
       "package.json": `{ "type": "module" }`,
       "flotilla.config.ts": `import { appendFileSync } from "node:fs";
-        appendFileSync("runs.txt", "ran\n");
+        appendFileSync("runs.txt", "ran\\n");
         ${line}
         ${config("", "")}`,
     });

@@ -106,7 +106,7 @@ describe("runs over HTTP", () => {
     const { runId } = (await ask("POST", "/v1/runs", body)).body;
     expect(await ask("POST", "/v1/runs", body)).toEqual({
       status: 200,
-      body: { runId, created: false, noWorker: false },
+      body: { runId, created: false, noWorker: expect.any(Boolean) },
     });
     const options = { key: "k", onDuplicate: "reject" };
     expect(await ask("POST", "/v1/runs", { ...body, options })).toMatchObject({
