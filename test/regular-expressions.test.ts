@@ -8,8 +8,8 @@ import { stepsMost, stepsPerCharacter } from "./linear.ts";
 
 /** As much text as comes from outside in one piece: a chunk of an answer, a message, a payload. */
 const charactersMost = 1024 * 1024;
-/** Enough to tell, so that what isn't linear fails before it takes minutes. */
-const shorter = 8 * 1024;
+/** Each enough to tell, so that what isn't linear fails before it takes minutes. */
+const lengths = [2 * 1024, 8 * 1024, 32 * 1024, charactersMost];
 
 /** Those that aren't linear by themselves, and why they need not be. */
 const guarded: Readonly<Record<string, string>> = {
@@ -31,7 +31,7 @@ describe("every regular expression of src and of the chat", () => {
       const run = (text: string) =>
         regex.global ? text.replaceAll(regex, "") : ((regex.lastIndex = 0), regex.test(text));
       const [worst, next] = worstOf(regex, run);
-      for (const text of [worst(shorter), next(shorter), worst(charactersMost)]) {
+      for (const text of [...lengths.map(worst), next(lengths[2]!)]) {
         const steps = stepsPerCharacter(run, text);
         expect({ steps, text: text.slice(0, 40) }).toSatisfy(() => steps < stepsMost);
       }
@@ -56,7 +56,7 @@ describe("what reads text from outside takes no longer than the text is long", (
     ["an error's message", withoutQuotations, (length) => run("“", length)],
     ["an error's message", withoutQuotations, (length) => run("«'", length)],
   ])("%s", (_, read, text) => {
-    for (const length of [shorter, charactersMost]) {
+    for (const length of lengths) {
       expect(stepsPerCharacter(read, text(length))).toBeLessThan(stepsMost);
     }
   });

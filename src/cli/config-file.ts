@@ -154,7 +154,10 @@ function firstFrame(error: unknown): string {
   const lines = error instanceof Error ? (error.stack?.split("\n") ?? []) : [];
   const frame = lines.find(
     (line) =>
-      /^\s+at .*[/\\].*:\d+:\d+/.test(line) && !/node:|node_modules[/\\]jiti[/\\]/.test(line),
+      /^\s+at /.test(line) &&
+      /[/\\]/.test(line) &&
+      /:\d+:\d+\)?$/.test(line) &&
+      !/node:|node_modules[/\\]jiti[/\\]/.test(line),
   );
   return frame === undefined || frame.includes(loaderFolder) ? "" : `\n  ${frame.trim()}`;
 }
