@@ -334,8 +334,7 @@ const sessions: Migration = {
       log_id integer not null,
       last_offset bigint not null,
       status text not null default 'active' check (status in ('active', 'archived', 'deleted')),
-      state text not null default 'idle'
-        check (state in ('idle', 'catching_up', 'waiting', 'compacting')),
+      state text not null default 'idle' check (state in ('idle', 'catching_up', 'compacting')),
       agent ${keyText},
       last_seq bigint not null default 0,
       header text not null,
