@@ -23,7 +23,7 @@ describe("flotilla schedules", () => {
     expect(listed.stdout).toMatch(/nightly\s+mail\s+0 3 \* \* \*\s+UTC\s+active\s+\d.*no worker/);
     const json = JSON.parse((await run("list", "--json")).stdout);
     expect(json).toMatchObject({
-      schedules: [{ scheduleId: "nightly", input: { to: "ada" }, hasWorker: false }],
+      schedules: [{ scheduleId: "nightly", input: { to: "ada" }, noWorker: true }],
       next: null,
     });
 

@@ -14,6 +14,6 @@ export async function noteNoWorker(
 ): Promise<void> {
   const found = await flotilla.noWorker([...names]).catch(() => []);
   if (found.length === 0) return;
-  const { noWorkerText } = await import("../queue/no-worker.ts");
-  for (const name of found.slice(0, namesMost)) note(noWorkerText(name));
+  const { noWorkerWarning } = await import("../queue/no-worker.ts");
+  for (const name of found.slice(0, namesMost)) note(noWorkerWarning(name));
 }

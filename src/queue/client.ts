@@ -29,7 +29,7 @@ import { checkName, type InputOf, type ResultOf, type TaskContract } from "./tas
 import { createNoWorkerLook } from "./no-worker.ts";
 import { createWaiting, type WaitOptions } from "./wait.ts";
 import { toTasks } from "./waits.ts";
-import { createWorkers, withoutWorker } from "./workers.ts";
+import { createWorkers, readNoWorker } from "./workers.ts";
 
 export type ListOptions = {
   name?: string;
@@ -199,7 +199,7 @@ export function createTasks(parts: TasksParts): OwnTasks {
       const counts = toCounts(await database.read(countTasks()));
       const waiting = Object.entries(counts.byName).filter(([, { pending }]) => pending > 0);
       const names = waiting.map(([name]) => name);
-      return { ...counts, noWorker: [...(await withoutWorker(database, names))] };
+      return { ...counts, noWorker: [...(await readNoWorker(database, names))] };
     },
     async cancel(taskId) {
       const { tables } = await resend(database, cancelTask(taskId, parts.ids.next()), {

@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Database } from "../store/database.ts";
-import { withoutWorker } from "./workers.ts";
+import { readNoWorker } from "./workers.ts";
 
 // Pods come and go, and a name that was looked at is looked at again; but enqueueing must stay as cheap
 // as it is.
@@ -30,7 +30,7 @@ export function createNoWorkerLook({
     if (lookedMs.size + unseen.length > namesMost) lookedMs.clear();
     const looked = unseen.slice(0, namesMost);
     for (const name of looked) lookedMs.set(name, nowMs);
-    void withoutWorker(database, looked).then(
+    void readNoWorker(database, looked).then(
       (found) => found.forEach(onNoWorker),
       // The store is away, which whoever enqueues is told of anyway.
       () => looked.forEach((name) => lookedMs.delete(name)),
@@ -38,6 +38,6 @@ export function createNoWorkerLook({
   };
 }
 
-export function noWorkerText(name: string): string {
+export function noWorkerWarning(name: string): string {
   return `no pod that is up works on "${name}": its tasks wait until one does`;
 }

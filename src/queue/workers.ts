@@ -78,7 +78,7 @@ function parse(metadata: string): Readonly<Record<string, unknown>> {
 }
 
 /** Of these names, those that no pod which is up works on: their tasks wait until one does. */
-export async function withoutWorker(
+export async function readNoWorker(
   database: Database,
   names: readonly string[],
 ): Promise<ReadonlySet<string>> {
@@ -92,7 +92,7 @@ const knownMs = 1_000;
 
 /** Who works on what, for those who ask about tasks that wait. */
 export type Workers = {
-  /** As `withoutWorker`, for those who ask with every task that they store. */
+  /** As `readNoWorker`, for callers that ask with every task that they store. */
   noWorker(names: readonly string[]): Promise<string[]>;
   /** Says of waiting tasks whether anybody works on such, and may. Only for those it is asked. */
   markWaiting(tasks: readonly Task[]): Promise<Task[]>;

@@ -10,7 +10,7 @@ import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createRuns, type Runs } from "../flow/client.ts";
 import { listPods } from "../pods/statements.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
-import { noWorkerText } from "../queue/no-worker.ts";
+import { noWorkerWarning } from "../queue/no-worker.ts";
 import type { PodState } from "../queue/telling.ts";
 import { type Depth, readDepth } from "../queue/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../queue/prune.ts";
@@ -149,8 +149,8 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   // A program that has given no log still has what Node does with warnings.
   const onNoWorker = (name: string) =>
     log
-      ? log.warn({ name }, noWorkerText(name))
-      : process.emitWarning(noWorkerText(name), "FlotillaWarning");
+      ? log.warn({ name }, noWorkerWarning(name))
+      : process.emitWarning(noWorkerWarning(name), "FlotillaWarning");
   const tasks = createTasks({ ...parts, onNoWorker });
   const { close: closeLetters, ...deadLetters } = createDeadLetters({
     ...parts,

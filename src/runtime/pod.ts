@@ -6,7 +6,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { watchLeftBehind } from "../pods/left-behind.ts";
-import { noWorkerText } from "../queue/no-worker.ts";
+import { noWorkerWarning } from "../queue/no-worker.ts";
 import { openStore } from "../store/open.ts";
 import { enlist } from "../throttle/throttles-here.ts";
 import { failedViews } from "./failed-views.ts";
@@ -60,7 +60,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       raiseFloor: pulse.raiseFloor,
       ...(gauge && { readPressure: gauge.read }),
       ...(onEvent && { onEvent }),
-      onNoWorker: (name) => log.warn({ name }, noWorkerText(name)),
+      onNoWorker: (name) => log.warn({ name }, noWorkerWarning(name)),
     });
     const stop = async () => {
       await pod.stop();

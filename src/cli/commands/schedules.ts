@@ -1,7 +1,6 @@
 import { type Command, Option } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import type { TaskContract } from "../../queue/task.ts";
-import { namesWithWorker } from "../../runtime/workers.ts";
 import { everyRange, missedPolicies } from "../../schedules/plan.ts";
 import type { Schedule } from "../../schedules/row.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
@@ -83,12 +82,14 @@ Examples:
 }
 
 async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void> {
-  const { page, names } = await onStore(flags, async (flotilla) => ({
-    page: await flotilla.schedules.list({ limit, ...(cursor !== undefined && { cursor }) }),
-    names: await namesWithWorker(flotilla),
-  }));
-  const all = page.schedules.map((each) => ({ ...each, hasWorker: names.has(each.name) }));
-  if (json) return printJson({ schedules: all, next: page.next });
+  const { all, next } = await onStore(flags, async (flotilla) => {
+    const from = { limit, ...(cursor !== undefined && { cursor }) };
+    const page = await flotilla.schedules.list(from);
+    const noWorker = new Set(await flotilla.noWorker(page.schedules.map(({ name }) => name)));
+    const shown = page.schedules.map((each) => ({ ...each, noWorker: noWorker.has(each.name) }));
+    return { all: shown, next: page.next };
+  });
+  if (json) return printJson({ schedules: all, next });
   if (all.length === 0) return print("no schedules");
   const heading = ["id", "task", "when", "zone", "state", "next", ""];
   const rows = all.map((each) => [
@@ -98,25 +99,26 @@ async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void>
     oneLine(each.zone ?? "", 40),
     paintState(each.state),
     time(each.nextAtMs),
-    paint("dim", oneLine(each.error ?? (each.hasWorker ? "" : "no worker"), 60)),
+    paint("dim", oneLine(each.error ?? (each.noWorker ? "no worker" : ""), 60)),
   ]);
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
-  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+  if (next !== null) print(paint("dim", `more: --cursor ${next}`));
 }
 
 async function show(scheduleId: string, flags: Flags): Promise<void> {
-  const { schedule, upcomingMs, names } = await onStore(flags, async ({ schedules, pods }) => {
+  const { schedule, upcomingMs, noWorker } = await onStore(flags, async (flotilla) => {
+    const { schedules } = flotilla;
     const found = await schedules.get(scheduleId);
     if (!found) throw missing(scheduleId);
     const coming = found.state === "broken" ? [] : await schedules.upcoming(scheduleId);
-    return { schedule: found, upcomingMs: coming, names: await namesWithWorker({ pods }) };
+    const noWorker = (await flotilla.noWorker([found.name])).length > 0;
+    return { schedule: found, upcomingMs: coming, noWorker };
   });
-  const hasWorker = names.has(schedule.name);
-  if (flags.json) return printJson({ schedule: { ...schedule, hasWorker }, upcomingMs });
+  if (flags.json) return printJson({ schedule: { ...schedule, noWorker }, upcomingMs });
   const { name, zone, missed, state, error, revision, options, lastTaskId } = schedule;
   const facts: [string, string][] = [
     ["id", schedule.scheduleId],
-    ["task", oneLine(name, 200) + (hasWorker ? "" : " (no worker)")],
+    ["task", oneLine(name, 200) + (noWorker ? " (no worker)" : "")],
     ["when", `${when(schedule, 200)}${zone === null ? "" : `  ${oneLine(zone, 100)}`}`],
     ["missed", missed],
     ["state", paintState(state)],

@@ -9,7 +9,7 @@ import { shownOf } from "../errors.ts";
 import { readBody, typeOf } from "../parse.ts";
 import { route, type Route } from "../route.ts";
 import { newTask, taskSpecs } from "../specs/tasks.ts";
-import { traceOf, withoutWorker } from "./tasks.ts";
+import { traceOf, noWorkerAmong } from "./tasks.ts";
 
 // A request is held in memory, and so is its answer. Whoever has more sends it in parts.
 const maxBodyBytes = 32 * 1024 * 1024;
@@ -48,7 +48,7 @@ export function bulkRoutes(parts: BulkParts): Route[] {
         signal: context.req.raw.signal,
       });
       const stored = result.outcomes.filter(({ outcome }) => outcome !== "rejected");
-      const noWorker = await withoutWorker(
+      const noWorker = await noWorkerAmong(
         parts.flotilla,
         new Set(stored.map(({ index }) => names.get(index)!)),
       );

@@ -8,7 +8,7 @@ import { parseRow } from "../../runtime/rows.ts";
 import { sees } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "../specs/runs.ts";
-import { eventPage, given, withoutWorker, traceOf } from "./tasks.ts";
+import { eventPage, given, noWorkerAmong, traceOf } from "./tasks.ts";
 
 export type RunRoutes = {
   flotilla: Pick<Flotilla, "noWorker" | "pods" | "runs">;
@@ -46,7 +46,7 @@ export function runRoutes(parts: RunRoutes): Route[] {
         ...policy,
         trace,
       });
-      const noWorker = (await withoutWorker(flotilla, [flow])).has(flow);
+      const noWorker = (await noWorkerAmong(flotilla, [flow])).has(flow);
       return { status: created ? 201 : 200, body: { runId, created, noWorker } };
     }),
     route(runSpecs.list).to(async ({ query: { setAside, ...query } }) => {

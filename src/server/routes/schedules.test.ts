@@ -31,7 +31,7 @@ describe("schedules over HTTP", () => {
           missed: "once",
           state: "active",
           revision: 1,
-          hasWorker: false,
+          noWorker: true,
         },
       },
     });
@@ -103,7 +103,7 @@ describe("schedules over HTTP", () => {
       log: silentLogger,
     });
     expect(await ask("GET", "/v1/schedules/nightly")).toMatchObject({
-      body: { schedule: { hasWorker: true } },
+      body: { schedule: { noWorker: false } },
     });
     await pod.stop();
   });

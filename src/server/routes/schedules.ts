@@ -1,7 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { TaskContract } from "../../queue/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { namesWithWorker } from "../../runtime/workers.ts";
 import type { Schedule } from "../../schedules/row.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
 import { route, type Route } from "../route.ts";
@@ -9,7 +8,7 @@ import { scheduleSpecs } from "../specs/schedules.ts";
 import { given } from "./tasks.ts";
 
 export type ScheduleRoutes = {
-  flotilla: Pick<Flotilla, "schedules" | "pods">;
+  flotilla: Pick<Flotilla, "noWorker" | "schedules">;
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The longest body that is read. */
@@ -20,15 +19,15 @@ export type ScheduleRoutes = {
 export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes): Route[] {
   const { schedules } = flotilla;
   const shown = async (schedule: Schedule) => {
-    const names = await namesWithWorker(flotilla);
-    return { schedule: { ...schedule, hasWorker: names.has(schedule.name) } };
+    const noWorker = await flotilla.noWorker([schedule.name]);
+    return { schedule: { ...schedule, noWorker: noWorker.length > 0 } };
   };
 
   return [
     route(scheduleSpecs.list).to(async ({ query }) => {
       const page = await schedules.list(given(query));
-      const names = await namesWithWorker(flotilla);
-      const all = page.schedules.map((each) => ({ ...each, hasWorker: names.has(each.name) }));
+      const noWorker = new Set(await flotilla.noWorker(page.schedules.map(({ name }) => name)));
+      const all = page.schedules.map((each) => ({ ...each, noWorker: noWorker.has(each.name) }));
       return { status: 200, body: { schedules: all, next: page.next } };
     }),
     route(scheduleSpecs.get).to(async ({ params: { scheduleId } }) => {

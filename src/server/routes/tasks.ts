@@ -29,7 +29,7 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       const { name, input, options } = parseRow("the body", await body());
       const trace = traceOf(context);
       const enqueued = await flotilla.enqueue(contractOf(name), input, { ...options, trace });
-      const noWorker = (await withoutWorker(flotilla, [name])).has(name);
+      const noWorker = (await noWorkerAmong(flotilla, [name])).has(name);
       return { status: enqueued.created ? 201 : 200, body: { ...enqueued, noWorker } };
     }),
     route(taskSpecs.graph, { maxBytes: graphBytes }).to(async ({ body, context }) => {
@@ -39,10 +39,10 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
         return { ref, task: contractOf(name), input, options, ...(after && { after }) };
       });
       const made = await flotilla.enqueueGraph(rows, { trace: traceOf(context) });
-      const without = await withoutWorker(flotilla, new Set(tasks.map(({ name }) => name)));
+      const noWorker = await noWorkerAmong(flotilla, new Set(tasks.map(({ name }) => name)));
       const shown = tasks.map(({ ref, name }) => [
         ref,
-        { ...made[ref]!, noWorker: without.has(name) },
+        { ...made[ref]!, noWorker: noWorker.has(name) },
       ]);
       return { status: 201, body: { tasks: Object.fromEntries(shown) } };
     }),
@@ -97,7 +97,7 @@ export async function eventPage<Event extends { readonly seq: number }>(
  * Of the names that something was stored under, those that no pod which is up works on. Where the store
  * can't say so, what was stored is still the answer.
  */
-export async function withoutWorker(
+export async function noWorkerAmong(
   { noWorker }: Pick<Flotilla, "noWorker">,
   names: Iterable<string>,
 ): Promise<ReadonlySet<string>> {

@@ -29,7 +29,7 @@ const schedule = named(
     error: said(z.string().nullable(), "Why it is `broken`."),
     createdAtMs: time(),
     updatedAtMs: time(),
-    hasWorker: said(z.boolean(), "Whether a pod that is up works on its tasks."),
+    noWorker: said(z.boolean(), "Whether no pod that is up works on its tasks."),
   }),
 );
 
