@@ -1,7 +1,15 @@
-import { spawn } from "node:child_process";
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -11,6 +19,8 @@ import { findBrowser, getParts, installPackages, missing, type Part } from "./pa
 let folder: string;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-parts-"));
+  // The user that a Postgres server runs as has to come in.
+  chmodSync(folder, 0o755);
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -28,12 +38,14 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 /** Runs Node on a machine whose only programs are in the folder, so that nothing is installed there. */
 async function onBareMachine(args: readonly string[]) {
   put("id", { text: 'exec /usr/bin/id "$@"' });
+  for (const each of ["machine", "tmp"]) mkdirSync(at(each), { recursive: true });
+  const bare = { PATH: folder, FLOTILLA_TEST_ROOT: at("machine"), TMPDIR: at("tmp") };
   const kept = Object.entries(process.env).filter(
-    ([name]) => !/^(CHROMIUM_PATH|NODE_OPTIONS|VITEST.*)$/.test(name),
+    ([name]) => !/^(CHROMIUM_PATH|FLOTILLA_TEST_.*|NODE_OPTIONS|VITEST.*)$/.test(name),
   );
   const child = spawn(process.execPath, args, {
     cwd: root,
-    env: { ...Object.fromEntries(kept), PATH: folder, FLOTILLA_TEST_FOLDERS: "", NO_COLOR: "1" },
+    env: { ...Object.fromEntries(kept), ...bare, NO_COLOR: "1" },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let said = "";
@@ -130,30 +142,51 @@ describe("what the tests need beyond npm", () => {
 });
 
 describe("a run of the tests on a machine where they lack something", () => {
-  const lacks = ["chromium", "pgbouncer", "openssl", "sqlite3"];
+  const packages = ["postgresql", "chromium", "pgbouncer", "libfaketime", "openssl", "sqlite3"];
+  /** What those packages bring, as far as it is looked for. */
+  const files = [
+    "lib/postgresql/15/bin/initdb",
+    "lib/postgresql/15/bin/postgres",
+    "bin/chromium",
+    "sbin/pgbouncer",
+    "lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "bin/openssl",
+    "bin/sqlite3",
+  ].map((path) => join("machine/usr", path));
 
   test("gets all of it before the first test, and ends with what to do where that fails", async () => {
     putAptGet();
     const vitest = join(root, "node_modules/vitest/vitest.mjs");
     const { code, said } = await onBareMachine([vitest, "run", "src/base/random.test.ts"]);
     expect(code).toBe(1);
-    expect(said).toContain("tests and benches need what isn't installed here: PgBouncer");
+    expect(said).toContain(
+      "need what isn't installed here: a Postgres server, version 14 or later, PgBouncer, libfaketime, openssl, the sqlite3 program.",
+    );
     expect(said).toMatch(/^0 passed, 1 failed$/m);
-    expect(said).toContain(isRoot ? "with apt-get, once …" : "Only root may install packages");
-    const all = lacks.map((name) => `(?=.* ${name}\\b)`).join("");
-    const once = [`${waits} update`, expect.stringMatching(`^${install}${all}`)];
+    const getting = said.split("\n").filter((line) => line.startsWith("Getting "));
+    const told = `Getting ${packages.join(", ")} for the tests with apt-get, once …`;
+    expect(getting).toEqual(isRoot ? [told] : []);
+    if (!isRoot) expect(said).toContain("Only root may install packages");
+    const once = [`${waits} update`, `${install} ${packages.join(" ")}`];
     expect(calls()).toEqual(isRoot ? once : []);
   });
 
   test("gets it once for all kinds of tests", async () => {
-    const putAll = lacks.map((name) => `echo > ${at(name)}; /bin/chmod 755 ${at(name)}`).join("\n");
-    putAptGet(isRoot ? putAll : "");
-    if (!isRoot) for (const name of lacks) put(name);
+    const puts = files.map((path) => {
+      const version = String.raw`#!/bin/sh\necho postgres 15.1\n`;
+      const to = at(path);
+      return `mkdir -p ${dirname(to)}; printf '${version}' > ${to}; chmod 755 ${to}`;
+    });
+    // Without a path the stand-in finds no program.
+    const putAll = ["PATH=/usr/bin:/bin", ...puts].join("\n");
+    if (isRoot) putAptGet(putAll);
+    else execFileSync("sh", ["-c", putAll]);
     const { code, said } = await program(`import setup from ${urlOf("parts-setup.ts")};
       const projects = ["fast", "light", "paired", "alone"].map((name) => ({ name }));
       for (const { name } of projects) setup({ name, vitest: { projects } });`);
     expect({ code, said }).toMatchObject({ code: 0 });
-    expect(calls().filter((call) => call.startsWith(install))).toHaveLength(isRoot ? 1 : 0);
+    const got = calls().filter((call) => call.startsWith(install));
+    expect(got).toEqual(isRoot ? [`${install} ${packages.join(" ")}`] : []);
   });
 
   test("looks for it first, of whichever kind the tests are", () => {

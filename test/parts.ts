@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readdirSync, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import process from "node:process";
-import { installedPrograms, oldestVersion } from "./postgres/installed.ts";
+import { installedPrograms, oldestVersion, onMachine } from "./postgres/installed.ts";
 import { keptPrograms } from "./postgres/packaged.ts";
 
 /** A program, library or server that tests and benches need and npm doesn't install. */
@@ -16,27 +16,23 @@ export type Part = {
   readonly otherwise?: string;
 };
 
-// Where programs are that aren't on the path of every user. Named otherwise, a test can have a machine
-// without any.
-const usualFolders =
-  process.env["FLOTILLA_TEST_FOLDERS"] ??
-  [
-    "/usr/bin",
-    "/usr/sbin",
-    "/usr/local/bin",
-    "/usr/local/sbin",
-    "/snap/bin",
-    "/opt/homebrew/bin",
-  ].join(delimiter);
-const folders = [process.env["PATH"] ?? "", usualFolders]
-  .flatMap((each) => each.split(delimiter))
-  .filter((each) => each !== "");
+// Where programs are that aren't on the path of every user.
+const usualFolders = [
+  "/usr/bin",
+  "/usr/sbin",
+  "/usr/local/bin",
+  "/usr/local/sbin",
+  "/snap/bin",
+  "/opt/homebrew/bin",
+].map(onMachine);
+const onPath = (process.env["PATH"] ?? "").split(delimiter).filter((each) => each !== "");
+const folders = [...onPath, ...usualFolders];
 const browsers = [
   ...["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"].flatMap(
     (name) => folders.map((folder) => join(folder, name)),
   ),
-  "/Applications/Chromium.app/Contents/MacOS/Chromium",
-  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+  onMachine("/Applications/Chromium.app/Contents/MacOS/Chromium"),
+  onMachine("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"),
 ];
 
 export const parts = {
@@ -132,7 +128,7 @@ export function findBrowser(named: string, places: readonly string[]): string | 
 function findFakeTime(): string | undefined {
   // Of several threads, all must see the same clock.
   const name = join("faketime", "libfaketimeMT.so.1");
-  for (const root of ["/usr/lib", "/usr/lib64", "/usr/local/lib"]) {
+  for (const root of ["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(onMachine)) {
     if (!existsSync(root)) continue;
     const places = ["", ...readdirSync(root)].map((folder) => join(root, folder, name));
     const found = places.find((path) => existsSync(path));

@@ -9,6 +9,11 @@ export const oldestVersion = 14;
 /** A folder of programs, or why there is none. */
 export type Found = string | { readonly none: string };
 
+/** A path of the machine that tests run on. Another root has a test see a machine that has nothing. */
+export function onMachine(path: string): string {
+  return join(process.env["FLOTILLA_TEST_ROOT"] ?? "/", path);
+}
+
 /** Where packages put the programs: Debian, Red Hat, Homebrew on both kinds of Mac, Postgres.app. */
 const usualFolders = [
   "/usr/lib/postgresql/*/bin",
@@ -16,7 +21,7 @@ const usualFolders = [
   "/opt/homebrew/opt/postgresql*/bin",
   "/usr/local/opt/postgresql*/bin",
   "/Applications/Postgres.app/Contents/Versions/*/bin",
-];
+].map(onMachine);
 
 /** The programs of the newest server that is installed and that the tests' user may run. */
 export function installedPrograms(folders = candidates()): string | undefined {
