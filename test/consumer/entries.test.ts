@@ -1,7 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import process from "node:process";
 import { gzipSync } from "node:zlib";
 import { publint } from "publint";
@@ -34,6 +42,23 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const ofPackage = (file: string) => join(project, "node_modules/flotilla", file);
+
+test("what a demo that was run leaves behind isn't published", () => {
+  const ran = join(folder, "ran");
+  const put = (path: string) => {
+    mkdirSync(dirname(join(ran, path)), { recursive: true });
+    writeFileSync(join(ran, path), "");
+  };
+  mkdirSync(ran);
+  copyFileSync(new URL("../../package.json", import.meta.url), join(ran, "package.json"));
+  for (const each of ["order.ts", "demo.db", "demo.db-wal", "demo.db-shm", ".flotilla/kept"])
+    put(`examples/demo/${each}`);
+  put("examples/chat/dist/index.html");
+  const packing = ["pack", "--dry-run", "--json", "--offline"];
+  const said = execFileSync("npm", packing, { cwd: ran, encoding: "utf8", stdio: "pipe" });
+  const [{ files }] = JSON.parse(said) as [{ files: { path: string }[] }];
+  expect(files.map(({ path }) => path)).toEqual(["examples/demo/order.ts", "package.json"]);
+});
 
 describe("everything that the package is imported by", () => {
   test("is as publint wants it", async () => {

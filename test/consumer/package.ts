@@ -47,12 +47,7 @@ export async function packTarball(folder: string): Promise<string> {
 function hashOfSources(): string {
   const hash = createHash("sha256");
   const made = ["package.json", "package-lock.json", "tsconfig.base.json", "tsconfig.build.json"];
-  const all = [
-    ...made,
-    "build/**",
-    "src/**",
-    ...manifestOf(root).files.map((each) => `${each}/**`),
-  ];
+  const all = [...made, "build/**", "src/**", ...publishedIn(root).map((each) => `${each}/**`)];
   const paths = globSync([...all, "*.md"], { cwd: root, exclude: ["dist/**"], withFileTypes: true })
     .filter((each) => each.isFile())
     .map((each) => join(each.parentPath, each.name));
@@ -64,11 +59,8 @@ function hashOfSources(): string {
 function pack(folder: string): string {
   const source = join(folder, "source");
   mkdirSync(source);
-  const { files } = manifestOf(root);
-  for (const name of [
-    "package.json",
-    ...files.filter((each) => each !== "dist" && !each.startsWith("!")),
-  ]) {
+  for (const name of ["package.json", ...publishedIn(root)]) {
+    if (name === "dist") continue;
     cpSync(join(root, name), join(source, name), { recursive: true });
   }
   const dist = join(source, "dist");
@@ -116,6 +108,11 @@ function run(program: string, args: readonly string[], cwd: string): void {
   if (status !== 0) {
     throw new Error(`${program} failed: ${error?.message ?? ""}\n${stdout}\n${stderr}`);
   }
+}
+
+/** The files and folders that are published, as far as what is in them isn't left out. */
+function publishedIn(folder: string): string[] {
+  return manifestOf(folder).files.filter((each) => !each.startsWith("!"));
 }
 
 function manifestOf(folder: string) {
