@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
 import { flow } from "../../flow/flow.ts";
@@ -9,6 +10,7 @@ import { version } from "../../runtime/version.ts";
 import { agent } from "../../session/agents/agent.ts";
 import { asking, openPlace } from "../asking.contract.ts";
 import { serving } from "../serving.contract.ts";
+import { findDocs } from "./docs.ts";
 
 // What browsers send for a page.
 const Accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -48,7 +50,9 @@ describe("/ without keys, on this machine", () => {
       expect(page).toContain(part);
     expect(page).toContain(`${url}/v1/runs/${runId}/signals`);
     const links = [...page.matchAll(/href="(\/[^"]*)"/g)].map(([, path]) => path!);
-    expect(links).toEqual(expect.arrayContaining(["/chat/", "/v1/openapi.json", "/metrics"]));
+    expect(links).toEqual(
+      expect.arrayContaining(["/chat/", "/v1/openapi.json", "/metrics", "/v1/docs/quickstart.md"]),
+    );
     for (const path of links) expect([path, (await fetch(url + path)).status]).toEqual([path, 200]);
 
     for (const type of ["*/*", "application/json", "application/json, text/html;q=0.5"]) {
@@ -68,6 +72,11 @@ describe("/ without keys, on this machine", () => {
         },
       });
     }
+    const docs = await fetch(`${url}/v1/docs/quickstart.md`);
+    expect(docs.headers.get("content-type")).toBe("text/plain; charset=utf-8");
+    expect(await docs.text()).toMatch(/^# /);
+    for (const page of ["nothing.md", "..%2Fpackage.json", "decisions", "constructor"])
+      expect((await fetch(`${url}/v1/docs/${page}`)).status).toBe(404);
     const sent = await fetch(url, { method: "POST" });
     expect(sent.status).toBe(404);
   });
@@ -97,7 +106,7 @@ describe("/ without keys, on this machine", () => {
     const told = await get("/", headers);
     expect(Object.keys(told.body)).toEqual(["name", "links", "advice"]);
     const page = await get("/", { ...headers, Accept });
-    expect(page.body).not.toMatch(/version|In the store|openapi/);
+    expect(page.body).not.toMatch(/version|In the store|openapi|\/docs/);
   });
 
   test("escapes what it repeats", async () => {
@@ -150,6 +159,11 @@ describe("/ with keys", () => {
     expect(all.body).toMatchObject({ store: "sqlite", overview: { tasks: { ready: 0 } } });
     const some = await ask({ Authorization: `Bearer ${key}-of-acme` });
     expect(Object.keys(some.body)).toEqual(["name", "links"]);
+  });
+
+  test("leads to docs that are there, and to none where a bundler left them out", () => {
+    expect([...findDocs().keys()]).toEqual(expect.arrayContaining(["quickstart.md", "tasks.md"]));
+    expect(findDocs(pathToFileURL(join(folder, "nowhere/"))).size).toBe(0);
   });
 
   test("refuses a key that is wrong", async () => {

@@ -14,6 +14,7 @@ const style = `
 body { margin: 0 auto; max-width: 46rem; padding: 2rem 1rem; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, sans-serif }
 h1 { font-size: 1.5rem; margin: 0 } h2 { font-size: 1rem; margin: 2rem 0 .5rem }
 p { margin: .25rem 0 } ul { margin: 0; padding-left: 1.2rem } a { color: var(--accent) }
+.docs { columns: 12rem }
 .soft { color: var(--soft) }
 table { border-collapse: collapse; width: 100% }
 th { text-align: left; font-weight: 600; vertical-align: top; width: 6rem } th, td { border-top: 1px solid var(--line); padding: .4rem 0 }
@@ -49,7 +50,7 @@ const linkTexts: Readonly<Record<string, string>> = {
 
 /** What a server is, for people. What is put into the text is escaped by `html`. */
 export async function homePage(home: Home, origin: string): Promise<string> {
-  const { version, store, links, advice, overview, trouble } = home;
+  const { version, store, links, docs, advice, overview, trouble } = home;
   const about = [version && `version ${version}`, store && `on ${stores[store]}`].filter(Boolean);
   return String(
     await html`<!doctype html>
@@ -74,10 +75,8 @@ export async function homePage(home: Home, origin: string): Promise<string> {
               ${Object.entries(links).map(
                 ([name, path]) => html`<li><a href="${path}">${linkTexts[name] ?? name}</a></li>`,
               )}
-              <li>
-                docs: <code>node_modules/flotilla/docs</code>, from <code>quickstart.md</code> on
-              </li>
             </ul>
+            ${docs === undefined ? "" : docsOf(docs)}
           </main>
         </body>
       </html>`,
@@ -100,6 +99,17 @@ function countsOf({ tasks, runs, sessions, pods }: Overview) {
     <p class="soft">
       Reload to look again. Tasks that have completed or were cancelled aren't counted.
     </p>`;
+}
+
+function docsOf(docs: Readonly<Record<string, string>>) {
+  const pages = Object.entries(docs);
+  if (pages.length === 0) return "";
+  return html`<h2>Docs</h2>
+    <ul class="docs">
+      ${pages.map(
+        ([name, path]) => html`<li><a href="${path}">${name.replace(/\.md$/, "")}</a></li>`,
+      )}
+    </ul>`;
 }
 
 /** Only what there is. */

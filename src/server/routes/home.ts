@@ -1,11 +1,13 @@
+import { readFile } from "node:fs/promises";
 import { accepts } from "hono/accepts";
 import { version } from "../../runtime/version.ts";
-import type { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError } from "../../base/errors.ts";
 import { callerOf } from "../auth/authenticate.ts";
 import { type Caller, may } from "../auth/caller.ts";
+import { findDocs } from "../home/docs.ts";
 import { createOverview, type OverviewParts } from "../home/overview.ts";
 import { type Home, homePage, pageHeaders } from "../home/page.ts";
-import type { Route } from "../route.ts";
+import { route, type Route } from "../route.ts";
 import { fleetSpecs } from "../specs/fleet.ts";
 import { bodyOf, refusalIn } from "../visits.ts";
 
@@ -23,14 +25,16 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
     ready: "/health/ready",
   };
   const links = { ...open, metrics: "/metrics", api: "/v1/openapi.json" };
+  const found = findDocs();
+  const docs = Object.fromEntries([...found.keys()].map((page) => [page, `/v1/docs/${page}`]));
 
   const homeFor = async (caller: Caller | undefined, refusal?: FlotillaError): Promise<Home> => {
     const name = "flotilla";
     if (!caller || !may(caller, "admin"))
       return { name, links: open, ...(refusal && { advice: refusal.message }) };
     const looked = await overview();
-    const found = "trouble" in looked ? looked : { overview: looked };
-    return { name, version: version(), store: parts.flotilla.storeKind, links, ...found };
+    const seen = "trouble" in looked ? looked : { overview: looked };
+    return { name, version: version(), store: parts.flotilla.storeKind, links, docs, ...seen };
   };
 
   return [
@@ -54,5 +58,12 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
         return c.body(bodyOf(c, bytes), 200, { ...headers, Vary: "Accept" });
       },
     },
+    route(fleetSpecs.docs).to(async ({ params: { page } }) => {
+      const file = found.get(page);
+      if (!file) throw new FlotillaError("not_found", `there is no page ${page.slice(0, 80)}`);
+      // As plain text, since browsers don't show Markdown but store it.
+      const headers = { "Content-Type": "text/plain; charset=utf-8" };
+      return { status: 200, body: await readFile(file, "utf8"), headers };
+    }),
   ];
 }

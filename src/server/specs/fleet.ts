@@ -102,6 +102,10 @@ export const fleetSpecs = {
           advice: said(z.string(), "How to be told more.").optional(),
           version: z.string().optional(),
           store: z.enum(["sqlite", "postgres"]).optional(),
+          docs: said(
+            z.record(z.string(), z.string()),
+            "Paths of the docs that came with this server, by the name of the page.",
+          ).optional(),
           overview: overview.optional(),
           trouble: said(z.string(), "The code of why the store can't be looked at.").optional(),
         }),
@@ -109,6 +113,16 @@ export const fleetSpecs = {
     },
     errors: [],
     open: true,
+  }),
+  docs: spec({
+    method: "get",
+    path: "/v1/docs/{page}",
+    operationId: "getDocs",
+    tag: "fleet",
+    summary: "A page of the docs that came with this server, as Markdown.",
+    answers: { 200: z.string() },
+    answerType: "text/plain",
+    errors: ["not_found"],
   }),
   pods: spec({
     method: "get",
