@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { connect, type Flotilla, startPod, task } from "flotilla";
+import { connect, type Flotilla, schedule, startPod, task } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 
@@ -146,6 +146,33 @@ describe("a task", () => {
     expect(ended).toMatchObject({
       status: "failed",
       error: { message: expect.stringMatching(/^the result of "odd" (is|has) a (Map|function)/) },
+    });
+  });
+});
+
+describe("a word of another queue", () => {
+  const hello = task("hello");
+  const cron = "* * * * *";
+  const withCode = "`attempts` is given with the code, as in `.handle(";
+  const bySchedule = "a schedule says when, as in `schedule(";
+
+  test.each<[string, (flotilla: Flotilla) => unknown, string]>([
+    ["task", () => task("x", { retries: 3 } as never, async () => 1), "did you mean `attempts`?"],
+    ["contract", () => task("x", { retries: 3 } as never), withCode],
+    ["contract", () => task("x", { attempts: 3 } as never), withCode],
+    ["handler", () => hello.handle({ retries: 3 } as never, () => 1), "did you mean `attempts`?"],
+    ["handler", () => hello.handle({ concurrency: 3 } as never, () => 1), "did you mean `slots`?"],
+    ["task", () => task("x", { cron } as never), bySchedule],
+    ["schedule", () => schedule("x", { task: greet, cron } as never), "did you mean `pattern`?"],
+    ["enqueue", (to) => to.enqueue("x", null, { delay: 5 } as never), "did you mean `delayMs`?"],
+    ["enqueue", (to) => to.enqueue("x", null, { cron } as never), bySchedule],
+    ["pod", () => startPod({ store, concurrency: 5 } as never), "did you mean `slots`?"],
+  ])("in the options of a %s is answered with ours: %s", async (_, act, meant) => {
+    await using flotilla = connect(store, quiet);
+    const acting = Promise.resolve(flotilla).then(act);
+    await expect(acting).rejects.toMatchObject({
+      code: "invalid_option",
+      message: expect.stringContaining(meant),
     });
   });
 });

@@ -1,10 +1,14 @@
 import { FlotillaError } from "./errors.ts";
 
+/** Options that are given in another place, and how. */
+export type Elsewhere = { readonly options: readonly string[]; readonly how: string };
+
 /** Refuses options that don't exist, and says which one was probably meant. */
 export function checkOptions(
   what: string,
   given: Readonly<Record<string, unknown>>,
   known: readonly string[],
+  elsewhere?: Elsewhere,
 ): void {
   if (typeof given !== "object" || given === null) {
     throw new FlotillaError(
@@ -14,14 +18,22 @@ export function checkOptions(
   }
   for (const name of Object.keys(given)) {
     if (known.includes(name)) continue;
-    const meant = nearest(name, known) ?? otherWords[name]?.find((each) => known.includes(each));
+    const meant = meantBy(name, known);
+    const other = elsewhere && meantBy(name, elsewhere.options);
     const hint = meant
       ? `, did you mean \`${meant}\`?`
-      : (saidElsewhere[name] ?? `; it takes ${known.join(", ")}`);
+      : other
+        ? `: \`${other}\` ${elsewhere.how}`
+        : (saidElsewhere[name] ?? `; it takes ${known.join(", ")}`);
     throw new FlotillaError("invalid_option", `${what}: unknown option \`${name}\`${hint}`, {
       details: { option: name, ...(meant && { suggestion: meant }) },
     });
   }
+}
+
+/** The option that is probably meant by a name. */
+function meantBy(name: string, known: readonly string[]): string | undefined {
+  return nearest(name, known) ?? otherWords[name]?.find((each) => known.includes(each));
 }
 
 /** What other queues call what is ours, by their word. */

@@ -151,7 +151,10 @@ export function task(
   if (concurrency !== undefined) checkConcurrency(`task "${name}"`, concurrency);
   const contract: TaskContract = { name, input, output, ...(concurrency && { concurrency }) };
   if (run) return withRun(contract, rest, run);
-  checkOptions(`task "${name}"`, rest, ["input", "output", "concurrency"]);
+  checkOptions(`task "${name}"`, rest, ["input", "output", "concurrency"], {
+    options: handleOptions,
+    how: "is given with the code, as in `.handle({ … }, async ({ input }) => …)`",
+  });
   return {
     ...contract,
     handle: (first: HandleOptions | Run<any, any>, second?: Run<any, any>) =>
@@ -169,17 +172,19 @@ export function checkName(name: unknown): asserts name is string {
   );
 }
 
+const handleOptions = [
+  "attempts",
+  "timeoutMs",
+  "backoff",
+  "slots",
+  "progress",
+  "throttle",
+  "onFailure",
+];
+
 function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any>): TaskHandler {
   const what = `task "${contract.name}"`;
-  checkOptions(what, given, [
-    "attempts",
-    "timeoutMs",
-    "backoff",
-    "slots",
-    "progress",
-    "throttle",
-    "onFailure",
-  ]);
+  checkOptions(what, given, handleOptions);
   if (typeof run !== "function") {
     throw new FlotillaError("invalid_option", `${what}: the handler must be a function`);
   }
