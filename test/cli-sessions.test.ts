@@ -151,6 +151,25 @@ describe("sessions on the command line", () => {
   });
 });
 
+describe("a list of sessions", () => {
+  test("is newest first by what happened in them last, over HTTP and on the command line", async () => {
+    const chat = ["chat", "--agent", "echo", "--user", "alan"];
+    for (const text of ["one", "two", "three"]) await run(chat, `${text}\n`);
+    const [third, second, first] = await sessionIds("--user", "alan");
+    await run(["chat", first!, "--user", "alan"], "again\n");
+    const now = [first, third, second];
+    expect(await sessionIds("--user", "alan")).toEqual(now);
+    const answer = await fetch(`${url}/v1/sessions?user=alan`);
+    const page = (await answer.json()) as { sessions: { sessionId: string; preview: string }[] };
+    expect(page.sessions.map(({ sessionId }) => sessionId)).toEqual(now);
+    expect(page.sessions.map(({ preview }) => preview)).toEqual([
+      "You said again",
+      "You said three",
+      "You said two",
+    ]);
+  });
+});
+
 describe("agents on the command line", () => {
   const key = (letter: string) => Buffer.from(letter.repeat(24)).toString("base64");
   const url1 = "https://agent.example/chat";

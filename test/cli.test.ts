@@ -252,11 +252,15 @@ describe("a bare command of things", () => {
     ["schedules", "schedules"],
     ["dlq", "groups"],
     ["limits", "limits"],
+    ["flows", "flows"],
+    ["throttles", "throttles"],
+    ["sessions", "sessions"],
+    ["agents", "agents"],
+    ["pods", "pods"],
   ])("%s lists them, with the flags of its list", async (command, field) => {
     const { code, stdout } = await run([command, "--json"]);
     expect(code).toBe(0);
-    const page = JSON.parse(stdout) as Record<string, unknown>;
-    expect(page[field] ?? page).toBeInstanceOf(Array);
+    expect(JSON.parse(stdout)).toMatchObject({ [field]: expect.any(Array) });
   });
 
   test("enqueue says on the side where no pod works on the name", async () => {

@@ -118,6 +118,16 @@ describe("what is published", () => {
   });
 });
 
+test("the README says of npm's warnings on Node 20 that they are harmless, while there are any", () => {
+  type Lock = { packages: Record<string, { engines?: { node?: string } }> };
+  const { packages } = JSON.parse(read("package-lock.json")) as Lock;
+  const warnedOf = Object.entries(packages).flatMap(([name, { engines }]) =>
+    /^(?:\^|>=) ?2[1-9]/.test(engines?.node ?? "") ? [name] : [],
+  );
+  const told = /`EBADENGINE`.*harmless/.test(read("README.md")) ? warnedOf : [];
+  expect(warnedOf).toEqual(told);
+});
+
 describe("tables", () => {
   const pages = globSync("**/*.md", {
     cwd: root,

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createChatTransport } from "flotilla/ai-sdk";
@@ -26,14 +26,18 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
+  vi.unstubAllGlobals();
   dev?.child.kill("SIGTERM");
   await dev?.ended;
   rmSync(folder, { recursive: true, force: true });
 });
 
 test("a chat on loopback works with an agent's name alone, and is in the inbox of who says no name", async () => {
-  // In a page the address is the page's own.
-  const transport = createChatTransport({ url, agent: "helper" });
+  const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+  expect(readme).toContain('const transport = createChatTransport({ agent: "helper" });');
+  // A page that this server has served: the address is the page's own.
+  vi.stubGlobal("location", new URL(url));
+  const transport = createChatTransport({ agent: "helper" });
   const messages = [
     { id: "m", role: "user" as const, parts: [{ type: "text" as const, text: "hello" }] },
   ];
