@@ -5,6 +5,7 @@ import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import type { ServerConfig } from "../runtime/server-config.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { turns } from "../base/movable-clock.contract.ts";
 import { openPeerCheck, type PeerCheckOptions } from "./peer-user.ts";
 import { dial, serving } from "./serving.contract.ts";
 
@@ -134,6 +135,48 @@ describe("the kernel's table", () => {
     const mapped = "0000000000000000FFFF00000100007F";
     const client = line(`${mapped}:9C40`, `${mapped}:1F90`, 1_000, 8);
     expect(await check(head, [head, client].join("\n"))).toBe("same");
+  });
+
+  const client = line("0100007F:9C40", "0100007F:1F90", 1_000, 8);
+  const counted = (tableOf: (reads: number) => string) => {
+    let reads = 0;
+    const read = async (path: string) => (path.endsWith("6") ? head : tableOf(++reads));
+    const reset = () => void (reads = 0);
+    return { read, reset, count: () => reads };
+  };
+
+  test("is looked at again where it lacks the caller, and a few times only", async () => {
+    // The first is when the server starts.
+    const late = counted((reads) => (reads < 4 ? head : [head, client].join("\n")));
+    expect(await (await openPeerCheck({ uid: 1_000, read: late.read }))!(socket)).toBe("same");
+    const never = counted(() => head);
+    const whose = await openPeerCheck({ uid: 1_000, read: never.read });
+    never.reset();
+    expect(await whose!(socket)).toBe("other");
+    expect(never.count()).toBe(5);
+  });
+
+  test("is read once for all that ask before that, and again for all that ask during it", async () => {
+    const table = counted(() => [head, client].join("\n"));
+    const under = Promise.withResolvers<void>();
+    let isHeld = false;
+    const read = async (path: string) => {
+      const found = await table.read(path);
+      if (isHeld) await under.promise;
+      return found;
+    };
+    const whose = (await openPeerCheck({ uid: 1_000, read }))!;
+    table.reset();
+    isHeld = true;
+    const first = Array.from({ length: 100 }, () => whose(socket));
+    await turns();
+    expect(table.count()).toBe(1);
+    const during = Array.from({ length: 100 }, () => whose(socket));
+    await turns();
+    expect(table.count()).toBe(1);
+    under.resolve();
+    expect(new Set(await Promise.all([...first, ...during]))).toEqual(new Set(["same"]));
+    expect(table.count()).toBe(2);
   });
 
   test("that isn't there when the server starts says nothing", async () => {

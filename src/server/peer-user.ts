@@ -28,6 +28,9 @@ const tables = [
   { form: "ipv6", path: "/proc/net/tcp6" },
 ] as const;
 
+// The kernel lists connections bit by bit, so that one look may miss a line while others come and go.
+const looksMost = 5;
+
 /**
  * Linux lists every connection with its user. Undefined where there is no such table when the server
  * starts, as on other systems: a table that can't be read later is trouble, and lets no caller in.
@@ -39,7 +42,9 @@ export async function openPeerCheck({
   if (uid === undefined) return undefined;
   // A machine without IPv6 has the first table alone.
   const tried = await Promise.allSettled(tables.map(({ path }) => read(path)));
-  const there = tables.filter((_, at) => tried[at]!.status === "fulfilled");
+  const there = tables
+    .filter((_, at) => tried[at]!.status === "fulfilled")
+    .map(({ form, path }) => ({ form, look: shared(async () => usersIn(await read(path))) }));
   if (there.length === 0) return undefined;
   return async (ends) => {
     const peer = place(ends.remoteAddress, ends.remotePort);
@@ -47,11 +52,13 @@ export async function openPeerCheck({
     // A connection that has ended already has no addresses any more.
     if (!peer || !here) return "other";
     try {
-      for (const { form, path } of there) {
-        const table = await read(path);
-        // The caller's end of the connection, which is another line than this server's end.
-        const user = peer[form] && here[form] && userOf(table, peer[form], here[form]);
-        if (user !== undefined) return user === uid || user === administrator ? "same" : "other";
+      for (let looks = 0; looks < looksMost; looks++) {
+        for (const { form, look } of there) {
+          if (peer[form] === undefined || here[form] === undefined) continue;
+          // The caller's end of the connection, which is another line than this server's end.
+          const user = (await look()).get(`${peer[form]} ${here[form]}`);
+          if (user !== undefined) return user === uid || user === administrator ? "same" : "other";
+        }
       }
     } catch {
       return "unknown";
@@ -62,18 +69,33 @@ export async function openPeerCheck({
 
 const administrator = 0;
 
-/** The user of the socket with these ends; undefined where there is none, or its process has closed it. */
-function userOf(table: string, local: string, remote: string): number | undefined {
-  const at = table.indexOf(` ${local} ${remote} `);
-  if (at === -1) return undefined;
-  const end = table.indexOf("\n", at);
-  const fields = table
-    .slice(at, end === -1 ? undefined : end)
-    .trim()
-    .split(" ");
-  const [, , , , , , uid, , inode] = fields.filter((field) => field !== "");
-  // A socket that no process has any more is shown as the administrator's.
-  return uid === undefined || inode === undefined || inode === "0" ? undefined : Number(uid);
+/**
+ * One call for all that ask before it begins, and the next after its end: what it finds is never older
+ * than the question.
+ */
+function shared<Found>(act: () => Promise<Found>): () => Promise<Found> {
+  let last: Promise<unknown> = Promise.resolve();
+  let next: Promise<Found> | undefined;
+  return () => {
+    if (next) return next;
+    next = last.then(() => {
+      next = undefined;
+      return act();
+    });
+    last = next.catch(() => {});
+    return next;
+  };
+}
+
+/** The user of each socket by its ends, this side's first, without those that no process has any more. */
+function usersIn(table: string): Map<string, number> {
+  const users = new Map<string, number>();
+  for (const line of table.split("\n").slice(1)) {
+    const [, local, remote, , , , , uid, , inode] = line.trim().split(/ +/);
+    // The kernel shows a socket without a process as the administrator's.
+    if (inode !== undefined && inode !== "0") users.set(`${local} ${remote}`, Number(uid));
+  }
+  return users;
 }
 
 /** An address and port as the tables of IPv4 and IPv6 write them. */
