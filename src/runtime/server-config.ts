@@ -28,7 +28,7 @@ export type ServerConfig = {
    * and twice that at once. Default 100, 10,000 and 1,000.
    */
   requestsPerSecond?: PerCaller;
-  /** How many of their requests may be under way. Default 64, 1,024 and 1,024. */
+  /** How many of their requests may be under way. Default 64, 1,024 and 1,024. A user has as many connections. */
   requestsAtOnce?: PerCaller;
   /** What may wait to be read of all answers, those on sockets and streams among them. Default 256 MiB. */
   unreadBytes?: number;

@@ -9,12 +9,15 @@ import { addressRange } from "./caller-limits.ts";
 export type Anonymous = {
   /** Counts a fresh connection. */
   add(socket: Socket): void;
-  /** Its caller is known from now on. */
-  identify(socket: Socket): void;
+  /**
+   * Its caller is known from now on. A user has so many connections by saying who calls; more of them stay
+   * where they are, or one token would take the room of all callers.
+   */
+  identify(socket: Socket, user?: string): void;
   readonly count: number;
 };
 
-export type AnonymousOptions = { most: number; mostPerAddress: number };
+export type AnonymousOptions = { most: number; mostPerAddress: number; mostPerUser: number };
 
 // A browser opens some at once, and a small server has no room to divide.
 const mostAtLeast = 128;
@@ -24,45 +27,67 @@ const mostPerAddressAtLeast = 64;
 export function usualAnonymous(
   maxConnections: number,
   most = Math.min(maxConnections, Math.max(mostAtLeast, Math.ceil(maxConnections / 2))),
-): AnonymousOptions {
+): Omit<AnonymousOptions, "mostPerUser"> {
   const share = Math.max(mostPerAddressAtLeast, Math.ceil(most / 5));
   return { most, mostPerAddress: Math.min(most, share) };
 }
 
-export function createAnonymous({ most, mostPerAddress }: AnonymousOptions): Anonymous {
-  /** Both in the order in which they came. */
+export function createAnonymous(options: AnonymousOptions): Anonymous {
+  const { most, mostPerAddress, mostPerUser } = options;
+  /** In the order in which they came, as those of each address are. */
   const all = new Map<Socket, string>();
-  const perAddress = new Map<string, Set<Socket>>();
+  const perAddress = createGroups();
+  const perUser = createGroups();
 
-  const identify = (socket: Socket) => {
+  const remove = (socket: Socket) => {
     const address = all.get(socket);
     if (address === undefined) return;
     all.delete(socket);
-    const own = perAddress.get(address)!;
-    own.delete(socket);
-    if (own.size === 0) perAddress.delete(address);
+    perAddress.remove(address, socket);
   };
   const endFirst = ([first]: Iterable<Socket>) => {
     if (!first) return;
-    identify(first);
+    remove(first);
     first.destroy();
   };
 
   return {
     add(socket) {
       const address = addressRange(socket.remoteAddress ?? "");
-      const others = perAddress.get(address);
-      if (others && others.size >= mostPerAddress) endFirst(others);
+      const others = perAddress.of(address);
+      if (others.size >= mostPerAddress) endFirst(others);
       else if (all.size >= most) endFirst(all.keys());
       all.set(socket, address);
-      // The last of them may just have been ended.
-      const own = perAddress.get(address) ?? new Set();
-      perAddress.set(address, own.add(socket));
-      socket.once("close", () => identify(socket));
+      perAddress.add(address, socket);
+      socket.once("close", () => remove(socket));
     },
-    identify,
+    identify(socket, user) {
+      if (!all.has(socket)) return;
+      if (user !== undefined) {
+        if (perUser.of(user).size >= mostPerUser) return;
+        perUser.add(user, socket);
+        socket.once("close", () => perUser.remove(user, socket));
+      }
+      remove(socket);
+    },
     get count() {
       return all.size;
+    },
+  };
+}
+
+/** Sockets by a name that they share. */
+function createGroups() {
+  const groups = new Map<string, Set<Socket>>();
+  const none: ReadonlySet<Socket> = new Set();
+  return {
+    of: (name: string): ReadonlySet<Socket> => groups.get(name) ?? none,
+    add(name: string, socket: Socket) {
+      groups.set(name, (groups.get(name) ?? new Set()).add(socket));
+    },
+    remove(name: string, socket: Socket) {
+      const group = groups.get(name);
+      if (group?.delete(socket) && group.size === 0) groups.delete(name);
     },
   };
 }

@@ -61,7 +61,7 @@ export type LimitOptions = Pick<
 
 // A program that serves many users calls with one key, and one address may stand for many of them.
 const usualPerSecond = { user: 100, key: 10_000, address: 1_000 };
-const usualAtOnce = { user: 64, key: 1_024, address: 1_024 };
+export const usualAtOnce = { user: 64, key: 1_024, address: 1_024 };
 const usualUnreadBytes = 256 * 1024 * 1024;
 const usualUnreadBytesPerCaller = 16 * 1024 * 1024;
 const usualUnreadMs = 30_000;

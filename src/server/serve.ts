@@ -4,7 +4,7 @@ import { createAnonymous, usualAnonymous } from "./anonymous.ts";
 import { type AppParts, createAdminApp, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
-import { createCallerLimits } from "./caller-limits.ts";
+import { createCallerLimits, usualAtOnce } from "./caller-limits.ts";
 import { listen, type Listening, usualConnections } from "./listen.ts";
 import { openPeerCheck, type PeerCheckOptions } from "./peer-user.ts";
 import { openPages } from "./pages/pages.ts";
@@ -46,7 +46,9 @@ export async function serve(parts: ServeParts): Promise<Listening> {
   const most = maxConnections ?? usualConnections;
   const usual = usualAnonymous(most, parts.server.maxAnonymous);
   const { maxAnonymousPerAddress: mostPerAddress = usual.mostPerAddress } = parts.server;
-  const anonymous = createAnonymous({ most: usual.most, mostPerAddress });
+  // No more of a user's are of use at once.
+  const mostPerUser = parts.server.requestsAtOnce?.user ?? usualAtOnce.user;
+  const anonymous = createAnonymous({ most: usual.most, mostPerAddress, mostPerUser });
   const used = { authenticator, members, streams, limits, anonymous };
   const app = createApp({ ...parts, ...used, apiKeys, origins, pages });
   const sockets = createSockets({

@@ -353,22 +353,22 @@ test("requests whose clients have hung up count until what they asked for has en
 });
 
 test("requests that wait behind others on a connection are over with it", async () => {
-  await using server = await start({ requestsAtOnce: { key: 4 } }, { maxPayloadBytes });
+  // What is left unread is bounded too, but that isn't what is looked at here.
+  const limits = { requestsAtOnce: { key: 4 }, unreadBytesPerCaller: 256 * mib };
+  await using server = await start(limits, { maxPayloadBytes });
   const { taskId } = await server.flotilla.enqueue("nobody", large);
+  const status = async () => {
+    const answer = await ask(server.url, "/v1/tasks/none", key);
+    await answer.arrayBuffer();
+    return answer.status;
+  };
   const gone = unread(server.port);
   gone.ask(`/v1/tasks/${taskId}`, key, 4);
-  await until("them to be under way", async () => {
-    const answer = await ask(server.url, "/v1/tasks?limit=1", key);
-    await answer.arrayBuffer();
-    return answer.status === 503;
-  });
+  await until("them to be under way", async () => (await status()) === 503);
   gone.socket.destroy();
   const room = await until("room for four again", async () => {
-    const answers = await Promise.all(
-      Array.from({ length: 4 }, () => ask(server.url, "/v1/tasks?limit=1", key)),
-    );
-    for (const answer of answers) await answer.arrayBuffer();
-    return answers.every(({ status }) => status === 200);
+    const found = await Promise.all(Array.from({ length: 4 }, status));
+    return found.every((each) => each === 404);
   });
   expect(room).toBe(true);
 });
@@ -443,9 +443,8 @@ test("a user, a key and an address have a rate each, and are told when to come b
 test("connections that don't say who they are are bounded, and leave room for those that do", async () => {
   const limits = { maxAnonymous: 8, maxAnonymousPerAddress: 6, adminPort: 0 };
   await using server = await start(limits);
-  const known = unread(server.port);
-  known.ask("/v1/tasks?limit=1", key);
-  expect(await known.head()).toMatch(/^HTTP\/1.1 200/);
+  const known = await dial(server.socketUrl, { headers: { authorization: `Bearer ${key}` } });
+  clients.push(known);
 
   const flood = Array.from({ length: 20 }, () => unread(server.port));
   await until(
@@ -453,7 +452,7 @@ test("connections that don't say who they are are bounded, and leave room for th
     () => flood.filter((each) => each.isClosed).length === 14,
   );
   expect((await fetch(`${server.adminUrl}/health/live`)).status).toBe(200);
-  expect(known.isClosed).toBe(false);
+  expect(known.isOpen).toBe(true);
   const [first] = flood.filter((each) => !each.isClosed);
   first!.ask("/v1/tasks?limit=1", key);
   expect(await first!.head()).toMatch(/^HTTP\/1.1 200/);
@@ -461,6 +460,23 @@ test("connections that don't say who they are are bounded, and leave room for th
   const next = unread(server.port);
   next.ask("/v1/tasks?limit=1", otherKey);
   expect(await next.head()).toMatch(/^HTTP\/1.1 200/);
+});
+
+test("connections of one user leave room for those of others, however many say who calls", async () => {
+  const limits = { maxConnections: 16, maxAnonymous: 8, requestsAtOnce: { user: 4 } };
+  await using server = await start(limits);
+  const [eve, ada] = [await tokenOf("eve"), await tokenOf("ada")];
+  const open = async (token: string) => {
+    const connection = unread(server.port);
+    connection.ask("/v1/sessions/none", token);
+    expect(await connection.head()).toMatch(/^HTTP\/1.1 404/);
+    return connection;
+  };
+  const kept: ReturnType<typeof unread>[] = [];
+  for (let n = 0; n < 16; n++) kept.push(await open(eve));
+  expect((await open(ada)).isClosed).toBe(false);
+  // Four are hers, and the others are among those that may be of any caller.
+  await until("the rest to be ended", () => kept.filter((each) => !each.isClosed).length <= 12);
 });
 
 test("where connections that say nothing take all the room, a fresh one that does gets in", async () => {

@@ -54,8 +54,10 @@ export function createVisits({ authenticator, limits, anonymous }: VisitParts): 
   const accountOfKnown = async (c: Context): Promise<Account> => {
     const { incoming } = carriedBy(c);
     const caller = await callerIn(c, authenticator);
-    if (incoming) anonymous?.identify(incoming.socket);
-    return accountOf(caller);
+    const account = accountOf(caller);
+    const user = account.kind === "user" ? account.id : undefined;
+    if (incoming) anonymous?.identify(incoming.socket, user);
+    return account;
   };
   const accountOfUnknown = (c: Context): Account =>
     accountOfAddress(carriedBy(c).incoming?.socket.remoteAddress);

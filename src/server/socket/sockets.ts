@@ -87,6 +87,7 @@ export function createSockets(parts: SocketParts): Sockets {
   const known = async (request: IncomingMessage, asking: Asking): Promise<Caller> => {
     try {
       const caller = await authenticator.caller(asking);
+      // A user's sockets are bounded as requests are.
       parts.anonymous?.identify(request.socket);
       return caller;
     } catch (error) {
