@@ -244,37 +244,51 @@ test.each(["a program's sockets", "a user's streams"])(
 
 test("exports that aren't read count, and what goes over is cut without a word on the console", async () => {
   const printed = vi.spyOn(console, "error");
-  await using server = await start({ unreadBytesPerCaller: mib });
-  await server.sessions.create("acme", { sessionId: "long", users: ["eve"] });
-  for (let n = 0; n < 60; n++) {
-    const message = {
-      author: "eve",
-      parts: [{ type: "text", text: "x".repeat(200_000) } as const],
-    };
-    await server.sessions.send("acme", "long", message);
-  }
-  const eve = await tokenOf("eve");
-  const path = "/v1/sessions/long/export";
-  const answer = await ask(server.url, path, eve);
-  const text = await answer.text();
-  expect(text.split("\n").filter(Boolean)).toHaveLength(61);
-  const slow = Array.from({ length: 4 }, () => unread(server.port));
-  for (const each of slow) {
-    each.ask(path, eve);
-    await each.head();
-    each.socket.pause();
-  }
-  await until("one to be refused", async () => {
-    const refused = await ask(server.url, "/v1/sessions/long/messages", eve);
-    await refused.arrayBuffer();
-    return refused.status === 503;
-  });
-  for (const each of slow) each.socket.resume();
-  const end = "\r\n0\r\n\r\n";
-  const cut = await until("one to be cut", () =>
-    slow.find((each) => each.isClosed && !each.text.endsWith(end)),
+  const held = Promise.withResolvers<void>();
+  await using server = await start(
+    { unreadBytesPerCaller: 11 * mib },
+    {
+      maxPayloadBytes,
+      sessions: (real) => ({
+        ...real,
+        async entries(tenant, session, place) {
+          if (session === "paged" && place?.after === 1) await held.promise;
+          return real.entries(tenant, session, place);
+        },
+      }),
+    },
   );
-  expect(cut.text.length).toBeLessThan(12 * mib);
+  const say = async (session: string, texts: string[]) => {
+    await server.sessions.create("acme", { sessionId: session, users: ["eve"] });
+    for (const text of texts) {
+      const parts = [{ type: "text", text } as const];
+      await server.sessions.send("acme", session, { author: "eve", parts });
+    }
+  };
+  await say("long", [large]);
+  // What doesn't fit into the first page comes in the next.
+  await say("paged", ["first", "x".repeat(2 * mib)]);
+  const eve = await tokenOf("eve");
+  const path = (session: string) => `/v1/sessions/${session}/export`;
+  const whole = await ask(server.url, path("long"), eve);
+  expect((await whole.text()).split("\n").filter(Boolean)).toHaveLength(2);
+
+  const paged = unread(server.port);
+  paged.ask(path("paged"), eve);
+  expect(await paged.head()).toMatch(/^HTTP\/1.1 200/);
+  await until("its first page", () => paged.text.includes("first"));
+  const slow = unread(server.port);
+  slow.ask(path("long"), eve);
+  await slow.answered();
+  const refused = await ask(server.url, path("long"), eve);
+  expect(refused.status).toBe(503);
+  expect(refused.headers.get("retry-after")).toBe("1");
+
+  // With its second page the caller would hold too much.
+  held.resolve();
+  await until("it to be cut", () => paged.isClosed);
+  expect(paged.text).not.toContain('"seq":2');
+  expect(slow.isClosed).toBe(false);
   expect(printed).not.toHaveBeenCalled();
   printed.mockRestore();
 });

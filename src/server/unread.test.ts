@@ -110,6 +110,6 @@ test("a tool's input that is made to be slow holds up nothing else on its server
     const page = (await (await fetch(path, { headers })).json()) as { entries: object[] };
     return page.entries.length > 1 ? page.entries : undefined;
   });
-  expect(JSON.stringify(entries[1])).toContain("1eee");
+  expect(entries[1]).toMatchObject({ outcome: "completed", parts: [{ toolCallId: "c" }] });
   expect(await probe.end()).toBeLessThan(liveMsMost);
 }, 180_000);

@@ -138,24 +138,32 @@ function slicedBody(bytes: Uint8Array<ArrayBuffer>): Body {
   );
 }
 
-/** The body of an answer that is read page by page, each once its client has read what was before it. */
-export function pagedBody(
+/**
+ * The body of an answer that is read page by page, each once its client has read what was before it.
+ * Rejects where the first can't be had, which the status tells then.
+ */
+export async function pagedBody(
   c: Context,
   nextPage: () => Promise<Uint8Array | undefined>,
   onError: (error: unknown) => void,
-): ReadableStream<Uint8Array> {
-  let slices: Iterator<Uint8Array> | undefined;
+): Promise<ReadableStream<Uint8Array>> {
+  const next = async () => {
+    const page = await nextPage();
+    if (page) counted(c, page.length);
+    return page && slicesOf(page);
+  };
+  let slices = await next();
   return new ReadableStream(
     {
       async pull(control) {
         try {
-          const slice = slices?.next();
-          if (slice && !slice.done) return control.enqueue(slice.value);
-          const page = await nextPage();
-          if (!page) return control.close();
-          counted(c, page.length);
-          slices = slicesOf(page);
-          control.enqueue(slices.next().value as Uint8Array);
+          let slice = slices?.next();
+          if (slice?.done) {
+            slices = await next();
+            slice = slices?.next();
+          }
+          if (!slice || slice.done) control.close();
+          else control.enqueue(slice.value);
         } catch (error) {
           if (isGone(c)) return;
           onError(error);

@@ -106,7 +106,7 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
       await members.check(caller, sessionId);
       const session = await sessions.get(caller.tenant, sessionId);
       const nextPage = linesOf(sessions, session);
-      const body = pagedBody(
+      const body = await pagedBody(
         context,
         () => inTurn(context, pageTurns, nextPage),
         (error) => void frameErrorOf(error, log),
@@ -127,17 +127,17 @@ function linesOf(
   const { tenant, sessionId, lastSeq } = session;
   let after: number | undefined;
   return async () => {
-    if (after === undefined) {
-      after = 0;
-      return Buffer.from(`${JSON.stringify({ session })}\n`);
-    }
+    const lines: object[] = after === undefined ? [{ session }] : [];
+    after ??= 0;
     // What is added meanwhile isn't part of it, or it might never end.
     const limit = Math.min(exportPage, lastSeq - after);
-    if (limit <= 0) return undefined;
-    const { entries } = await sessions.entries(tenant, sessionId, { after, limit });
-    if (entries.length === 0) return undefined;
-    after = entries.at(-1)!.seq;
-    return Buffer.from(entries.map((entry) => `${JSON.stringify({ entry })}\n`).join(""));
+    if (limit > 0) {
+      const { entries } = await sessions.entries(tenant, sessionId, { after, limit });
+      after = entries.at(-1)?.seq ?? lastSeq;
+      lines.push(...entries.map((entry) => ({ entry })));
+    }
+    if (lines.length === 0) return undefined;
+    return Buffer.from(lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
   };
 }
 
