@@ -11,6 +11,7 @@ import type { Flotilla } from "../runtime/connect.ts";
 import type { ApiKey } from "../runtime/server-config.ts";
 import type { SessionService } from "../session/service.ts";
 import type { Anonymous } from "./anonymous.ts";
+import type { Bodies } from "./bodies.ts";
 import { type Authenticator, createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers, type Members } from "./auth/members.ts";
 import { allowOrigins } from "./cors.ts";
@@ -52,6 +53,8 @@ export type AppParts = {
   streams?: Streams;
   /** What callers may ask of this process. */
   limits?: CallerLimits;
+  /** What callers are in the middle of sending. */
+  bodies?: Bodies;
   /** Told when the caller of a connection is known. */
   anonymous?: Pick<Anonymous, "identify">;
   /** Tasks whose input is checked before it is stored. */
@@ -122,7 +125,7 @@ export function createApp(parts: AppParts): Hono {
   const { streams = createStreams(clock, usualBufferBytes) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const { limits = createCallerLimits(clock) } = parts;
-  const visits = createVisits({ authenticator, limits, anonymous: parts.anonymous });
+  const visits = createVisits({ ...parts, authenticator, limits });
   const maxBytes = frameBytes(parts.maxPayloadBytes);
   const pageTurns = createFewAtOnce(pagesAtOnce, { clock, waitMs: pageWaitMs });
   const app = emptyApp(parts);

@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import { FlotillaError } from "../base/errors.ts";
+import { comingIn, isGone } from "./visits.ts";
 
 export async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
   const type = typeOf(c);
@@ -31,17 +32,27 @@ export function typeOf(c: Context): string | undefined {
 /** Read bit by bit, because a body needn't say how long it is, and needn't keep to what it said. */
 export async function readBody(c: Context, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
+  const coming = comingIn(c);
   let bytes = 0;
-  for await (const chunk of c.req.raw.body ?? []) {
-    bytes += chunk.length;
-    if (bytes > maxBytes) {
-      throw new FlotillaError(
-        "payload_too_large",
-        `the body takes more than ${maxBytes} bytes: store it elsewhere and pass a reference`,
-        { details: { maxBytes } },
-      );
+  try {
+    for await (const chunk of c.req.raw.body ?? []) {
+      bytes += chunk.length;
+      if (bytes > maxBytes) {
+        throw new FlotillaError(
+          "payload_too_large",
+          `the body takes more than ${maxBytes} bytes: store it elsewhere and pass a reference`,
+          { details: { maxBytes } },
+        );
+      }
+      chunks.push(chunk);
+      coming?.add(chunk.length);
     }
-    chunks.push(chunk);
+  } catch (error) {
+    // A client that hangs up is no trouble of the server's, whose log it would fill.
+    if (error instanceof FlotillaError || !isGone(c)) throw error;
+    throw new FlotillaError("closed", "the client has left", { cause: error });
+  } finally {
+    coming?.end();
   }
   return Buffer.concat(chunks);
 }

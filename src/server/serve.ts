@@ -3,6 +3,7 @@ import type { ServerConfig } from "../runtime/server-config.ts";
 import { createAnonymous, usualAnonymous } from "./anonymous.ts";
 import { type AppParts, createAdminApp, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
+import { createBodies } from "./bodies.ts";
 import { createMembers } from "./auth/members.ts";
 import { createCallerLimits, usualAtOnce } from "./caller-limits.ts";
 import { listen, type Listening, usualConnections } from "./listen.ts";
@@ -13,12 +14,22 @@ import { createStreams, usualBufferBytes } from "./streams.ts";
 
 export type ServeParts = Omit<
   AppParts,
-  "authenticator" | "members" | "streams" | "limits" | "anonymous" | "apiKeys" | "origins" | "pages"
+  | "authenticator"
+  | "members"
+  | "streams"
+  | "limits"
+  | "bodies"
+  | "anonymous"
+  | "apiKeys"
+  | "origins"
+  | "pages"
 > & {
   /** What the config says of the server, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
   /** How the users of this machine are told apart. Default: as the kernel says. */
   peers?: PeerCheckOptions;
+  /** What callers may be in the middle of sending. Default 256 MiB. */
+  bodyBytes?: number | undefined;
 };
 
 /** The whole server: routes and sockets behind one port, health and metrics perhaps behind another too. */
@@ -49,7 +60,8 @@ export async function serve(parts: ServeParts): Promise<Listening> {
   // No more of a user's are of use at once.
   const mostPerUser = parts.server.requestsAtOnce?.user ?? usualAtOnce.user;
   const anonymous = createAnonymous({ most: usual.most, mostPerAddress, mostPerUser });
-  const used = { authenticator, members, streams, limits, anonymous };
+  const bodies = createBodies(parts.bodyBytes);
+  const used = { authenticator, members, streams, limits, bodies, anonymous };
   const app = createApp({ ...parts, ...used, apiKeys, origins, pages });
   const sockets = createSockets({
     sessions,
@@ -57,6 +69,7 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     authenticator,
     origins,
     limits,
+    bodies,
     anonymous,
     maxFrameBytes: frameBytes(parts.maxPayloadBytes),
     bufferBytes,

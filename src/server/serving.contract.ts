@@ -27,6 +27,7 @@ export type ServingOptions = {
   /** The server's own. */
   log?: Logger;
   peers?: PeerCheckOptions;
+  bodyBytes?: number;
   /** What the server asks, if not the pod. */
   sessions?: (real: SessionService) => SessionService;
 };
@@ -53,6 +54,7 @@ export async function serving(options: ServingOptions = {}) {
     clock,
     log: options.log ?? log,
     ...(options.peers && { peers: options.peers }),
+    bodyBytes: options.bodyBytes,
     server: { host: "127.0.0.1", port: 0, ...options.server },
   });
   return {

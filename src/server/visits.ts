@@ -3,6 +3,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import { FlotillaError } from "../base/errors.ts";
 import { type Authenticator, callerIn } from "./auth/authenticate.ts";
 import type { Anonymous } from "./anonymous.ts";
+import type { Bodies, Coming } from "./bodies.ts";
 import {
   type Account,
   accountOf,
@@ -28,13 +29,14 @@ export type Visits = {
 export type VisitParts = {
   authenticator: Authenticator;
   limits: CallerLimits;
+  bodies?: Bodies | undefined;
   anonymous?: Pick<Anonymous, "identify"> | undefined;
 };
 
 /** What the request came by; nothing of it where there is no connection. */
 type Carried = { incoming?: IncomingMessage; outgoing?: ServerResponse };
 
-export function createVisits({ authenticator, limits, anonymous }: VisitParts): Visits {
+export function createVisits({ authenticator, limits, bodies, anonymous }: VisitParts): Visits {
   const visiting =
     (accountFor: (c: Context) => Promise<Account>): MiddlewareHandler =>
     async (c, next) => {
@@ -44,6 +46,10 @@ export function createVisits({ authenticator, limits, anonymous }: VisitParts): 
       const visit = limits.enter(account, sendingOf(c));
       c.set("visit", visit);
       c.set("account", account);
+      c.set(
+        "coming",
+        bodies?.open(() => cutOff(c)),
+      );
       try {
         await next();
       } finally {
@@ -95,6 +101,11 @@ export function refusalIn(c: Context): FlotillaError | undefined {
 export function accountIn(c: Context): string {
   const { kind, id } = c.get("account") as Account;
   return `${kind} ${id}`;
+}
+
+/** What counts the request's body while it comes. */
+export function comingIn(c: Context): Coming | undefined {
+  return c.get("coming") as Coming | undefined;
 }
 
 export function isGone(c: Context): boolean {

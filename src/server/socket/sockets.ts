@@ -7,6 +7,7 @@ import type { Anonymous } from "../anonymous.ts";
 import type { Asking } from "../auth/authenticate.ts";
 import type { Caller } from "../auth/caller.ts";
 import { isOriginAllowed } from "../auth/origin.ts";
+import type { Bodies } from "../bodies.ts";
 import {
   accountOf,
   accountOfAddress,
@@ -32,6 +33,8 @@ export type Sockets = {
 export type SocketParts = Omit<ConnectionParts, "later" | "onCut" | "count"> & {
   origins: readonly string[];
   limits?: CallerLimits;
+  /** What callers are in the middle of sending. */
+  bodies?: Bodies | undefined;
   /** Told when the caller of a connection is known. */
   anonymous?: Pick<Anonymous, "identify"> | undefined;
   onEvent?: (event: SocketEvent) => void;
@@ -48,6 +51,8 @@ const closeLimitMs = 2_000;
 const closingMs = 5_000;
 // A message may come in pieces, but not in endlessly many that hold nothing.
 const fragmentsMost = 1_024;
+// Of a ping or a pong of a client: two bytes, and four that mask what follows.
+const controlHeadBytes = 6;
 
 /** The WebSocket side of the server. */
 export function createSockets(parts: SocketParts): Sockets {
@@ -139,6 +144,7 @@ export function createSockets(parts: SocketParts): Sockets {
       socket.once("close", visit.leave);
       server.handleUpgrade(request, socket, head, (opened) => {
         socket.off("error", ignore);
+        if (parts.bodies) countMessages(socket, opened, parts.bodies);
         accept(
           opened,
           createConnection(opened, caller, { ...shared, count: () => visit.stream(0) }),
@@ -148,6 +154,22 @@ export function createSockets(parts: SocketParts): Sockets {
       if (error instanceof FlotillaError && isTooMuch(error.code)) countRefusal(error.code);
       refuseUpgrade(socket, error, log);
     }
+  };
+
+  /** Counts the message that a client is in the middle of sending, which is kept until its end. */
+  const countMessages = (socket: Duplex, opened: WebSocket, bodies: Bodies) => {
+    const body = bodies.open(() => {
+      onCut("slow");
+      socket.destroy();
+    });
+    // Before what reads the same bytes, and ends the message that they end.
+    socket.prependListener("data", (data: Buffer) => body.add(data.length));
+    opened.on("message", body.end);
+    // These come in the middle of a message too, and aren't part of it.
+    const leaveOut = (data: Buffer) => body.add(-(controlHeadBytes + data.length));
+    opened.on("ping", leaveOut);
+    opened.on("pong", leaveOut);
+    opened.once("close", body.end);
   };
 
   const close = async () => {
