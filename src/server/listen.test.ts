@@ -3,6 +3,7 @@ import { type AddressInfo, connect } from "node:net";
 import { Hono } from "hono";
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../base/clock.ts";
+import { until } from "../base/movable-clock.contract.ts";
 import { checkListening } from "./access.ts";
 import { listen } from "./listen.ts";
 
@@ -51,6 +52,34 @@ describe("listening", () => {
     due[0]!();
     await Promise.all([closed, cut]);
     expect(due).toHaveLength(1);
+  });
+
+  test("a connection with hundreds of requests ahead of their answers is cut", async () => {
+    let begun = 0;
+    const app = new Hono().get("/", () => (begun++, new Promise<Response>(() => {})));
+    app.get("/quick", (c) => c.text("hello"));
+    const server = await listen(app, { host: "127.0.0.1", port: 0, clock });
+    const open = (text: string) => {
+      const socket = connect(server.port, "127.0.0.1");
+      socket.on("error", () => {});
+      socket.write(text);
+      return socket;
+    };
+    const request = (path: string) => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    // Those that are answered don't count, however many they are.
+    const many = open("");
+    let read = "";
+    many.on("data", (data: Buffer) => (read += data.toString()));
+    for (let asked = 200; asked <= 1_000; asked += 200) {
+      many.write(request("/quick").repeat(200));
+      await until("all answers", () => read.split("hello").length === asked + 1);
+    }
+    many.destroy();
+
+    const flood = open(request("/").repeat(1_000));
+    await new Promise((resolve) => flood.once("close", resolve));
+    expect(begun).toBe(256);
+    await server.close();
   });
 
   test("a port that is taken is named, with what to do", async () => {

@@ -45,6 +45,8 @@ const requestTimeoutMs = 30_000;
 const keepAliveTimeoutMs = 5_000;
 export const usualConnections = 10_000;
 const closeLimitMs = 5_000;
+// Requests that come ahead of the answers to those before them are kept, whoever sends them.
+const aheadMost = 256;
 
 /** Serves the app over HTTP. */
 export async function listen(app: Hono, options: ListenOptions): Promise<Listening> {
@@ -58,14 +60,22 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
       connectionsCheckingInterval: 1_000,
     },
     (request, response) => {
-      // A connection whose last answer is out has nothing left to wait for when the server closes.
-      response.once("close", () => closing && server.closeIdleConnections());
+      const { socket } = request;
+      const before = unanswered.get(socket) ?? 0;
+      if (before >= aheadMost) return void socket.destroy();
+      unanswered.set(socket, before + 1);
+      response.once("close", () => {
+        unanswered.set(socket, unanswered.get(socket)! - 1);
+        // A connection whose last answer is out has nothing left to wait for when the server closes.
+        if (closing) server.closeIdleConnections();
+      });
       if (!checkPeer) return void handle(request, response);
       void refusalOf(request.socket).then((error) =>
         error ? refuseRequest(response, error) : handle(request, response),
       );
     },
   );
+  const unanswered = new WeakMap<Socket, number>();
   // A connection stays its process's, so that one look is enough for all of its requests.
   const refusals = new WeakMap<Socket, Promise<FlotillaError | undefined>>();
   const refusalOf = (socket: Socket): Promise<FlotillaError | undefined> => {
