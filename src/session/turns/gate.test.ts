@@ -11,8 +11,9 @@ function scene(most: number) {
   const over: string[] = [];
   const ends = new Map<string, () => void>();
   const never = new AbortController().signal;
-  /** What work waits for between its place and its beginning. */
+  /** What work waits for between its place and its beginning, and at the end of its time alone. */
   const started: { wait?: PromiseWithResolvers<void> } = {};
+  const ending: { wait?: PromiseWithResolvers<void> } = {};
   const ask = (tenant: string, name: string, signal = never, suspect?: Suspect) =>
     gate.within({ tenant, signal, suspect }, async (isBegun) => {
       begun.push(name);
@@ -21,13 +22,19 @@ function scene(most: number) {
       return new Promise<void>((resolve) => ends.set(name, resolve));
     });
   const askSuspect = (name: string, signal = never) =>
-    ask("t", name, signal, { aloneMs, onOver: () => over.push(name) });
+    ask("t", name, signal, {
+      aloneMs,
+      async onOver() {
+        await ending.wait?.promise;
+        over.push(name);
+      },
+    });
   const end = async (name: string) => {
     await turns();
     ends.get(name)!();
     await turns();
   };
-  return { gate, clock, begun, over, started, ask, askSuspect, end };
+  return { gate, clock, begun, over, started, ending, ask, askSuspect, end };
 }
 
 describe("a gate", () => {
@@ -123,6 +130,32 @@ describe("a gate", () => {
     started.wait.resolve();
     await clock.advance(aloneMs);
     expect([begun, over]).toEqual([["suspect", "a"], ["suspect"]]);
+  });
+
+  test("lets nothing in beside a suspect before it is known that its time is over", async () => {
+    const { gate, clock, begun, ask, askSuspect, ending } = scene(10);
+    ending.wait = Promise.withResolvers<void>();
+    for (const name of ["suspect 1", "suspect 2"]) void askSuspect(name);
+    void ask("t", "a");
+    await clock.advance(10 * aloneMs);
+    expect([begun, gate.hasSuspect]).toEqual([["suspect 1"], true]);
+    ending.wait.resolve();
+    await turns();
+    expect([begun, gate.hasSuspect]).toEqual([["suspect 1", "a"], false]);
+  });
+
+  test("opens again where a suspect ends before that is known, and not once more for the next", async () => {
+    const { gate, clock, begun, askSuspect, ending, end } = scene(10);
+    ending.wait = Promise.withResolvers<void>();
+    for (const name of ["suspect 1", "suspect 2", "suspect 3"]) void askSuspect(name);
+    await clock.advance(aloneMs);
+    await end("suspect 1");
+    expect(begun).toEqual(["suspect 1", "suspect 2"]);
+    ending.wait.resolve();
+    await turns();
+    expect([begun.length, gate.hasSuspect]).toEqual([2, true]);
+    await clock.advance(aloneMs);
+    expect(begun).toEqual(["suspect 1", "suspect 2", "suspect 3"]);
   });
 
   test("lets suspects in only where there is room", async () => {

@@ -25,8 +25,8 @@ type Asked = {
 export type Suspect = {
   /** How long nothing else begins before it and, from the call of `begun`, after it. */
   readonly aloneMs: number;
-  /** It has lived for so long, and others begin beside it from now on. */
-  readonly onOver: () => void;
+  /** It has lived for so long. Others begin beside it once this has resolved. Never rejects. */
+  readonly onOver: () => Promise<void>;
 };
 
 export function createGate(most: number, clock: Clock): Gate {
@@ -142,10 +142,7 @@ export function createGate(most: number, clock: Clock): Gate {
       const begun = () => {
         if (!suspect || present !== suspect) return;
         begunMs = clock.monotonic();
-        setTimer(suspect.aloneMs, () => {
-          suspect.onOver();
-          open(suspect);
-        });
+        setTimer(suspect.aloneMs, () => void suspect.onOver().then(() => open(suspect)));
       };
       try {
         return await work(begun);

@@ -108,6 +108,23 @@ describe("a turn under which pods were lost", () => {
     expect([begun(), runner.hasSuspect]).toEqual([[named, { ...named, beside: true }], false]);
   });
 
+  test("has others wait until the owner has stored that they may be to blame", async () => {
+    const stored = Promise.withResolvers<void>();
+    const owner = async (command: Command) => {
+      if (command.type === "work_begun" && command.beside) await stored.promise;
+      return { lastSeq: 1, done: true };
+    };
+    const { clock, begin, contexts, runner } = spoken({}, { owner });
+    await begin({ alone: "waits", lost: 2 });
+    await until("it begins", () => contexts.length === 1);
+    runner.start({ ...header("neighbour"), epoch: 1, work: turn({ agent: "helper" }) });
+    await clock.advance(aloneMs(1) + 5_000);
+    expect([contexts.length, runner.hasSuspect]).toEqual([1, true]);
+    stored.resolve();
+    await until("the neighbour begins", () => contexts.length === 2);
+    expect(runner.hasSuspect).toBe(false);
+  });
+
   test("isn't taken for alone where a task that pods died under runs on its pod", async () => {
     const { contexts, told, endNeighbour } = await besideAnother({ runsSuspectTask: () => true });
     await endNeighbour();

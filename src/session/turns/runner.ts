@@ -92,7 +92,8 @@ export function createRunner(given: RunnerParts): Runner {
     };
     const suspect = work.alone && {
       aloneMs: aloneMs(work.attempt),
-      onOver: () => void sayBegun(running, { beside: true }).catch(() => {}),
+      // Stored before others begin: one of them may end the pod at once, and the suspect isn't to blame.
+      onOver: () => sayBegun(running, { beside: true }).catch(() => {}),
     };
     running.ended = gate
       .within({ tenant, signal: control.signal, suspect }, begin)
