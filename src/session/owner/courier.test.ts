@@ -372,6 +372,19 @@ describe("a courier", () => {
       expect(await answered(command("a"))).toEqual({ version: 1 });
     });
 
+    test("also one that comes while the store doesn't say who owns the log, and nothing is sent after it", async () => {
+      const { of } = heads;
+      const said = Promise.withResolvers<void>();
+      heads.of = async (...given) => {
+        if (asked > 0) await said.promise;
+        return of(...given);
+      };
+      expect(await answered(command("a"))).toEqual({ version: 1 });
+      said.resolve();
+      await clock.advance(60_000);
+      expect(asked).toBe(1);
+    });
+
     test("that of metadata doesn't, which has a later version by then", async () => {
       expect(await answered({ type: "metadata", metadata: "{}" })).toBe("unknown_outcome");
       expect(asked).toBeGreaterThan(1);

@@ -70,13 +70,11 @@ export function createCourier(parts: CourierParts): Courier {
 
   const askRemote = async (
     asked: Asked,
-    {
-      maxAgeMs,
-      limitMs,
-      earlier,
-    }: { maxAgeMs: number; limitMs: number; earlier: Promise<Answer>[] },
+    { maxAgeMs, limitMs, told }: { maxAgeMs: number; limitMs: number; told: Told },
   ): Promise<Answer> => {
     const head = await headOf(asked.sessionId, maxAgeMs);
+    // What was asked next may be on its way, and what is sent now would come behind it.
+    if (told.answer) return told.answer;
     const to = head?.owner ?? undefined;
     if (!head || to === undefined) throw free();
     if (to === bus.address && !owners?.of(asked.sessionId)) throw free();
@@ -87,47 +85,29 @@ export function createCourier(parts: CourierParts): Courier {
     const answer = bus
       .request(to, topic, letter as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
       .then((given) => given as unknown as Answer);
-    try {
-      return await firstOf(answer, earlier, waitMs);
-    } finally {
-      if (holdsWhenRepeated(asked.command)) earlier.push(answer);
-    }
-  };
-
-  /** This try's answer, or what an earlier one is told was stored; `timeout` where neither comes in time. */
-  const firstOf = (
-    answer: Promise<Answer>,
-    earlier: readonly Promise<Answer>[],
-    waitMs: number,
-  ): Promise<Answer> =>
-    new Promise<Answer>((resolve, reject) => {
+    if (holdsWhenRepeated(asked.command)) answer.then(told.tell, () => {});
+    return new Promise((resolve, reject) => {
       const late = new FlotillaError("timeout", `no pod has answered ${topic} within ${waitMs} ms`);
       const cancel = clock.after(waitMs, () => reject(late));
-      const settle = (given: Answer) => {
-        cancel();
-        resolve(given);
-      };
       void answer.finally(cancel).then(resolve, reject);
-      for (const each of earlier) each.then(settle, () => {});
     });
+  };
 
   /** Asks whoever has the log, until somebody answers or time is up. */
   const persist = async (asked: Asked, { startedMs, timeoutMs, signal, ...begun }: Asking) => {
     const { tenant, sessionId, command } = asked;
     let { mayBeStored } = begun;
-    /** What may yet be answered to tries before this one: where every answer is slow, no try has its own in time. */
-    const earlier: Promise<Answer>[] = [];
+    const told = createTold();
+    const once = (leftMs: number, maxAgeMs: number): Promise<Answer> => {
+      const owner = owners?.of(sessionId);
+      if (!owner) return askRemote(asked, { maxAgeMs, limitMs: leftMs, told });
+      return owner.submit(tenant, sessionId, command, { patienceMs: Math.max(1, leftMs) });
+    };
     for (let tries = 1; ; tries++) {
       const leftMs = timeoutMs - (clock.monotonic() - startedMs);
       const wasOpen = !closed;
       try {
-        const owner = owners?.of(sessionId);
-        if (owner) {
-          const patience = { patienceMs: Math.max(1, leftMs) };
-          return await owner.submit(tenant, sessionId, command, patience);
-        }
-        const maxAgeMs = tries === 1 ? believedMs : 0;
-        return await askRemote(asked, { maxAgeMs, limitMs: leftMs, earlier });
+        return await Promise.race([told.first, once(leftMs, tries === 1 ? believedMs : 0)]);
       } catch (error) {
         // One who has lost the log may have stored it before, without hearing of that. And what was
         // under way when this process began to leave may have got there.
@@ -202,6 +182,29 @@ type Asked = {
   readonly sessionId: string;
   readonly command: Command;
 };
+
+/** What any try of a command is told was stored: where every answer is slow, no try has its own in time. */
+type Told = {
+  readonly first: Promise<Answer>;
+  /** Undefined until there is one. */
+  readonly answer: Answer | undefined;
+  tell(answer: Answer): void;
+};
+
+function createTold(): Told {
+  const { promise: first, resolve } = Promise.withResolvers<Answer>();
+  let answer: Answer | undefined;
+  return {
+    first,
+    get answer() {
+      return answer;
+    },
+    tell(given) {
+      answer ??= given;
+      resolve(given);
+    },
+  };
+}
 
 /** Which owner of which log a letter is for. Terms are counted anew in a log that takes another's place. */
 type Term = Pick<Head, "incarnation" | "term">;
