@@ -431,7 +431,7 @@ describe("serve", () => {
 });
 
 describe("signals", () => {
-  test("a pod that is asked to stop isn't ready while its task runs, and a second signal ends it at once", async () => {
+  test("a server that is asked to stop isn't ready and takes nothing new while its task runs, and a second signal ends it at once", async () => {
     const cwd = mkdtempSync(join(tmpdir(), "flotilla-stop-"));
     writeFileSync(join(cwd, "flotilla.config.mjs"), config);
     const pod = startIn(["serve", "--port", "0"], { cwd });
@@ -443,6 +443,16 @@ describe("signals", () => {
     pod.child.kill("SIGTERM");
     await until(async () => (await fetch(`${url}/health/ready`)).status === 503);
     expect((await fetch(`${url}/health/live`)).status).toBe(200);
+    for (const [path, body] of [
+      ["tasks", { name: "mail", input: { to: "web" } }],
+      ["runs", { flow: "nobody" }],
+    ] as const) {
+      const headers = { "Content-Type": "application/json" };
+      const asked = { method: "POST", headers, body: JSON.stringify(body) };
+      const refused = await fetch(`${url}/v1/${path}`, asked);
+      expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
+    }
+    expect((await made.list()).tasks.map((each) => each.taskId)).toEqual([taskId]);
     // It would wait for the task; the second signal is impatience.
     expect(await stop(pod, "SIGINT")).toMatchObject({ code: 130 });
     expect((await made.get(taskId))?.status).toBe("claimed");

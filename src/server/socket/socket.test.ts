@@ -18,11 +18,20 @@ const patient = agent("patient", { throttle: model }, async () => {
   return "at last";
 });
 
+/** Its answers end where they are stopped. */
+let holding = 0;
+const held = agent("held", ({ signal }) => {
+  holding++;
+  return new Promise<string>((_, reject) =>
+    signal.addEventListener("abort", () => reject(signal.reason as Error)),
+  );
+});
+
 let server: Awaited<ReturnType<typeof serving>>;
 const clients: Client[] = [];
 
 beforeAll(async () => {
-  server = await serving({ use: [echo, patient] });
+  server = await serving({ use: [echo, patient, held] });
 });
 afterEach(() => {
   for (const client of clients.splice(0)) client.socket.terminate();
@@ -235,6 +244,32 @@ describe("a socket", () => {
     expect(await client.ask({ type: "read", session: id, seq: 2 })).toMatchObject({ seq: 2 });
     expect(await client.ask({ type: "regenerate", session: id })).toMatchObject({ type: "ack" });
     await until("another answer", () => client.seqs(id).includes(3));
+  });
+
+  test("leaves in the log who has stopped an answer, as HTTP does", async () => {
+    const id = await session(["held"], ["ada", "bea"]);
+    const client = await open("bea");
+    const stops = async () => {
+      const { entries } = await server.sessions.entries("default", id, {});
+      return entries.filter(({ kind }) => kind === "stop");
+    };
+    const begun = async (count: number) => {
+      await client.ask({ type: "send", session: id, message: said("go") });
+      await until("the answer is begun", () => holding === count);
+    };
+    await begun(1);
+    expect(await client.ask({ type: "stop", session: id })).toMatchObject({ done: true });
+    await begun(2);
+    const headers = { "Flotilla-User": "ada" };
+    const stopped = await fetch(`${server.url}/v1/sessions/${id}/stop`, {
+      method: "POST",
+      headers,
+    });
+    expect(await stopped.json()).toMatchObject({ done: true });
+    expect(await stops()).toMatchObject([
+      { author: "bea", role: "user", stop: { epoch: 1, by: "user" } },
+      { author: "ada", role: "user", stop: { epoch: 2, by: "user" } },
+    ]);
   });
 
   test("follows an inbox", async () => {

@@ -109,6 +109,27 @@ describe("an agent's throttle", () => {
     }
   });
 
+  test("that has no permit is waited for with an estimate where calls have ended", async () => {
+    const clock = movableClock();
+    const throttles = createThrottles({ clock, random: systemRandom });
+    const limiter = throttles.of(declared);
+    const ended = await limiter.acquire();
+    await clock.advance(400);
+    ended.release("success");
+    const permit = await limiter.acquire();
+    void limiter.acquire({ priority: "interactive" });
+    const spec = agent("helper", { throttle: model }, () => "said");
+    const scene = runnerScene(spec, { throttles, clock });
+    await scene.begin();
+    await until("it waits", () => limiter.snapshot().waiting === 2);
+    await clock.advance(250);
+    expect(scene.live.flatMap(({ chunks }) => chunks)).toMatchObject([
+      { type: "data-waiting", data: { ahead: 1, aboutMs: 800 } },
+    ]);
+    scene.runner.abort(scene.runner.running()[0]!, { keep: false });
+    permit.release("ignored");
+  });
+
   describe("that has no permit", () => {
     /** A turn whose agent's throttle has no permit before `give`. */
     const waitingTurn = async (owner?: (command: Command) => Answer | Promise<Answer>) => {
