@@ -52,10 +52,15 @@ type Declared = { readonly kind: string; readonly manner: string; readonly start
 
 /** The `test` or `describe` whose title this place is in. */
 function declarationBefore(text: string, at: number): Declared | undefined {
-  if (!/\(\s*["'`][^"'`\n]*$/.test(text.slice(0, at))) return undefined;
+  const quoted = /["'`][^"'`\n]*$/.exec(text.slice(0, at));
   const all = [...text.slice(0, at).matchAll(/(?<=^\s*)(test|describe)((?:\.\w+)*)(?=[(<])/gm)];
   const last = all.at(-1);
-  return last && { kind: last[1]!, manner: last[2]!, start: last.index };
+  if (!quoted || !last) return undefined;
+  const [whole, kind, manner] = last;
+  // A title comes first, or right behind a table of cases or a condition; any other string is in the body.
+  const between = text.slice(last.index + whole.length, quoted.index);
+  const isTitle = /\.(?:each|for|runIf|skipIf)/.test(manner!) ? /\)\(\s*$/ : /^(?:<[^(]*>)?\(\s*$/;
+  return isTitle.test(between) ? { kind: kind!, manner: manner!, start: last.index } : undefined;
 }
 
 /** The suites that what stands there is in, by their indents. */

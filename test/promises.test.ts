@@ -86,7 +86,7 @@ describe("what the code promises itself", () => {
 describe("a test that is cited", () => {
   const text = `
     // "said in a comment"
-    test("is there", () => expect(1).toBe(1));
+    test("is there", () => expect(greet("said in its body")).toBe(1));
     test.each([1])("is there for %i", (n) => expect(n).toBe(1));
     describe("a suite", () => {
       test.skip("is skipped", () => expect(1).toBe(1));
@@ -108,6 +108,7 @@ describe("a test that is cited", () => {
     ["allContract", undefined],
     ["is nowhere", "there is no such test"],
     ["said in a comment", "there is no such test"],
+    ["said in its body", "there is no such test"],
     ["is skipped", "it isn't run: test.skip"],
     ["is to be written", "it isn't run: test.todo"],
     ["asks nothing", "it expects nothing"],
