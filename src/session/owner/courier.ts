@@ -70,11 +70,13 @@ export function createCourier(parts: CourierParts): Courier {
 
   const askRemote = async (
     asked: Asked,
-    { maxAgeMs, limitMs, told }: { maxAgeMs: number; limitMs: number; told: Told },
+    {
+      maxAgeMs,
+      limitMs,
+      onAnswer,
+    }: { maxAgeMs: number; limitMs: number; onAnswer: (answer: Answer) => void },
   ): Promise<Answer> => {
     const head = await headOf(asked.sessionId, maxAgeMs);
-    // What was asked next may be on its way, and what is sent now would come behind it.
-    if (told.answer) return told.answer;
     const to = head?.owner ?? undefined;
     if (!head || to === undefined) throw free();
     if (to === bus.address && !owners?.of(asked.sessionId)) throw free();
@@ -85,7 +87,7 @@ export function createCourier(parts: CourierParts): Courier {
     const answer = bus
       .request(to, topic, letter as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
       .then((given) => given as unknown as Answer);
-    if (holdsWhenRepeated(asked.command)) answer.then(told.tell, () => {});
+    if (isDoneOnce(asked.command)) answer.then(onAnswer, () => {});
     return new Promise((resolve, reject) => {
       const late = new FlotillaError("timeout", `no pod has answered ${topic} within ${waitMs} ms`);
       const cancel = clock.after(waitMs, () => reject(late));
@@ -97,17 +99,18 @@ export function createCourier(parts: CourierParts): Courier {
   const persist = async (asked: Asked, { startedMs, timeoutMs, signal, ...begun }: Asking) => {
     const { tenant, sessionId, command } = asked;
     let { mayBeStored } = begun;
-    const told = createTold();
+    /** What any try is told was stored: where every answer is slow, no try has its own in time. */
+    const told = Promise.withResolvers<Answer>();
     const once = (leftMs: number, maxAgeMs: number): Promise<Answer> => {
       const owner = owners?.of(sessionId);
-      if (!owner) return askRemote(asked, { maxAgeMs, limitMs: leftMs, told });
+      if (!owner) return askRemote(asked, { maxAgeMs, limitMs: leftMs, onAnswer: told.resolve });
       return owner.submit(tenant, sessionId, command, { patienceMs: Math.max(1, leftMs) });
     };
     for (let tries = 1; ; tries++) {
       const leftMs = timeoutMs - (clock.monotonic() - startedMs);
       const wasOpen = !closed;
       try {
-        return await Promise.race([told.first, once(leftMs, tries === 1 ? believedMs : 0)]);
+        return await Promise.race([told.promise, once(leftMs, tries === 1 ? believedMs : 0)]);
       } catch (error) {
         // One who has lost the log may have stored it before, without hearing of that. And what was
         // under way when this process began to leave may have got there.
@@ -183,29 +186,6 @@ type Asked = {
   readonly command: Command;
 };
 
-/** What any try of a command is told was stored: where every answer is slow, no try has its own in time. */
-type Told = {
-  readonly first: Promise<Answer>;
-  /** Undefined until there is one. */
-  readonly answer: Answer | undefined;
-  tell(answer: Answer): void;
-};
-
-function createTold(): Told {
-  const { promise: first, resolve } = Promise.withResolvers<Answer>();
-  let answer: Answer | undefined;
-  return {
-    first,
-    get answer() {
-      return answer;
-    },
-    tell(given) {
-      answer ??= given;
-      resolve(given);
-    },
-  };
-}
-
 /** Which owner of which log a letter is for. Terms are counted anew in a log that takes another's place. */
 type Term = Pick<Head, "incarnation" | "term">;
 
@@ -261,10 +241,22 @@ function isDecided({ type }: Command, error: unknown): boolean {
   return hasCode(error, ...neverStored);
 }
 
-/** Whether the answer to one try holds though a later one was taken, too: metadata has another version then. */
-function holdsWhenRepeated({ type }: Command): boolean {
-  return type !== "metadata";
+/**
+ * Whether a copy changes nothing that is stored after another one, by its id, epoch or attempt. Of the rest,
+ * only the answer to the last copy says that none is on its way any more, which would undo what another
+ * caller has asked for since.
+ */
+function isDoneOnce({ type }: Command): boolean {
+  return !repeatable.has(type);
 }
+
+const repeatable: ReadonlySet<Command["type"]> = new Set([
+  "archive",
+  "compact",
+  "members",
+  "metadata",
+  "unarchive",
+]);
 
 /** Not even tried, as opposed to an owner that was fenced while it stored it. */
 function notTaken(): FlotillaError {

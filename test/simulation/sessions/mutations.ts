@@ -141,6 +141,10 @@ const list: readonly Mutation[] = [
     ],
   },
   {
+    name: "courier: the answer to any copy counts",
+    edits: [courier("if (isDoneOnce(asked.command)) answer.then", "answer.then")],
+  },
+  {
     name: "courier: letters for any term",
     edits: [
       courier("(term && !isSameTerm(term, owner.head))", "(term && !isSameTerm(term, term))"),
