@@ -1,5 +1,6 @@
 import { openSync, readdirSync, readFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import type { UIMessage } from "../../src/protocol/message.ts";
 import { monotonicMs } from "./ledger.ts";
 import { pauseFor } from "./until.ts";
@@ -27,8 +28,8 @@ const lingerMs = 1_000;
 /**
  * What every agent of these tests says: a few words, then what it answers, by which a checker knows what
  * was answered. One whose message begins with `hold` says only the first half until it is let go, one with
- * `linger` takes a second for it, one with `block` never lets anything else of its process run again, and one with `careless` leaves a
- * promise behind that rejects.
+ * `linger` takes a second for it, one with `block` never lets anything else of its process run again, one with `die` ends it, and one with
+ * `careless` leaves a promise behind that rejects.
  */
 export function createScript(path: string, where: () => string) {
   const file = openSync(path, "a");
@@ -70,6 +71,7 @@ export function createScript(path: string, where: () => string) {
       if (text.startsWith("hold")) await opened(text, signal);
       if (text.startsWith("linger")) await pauseFor(lingerMs);
       while (text.startsWith("block"));
+      if (text.startsWith("die")) process.kill(process.pid, "SIGKILL");
       if (text.startsWith("careless")) void Promise.reject(new Error(`left behind in ${text}`));
       if (signal.aborted) return say("aborted");
       yield ` re ${text}`;
