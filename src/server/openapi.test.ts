@@ -276,7 +276,7 @@ describe("what routes answer", () => {
     for (const each of release) each();
     await post("/v1/tasks", { name: "flaky" });
     await until("one that is done", async () => (await flotilla.stats()).byStatus.completed > 0);
-    for (const path of ["pods", "stats", "depth", "tasks", "openapi.json"]) {
+    for (const path of ["pods", "stats", "depth", "tasks", "openapi.json", "docs/limits.md"]) {
       await ask("get", `/v1/${path}`);
     }
     for (const path of ["/", "/health/live", "/health/ready", "/metrics"]) await ask("get", path);
