@@ -1,6 +1,6 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { built } from "./built.ts";
 import { run } from "./command.ts";
@@ -60,6 +60,23 @@ describe.each(Object.entries(types))("in a project with %s, a config", (_, manif
       "src/kind.ts": `
         export enum Kind { Round, Square }
         export interface Shape { kind: Kind }`,
+    });
+    expect(await load()).toMatchObject({ code: 0 });
+  });
+});
+
+describe.each(Object.entries(types))("in a project with %s, a config", (_, manifest) => {
+  test("loads JSON as it is, awaits at its top, and knows where it is", async () => {
+    write({
+      "package.json": manifest,
+      "greeting.json": `{ "text": "hello" }`,
+      "flotilla.config.ts": config(
+        `import greeting from "./greeting.json";
+        const [text, folder] = await Promise.all([greeting.text, import.meta.dirname]);
+        if (text !== "hello" || !folder.endsWith(${JSON.stringify(basename(project))}))
+          throw new Error(text + folder);`,
+        "",
+      ),
     });
     expect(await load()).toMatchObject({ code: 0 });
   });

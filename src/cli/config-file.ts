@@ -41,8 +41,8 @@ type Loaded = { readonly default?: unknown; readonly __esModule?: true };
 
 /**
  * Node loads most configs by itself. It refuses imports without extensions, paths of tsconfig.json,
- * enums, types that are imported like values, and modules that a `package.json` calls CommonJS: what
- * people's other tools take. It finds that before anything runs, so that a loader can begin anew. What is
+ * enums, JSON without an attribute, types that are imported like values, and modules that a
+ * `package.json` calls CommonJS: what people's other tools take. It finds that before anything runs, so that a loader can begin anew. What is
  * thrown once something has run is the config's own: to begin anew would do twice what was done.
  */
 async function load(full: string): Promise<Loaded> {
@@ -100,6 +100,7 @@ function isCalledCommonJs(full: string): boolean {
 }
 
 const refusals = [
+  "ERR_IMPORT_ATTRIBUTE_MISSING",
   "ERR_MODULE_NOT_FOUND",
   "ERR_UNSUPPORTED_DIR_IMPORT",
   "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX",
