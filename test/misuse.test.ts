@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { connect, type Flotilla, schedule, startPod, task } from "flotilla";
+import { agent, connect, type Flotilla, schedule, startPod, task, textOf } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 
@@ -195,6 +195,25 @@ describe("a promise that a handler leaves behind and that rejects", () => {
       "a promise that a handler left behind was rejected",
     ]);
     expect(await pod.waitFor(await pod.enqueue(greet, null))).toBe("hello");
+  });
+
+  test("is logged with the turn where an agent leaves it, and the next turn is answered", async () => {
+    const errors: [object, string][] = [];
+    const error = (details: object, text: string) => void errors.push([details, text]);
+    const log = { ...silentLogger, error };
+    const careless = agent("careless", async function* () {
+      void Promise.reject(new Error("left behind"));
+      yield "hello";
+    });
+    await using pod = await startPod({ ...quiet, store, use: [careless], log });
+    const chat = await pod.sessions.create(careless, { id: "first", user: "ada" });
+    expect(textOf(await chat.ask("one"))).toBe("hello");
+    await vi.waitFor(() => expect(errors).toHaveLength(1));
+    expect(errors[0]).toEqual([
+      expect.objectContaining({ session: "first", agent: "careless", error: "left behind" }),
+      "a promise that an agent left behind was rejected",
+    ]);
+    expect(textOf(await chat.ask("two"))).toBe("hello");
   });
 
   /** Runs a program with a pod that does something, and would go on for long. */
