@@ -4,7 +4,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { agent, connect, type Flotilla, schedule, startPod, task, textOf } from "flotilla";
+import {
+  agent,
+  connect,
+  type Flotilla,
+  schedule,
+  startPod,
+  task,
+  textOf,
+  throttle,
+} from "flotilla";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 
@@ -57,6 +66,33 @@ describe("waiting", () => {
     await using pod = await startPod({ store, use: [slow], ...quiet, shutdownMs: 0, graceMs: 0 });
     await vi.waitFor(async () => expect((await flotilla.get(taskId))!.status).toBe("claimed"));
     expect(await why(taskId)).toContain(`it runs on pod ${pod.podId}, attempt 1`);
+  });
+
+  test("says what holds up a task that pods work on: a failure, a limit, a throttle", async () => {
+    const backoff = { baseMs: 60_000 };
+    const flaky = task("flaky", { backoff }, () => Promise.reject(new Error("not today")));
+    const endless = () => new Promise<never>(() => {});
+    const limited = task("limited", { concurrency: { limit: 1 } }, endless);
+    const api = throttle("api", { min: 1, max: 1, initial: 1 });
+    const throttled = task("throttled", { throttle: api }, () => api.run(endless));
+    const use = [flaky, limited, throttled];
+    await using pod = await startPod({ store, use, ...quiet, shutdownMs: 0, graceMs: 0 });
+    const why = async (taskId: string) => {
+      const waited = pod.waitFor(taskId, { timeoutMs: 50 });
+      return waited.then(String, (error: Error) => error.message);
+    };
+    const failed = await pod.enqueue(flaky, null);
+    const [, second] = await pod.enqueueMany(limited, [null, null]);
+    const [, last] = await pod.enqueueMany(throttled, [null, null]);
+    for (const [taskId, reason] of [
+      [failed.taskId, /it isn't due before \d{4}-.*Z after it failed: not today$/],
+      [second!.taskId, /the limit of key\/limited\/ is reached$/],
+      [last!.taskId, /the throttle api has no permit, and \d wait before it$/],
+    ] as const) {
+      await vi.waitFor(async () => expect(await why(taskId)).toMatch(reason), {
+        timeout: 30_000,
+      });
+    }
   });
 });
 
