@@ -192,18 +192,18 @@ describe("a word of another queue", () => {
   const withCode = "`attempts` is given with the code, as in `.handle(";
   const bySchedule = "a schedule says when, as in `schedule(";
 
-  test.each<[string, (flotilla: Flotilla) => unknown, string]>([
-    ["task", () => task("x", { retries: 3 } as never, async () => 1), "did you mean `attempts`?"],
-    ["contract", () => task("x", { retries: 3 } as never), withCode],
-    ["contract", () => task("x", { attempts: 3 } as never), withCode],
-    ["handler", () => hello.handle({ retries: 3 } as never, () => 1), "did you mean `attempts`?"],
-    ["handler", () => hello.handle({ concurrency: 3 } as never, () => 1), "did you mean `slots`?"],
-    ["task", () => task("x", { cron } as never), bySchedule],
-    ["schedule", () => schedule("x", { task: greet, cron } as never), "did you mean `pattern`?"],
-    ["enqueue", (to) => to.enqueue("x", null, { delay: 5 } as never), "did you mean `delayMs`?"],
-    ["enqueue", (to) => to.enqueue("x", null, { cron } as never), bySchedule],
-    ["pod", () => startPod({ store, concurrency: 5 } as never), "did you mean `slots`?"],
-  ])("in the options of a %s is answered with ours: %s", async (_, act, meant) => {
+  test.each<[string, string, (flotilla: Flotilla) => unknown]>([
+    ["task", "did you mean `attempts`?", () => task("x", { retries: 3 } as never, () => 1)],
+    ["contract", withCode, () => task("x", { retries: 3 } as never)],
+    ["contract", withCode, () => task("x", { attempts: 3 } as never)],
+    ["handler", "did you mean `attempts`?", () => hello.handle({ retries: 3 } as never, () => 1)],
+    ["handler", "did you mean `slots`?", () => hello.handle({ concurrency: 3 } as never, () => 1)],
+    ["task", bySchedule, () => task("x", { cron } as never)],
+    ["schedule", "did you mean `pattern`?", () => schedule("x", { task: greet, cron } as never)],
+    ["enqueue", "did you mean `delayMs`?", (to) => to.enqueue("x", null, { delay: 5 } as never)],
+    ["enqueue", bySchedule, (to) => to.enqueue("x", null, { cron } as never)],
+    ["pod", "did you mean `slots`?", () => startPod({ store, concurrency: 5 } as never)],
+  ])("in the options of a %s is answered: %s", async (_, meant, act) => {
     await using flotilla = connect(store, quiet);
     const acting = Promise.resolve(flotilla).then(act);
     await expect(acting).rejects.toMatchObject({
