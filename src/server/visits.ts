@@ -54,6 +54,8 @@ export function createVisits({ authenticator, limits, bodies, anonymous }: Visit
         await next();
       } finally {
         void closed.then(visit.leave);
+        // Without a connection the visit ends here, and nothing waits for one to be read.
+        if (!carriedBy(c).outgoing) c.set("visit", undefined);
       }
     };
 
@@ -199,8 +201,6 @@ function* slicesOf(bytes: Uint8Array): Iterator<Uint8Array> {
  * much that isn't read.
  */
 export function streaming(c: Context, waitingBytes: number): boolean {
-  // Without a connection the visit has ended with its handler.
-  if (!carriedBy(c).outgoing) return true;
   return visitIn(c)?.stream(waitingBytes) ?? true;
 }
 
