@@ -8,7 +8,6 @@ const config = { stallBeats: 15 };
 const neighbours = ["near-1", "near-2", "near-3"];
 
 describe.each([
-  ["sqlite", 1, "blocks", "block"],
   ["sqlite", 1, "ends", "die"],
   ["postgres", 2, "blocks", "block"],
 ] as const)(
