@@ -123,7 +123,7 @@ const list: readonly Mutation[] = [
     edits: [
       owner(
         whenUnknown,
-        `if (hasCode(error, "unknown_outcome")) throw new FlotillaError("store_busy", "lost");\n${whenUnknown}`,
+        `if (hasCode(error, "unknown_outcome")) throw new FlotillaError("conflict", "lost");\n${whenUnknown}`,
       ),
     ],
   },
