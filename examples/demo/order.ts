@@ -18,7 +18,7 @@ export const order = flow("order", { version: 1, input: z.object({ item: z.strin
   })
   .end();
 
-/** Somebody orders something three times a minute. */
+/** A schedule that orders something three times a minute. */
 export const orders = schedule("orders", {
   task: order,
   input: { item: "a book" },

@@ -1,7 +1,7 @@
 import type { Flotilla } from "../runtime/connect.ts";
 import { note } from "./output.ts";
 
-// Nobody reads more lines.
+// A reader takes in no more lines.
 const namesMost = 20;
 
 /**

@@ -65,7 +65,7 @@ async function resolved(config: Config): Promise<Settings> {
 }
 
 /**
- * DATABASE_URL counts only where nobody has said which store: in many programs it is there for
+ * DATABASE_URL counts only where neither flag, variable nor config says which store: in many programs it is there for
  * something else, and tables of ours have no business in that.
  */
 async function storeOf(flags: StoreFlags, config: Config): Promise<Store | undefined> {

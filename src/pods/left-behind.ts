@@ -22,7 +22,7 @@ let watchers = 0;
 
 /**
  * A promise that a handler or an agent leaves behind and that rejects is logged with its task or its turn,
- * while somebody watches. Node would end the process, and with it all other work of the pod. What is
+ * while a pod watches. Node would end the process, and with it all other work of the pod. What is
  * neither's is left to Node, or to the program's own listener. Gives what ends the watch.
  */
 export function watchLeftBehind(): () => void {
@@ -38,7 +38,7 @@ export function watchLeftBehind(): () => void {
 function onRejection(reason: unknown): void {
   const origin = origins.getStore();
   if (origin === undefined) {
-    // Without a listener Node would have thrown it, as an exception that nobody caught.
+    // Without a listener Node would have thrown it, as an uncaught exception.
     if (process.listenerCount("unhandledRejection") === 1) throw reason;
     return;
   }

@@ -28,7 +28,7 @@ export type Entry = {
    */
   readonly kind: "message" | "tool_result" | "summary" | "stop";
   readonly role: "system" | "user" | "assistant";
-  /** Who wrote it: a user's id, or an agent's name; of a `stop`, whoever `stop.by` says. */
+  /** Who wrote it: a user's id, or an agent's name; of a `stop`, the caller that `stop.by` names. */
   readonly author: string;
   /** The id of the message in user interfaces. An entry that replaces another has the same. */
   readonly messageId: string;

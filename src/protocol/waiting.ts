@@ -14,7 +14,7 @@ export type Waiting = {
 
 const type = "data-waiting";
 
-/** Tells whoever watches an answer, and is never part of it. Undefined: it doesn't wait any more. */
+/** Tells the clients that watch an answer, and is never part of it. Undefined: it doesn't wait any more. */
 export function waitingChunk(waiting: Waiting | undefined): Chunk {
   return { type, transient: true, data: waiting ?? null };
 }

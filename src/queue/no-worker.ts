@@ -32,7 +32,7 @@ export function createNoWorkerLook({
     for (const name of looked) lookedMs.set(name, nowMs);
     void readNoWorker(database, looked).then(
       (found) => found.forEach(onNoWorker),
-      // The store is away, which whoever enqueues is told of anyway.
+      // The store is away, which the caller of enqueue is told of anyway.
       () => looked.forEach((name) => lookedMs.delete(name)),
     );
   };

@@ -125,7 +125,7 @@ async function readPlaces(database: Database, names: readonly RankedName[]): Pro
 export type LinesOfNames = {
   /** The throttles of all names that pods work on. */
   readonly throttles: ReadonlyMap<string, ThrottleOfName>;
-  /** Tasks of paused names stand before nobody. */
+  /** Tasks of paused names stand before no others. */
   readonly isPaused: (name: string) => boolean;
 };
 

@@ -90,7 +90,7 @@ export async function readNoWorker(
 // Long enough that a thousand requests a second ask once, and short beside how long a pod takes to start.
 const knownMs = 1_000;
 
-/** Who works on what, for those who ask about tasks that wait. */
+/** Who works on what, for callers that ask about tasks that wait. */
 export type Workers = {
   /** As `readNoWorker`, for callers that ask with every task that they store. */
   noWorker(names: readonly string[]): Promise<string[]>;

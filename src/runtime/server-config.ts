@@ -191,7 +191,7 @@ function checkTokens(tokens: TokenConfig): void {
   if (algorithms?.length === 0) throw invalid("server.tokens.algorithms names at least one");
 }
 
-/** Whether nobody in between can change what comes from there. */
+/** Whether no machine in between can change what comes from there. */
 function isPrivateWay(url: unknown): boolean {
   if (typeof url !== "string" || !URL.canParse(url)) return false;
   const { protocol, hostname } = new URL(url);

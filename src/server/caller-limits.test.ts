@@ -56,7 +56,7 @@ describe("what waits to be read", () => {
     const bob = Array.from({ length: 4 }, () => visit(limits, user("bob")));
     for (const each of [...bob, ...eve]) each.answer(mib, asRead);
     const cuts = () => [...eve, ...bob].map(({ on }) => on.cuts);
-    // Whoever holds the most gets no more.
+    // The caller that holds the most gets no more.
     expect(() => visit(limits, user("eve")).answer(mib, asRead)).toThrow(overloaded);
     expect(cuts()).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     visit(limits).answer(mib, asRead);

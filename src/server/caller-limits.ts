@@ -310,7 +310,7 @@ export function accountOf({ kind, tenant, user, keyId }: Caller): Account {
   return { kind: "key", id: keyId ?? "" };
 }
 
-/** Of IPv6 the first half: whoever has one address has all that share it. */
+/** Of IPv6 the first half: a caller with one address has all that share it. */
 export function accountOfAddress(address: string | undefined): Account {
   return { kind: "address", id: addressRange(address ?? "") };
 }

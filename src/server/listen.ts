@@ -45,7 +45,7 @@ const requestTimeoutMs = 30_000;
 const keepAliveTimeoutMs = 5_000;
 export const usualConnections = 10_000;
 const closeLimitMs = 5_000;
-// Requests that come ahead of the answers to those before them are kept, whoever sends them.
+// Requests that come ahead of the answers to those before them are kept in memory, also those of unknown callers.
 const aheadMost = 256;
 
 /** Serves the app over HTTP. */
@@ -92,7 +92,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   if (sockets && !checkPeer) server.on("upgrade", sockets.upgrade);
   else if (sockets) {
     server.on("upgrade", (request, socket: Socket, head) => {
-      // Nobody else listens yet, and an error without a listener ends the process.
+      // No other listener is there yet, and an error without a listener ends the process.
       socket.on("error", () => {});
       void refusalOf(socket).then((error) =>
         error ? refuseUpgrade(socket, error, silentLogger) : sockets.upgrade(request, socket, head),

@@ -126,7 +126,7 @@ describe("the kernel's table", () => {
     expect(await check([head, server, client(1_000)].join("\n"))).toBe("same");
     expect(await check([head, server, client(0)].join("\n"))).toBe("same");
     expect(await check([head, server, client(1_001)].join("\n"))).toBe("other");
-    // A socket whose process has closed it is shown as the administrator's, whoever that was.
+    // A socket whose process has closed it is shown as the administrator's, whatever user that was.
     expect(await check([head, server, client(0, 0)].join("\n"))).toBe("other");
     expect(await check([head, server].join("\n"))).toBe("other");
   });

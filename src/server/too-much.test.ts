@@ -447,7 +447,7 @@ test("a user, a key and an address have a rate each, and are told when to come b
   expect(await statuses("wrong-key-of-16-chars", 9)).toEqual([...list(401, 8), 503]);
   const headers = { authorization: "Bearer wrong-key-of-16-chars" };
   await expect(dial(server.socketUrl, { headers })).rejects.toMatchObject({ status: 503 });
-  // Whoever says who they are isn't counted by where they come from, nor is a probe.
+  // A caller that says who it is isn't counted by its address, nor is a probe.
   expect(await statuses(otherKey, 1)).toEqual([200]);
   for (let n = 0; n < 20; n++) expect((await ask(server.url, "/health/live")).status).toBe(200);
 

@@ -32,7 +32,7 @@ import type { Joined, Sent, SessionService, SessionView } from "./service.ts";
 export type ServiceParts = {
   database: Database;
   journal: Journal;
-  /** For those who only look. What is asked of a session looks things up by the other one. */
+  /** For reads alone. What is asked of a session looks things up by the other one. */
   coldJournal: Pick<Journal, "header" | "entries">;
   heads: Heads;
   courier: Courier;

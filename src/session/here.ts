@@ -36,7 +36,7 @@ export type SessionLoad = HubLoad & { readonly turnsWaiting: number };
 export type HereParts = {
   database: Database;
   journal: Journal;
-  /** The same by cold reads, for those who follow and look. Default: `journal`. */
+  /** The same by cold reads, for clients that follow and look. Default: `journal`. */
   coldJournal?: Journal;
   bus: Bus;
   clock: Clock;

@@ -65,7 +65,7 @@ export type ListSessions = {
   /** Default 50, at most 1,000. */
   limit?: number;
 };
-/** For those who may see these sessions alone, as far as there are such. */
+/** For callers that may see these sessions alone, as far as they exist. */
 export type ListAmong = ListSessions & { readonly only?: readonly string[] };
 export type SessionPage = {
   readonly sessions: readonly SessionView[];

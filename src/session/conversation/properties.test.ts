@@ -93,7 +93,7 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
     const count = work ? (waits.get(`${work.epoch}.${work.attempt}`) ?? 0) : 0;
     const isWaiting = work?.type === "turn" && !work.stopping && count % 2 === 1;
     expect(stateOf(header).state === "waiting").toBe(isWaiting);
-    // Those who follow tell by the numbers alone which of two states is the later one.
+    // Clients that follow tell by the numbers alone which of two states is the later one.
     const [was, is] = [viewOf(before, "i"), viewOf(header, "i")];
     if (!sameState(was, is)) expect([isLater(is, was), isLater(was, is)]).toEqual([true, false]);
     if (header.work?.type === "turn") turns.set(header.work.epoch, header.work);

@@ -266,7 +266,7 @@ describe("a runner", () => {
     expect(turnOf(talk)).toMatchObject({ attempt: 4, lost: 2, alone: "waits" });
     talk.ask({ type: "work_begun", ...numbersOf(talk) });
     expect(turnOf(talk).alone).toBe("begun");
-    // Whoever gets it next has it wait for an empty pod again.
+    // The pod that gets it next has it wait for an empty pod again.
     talk.ask({ type: "turn_released", ...numbersOf(talk) });
     expect(turnOf(talk)).toMatchObject({ attempt: 5, lost: 2, alone: "waits" });
     talk.ask({ type: "work_begun", ...numbersOf(talk) });

@@ -85,7 +85,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
     },
 
     /**
-     * Says where its turn stands in line for a permit, to whoever watches and not too often; undefined
+     * Says where its turn stands in line for a permit, to the clients that watch and not too often; undefined
      * once it doesn't wait any more. Nothing of it is stored.
      */
     waits(at: InLine | undefined): void {
