@@ -29,6 +29,8 @@ export type End = {
   readonly effects: Readonly<Record<string, string>>;
   /** How often each function was called, with each number of attempt. */
   readonly calls: Readonly<Record<string, number>>;
+  /** How often it was recovered from a pod that was found dead. */
+  readonly deaths: number;
 };
 
 /** What a run's key is made of. */
@@ -113,6 +115,7 @@ export function endsOf(fleet: Fleet, runs: readonly StoredRun[]): Map<string, En
         history: historyOf(run),
         effects: effects.get(run.key) ?? {},
         calls: calls.get(run.key) ?? {},
+        deaths: run.events.filter(({ type }) => type === "pod_died").length,
       },
     ]),
   );
