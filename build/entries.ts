@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { threads } from "../src/base/location.ts";
+import { threads } from "../src/base/package-files.ts";
 
 export const root = fileURLToPath(new URL("../", import.meta.url));
 

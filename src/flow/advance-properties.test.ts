@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { deathLimit } from "../base/deaths.ts";
+import { deathLimit } from "../base/death-limit.ts";
 import { advance } from "./advance.ts";
 import type { Decision } from "./decision.ts";
 import { flow } from "./flow.ts";

@@ -1,5 +1,5 @@
 import type { Json } from "../base/jsonify.ts";
-import { deathLimit } from "../base/deaths.ts";
+import { deathLimit } from "../base/death-limit.ts";
 import { advance } from "./advance.ts";
 import type { Outcome } from "./context.ts";
 import type { Decision } from "./decision.ts";

@@ -1,5 +1,5 @@
 import { backoffMs } from "../base/backoff.ts";
-import { deathLimit } from "../base/deaths.ts";
+import { deathLimit } from "../base/death-limit.ts";
 import type { Decision } from "./decision.ts";
 import { attemptAt, type Draft, note } from "./draft.ts";
 import type { Happened, Now } from "./happened.ts";

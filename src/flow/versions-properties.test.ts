@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { deathLimit } from "../base/deaths.ts";
+import { deathLimit } from "../base/death-limit.ts";
 import { flow } from "./flow.ts";
 import { fold } from "./history.ts";
 import type { Machine } from "./machine.ts";

@@ -3,7 +3,7 @@ import process from "node:process";
 import { parentPort, Worker, workerData } from "node:worker_threads";
 import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { threadFile } from "../base/location.ts";
+import { threadFile } from "../base/package-files.ts";
 import { forThread, openForHeartbeat, type Store } from "../store/open.ts";
 import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
 import type { Observation } from "./liveness.ts";

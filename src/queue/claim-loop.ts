@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { aloneAfterDeaths } from "../base/deaths.ts";
+import { aloneAfterDeaths } from "../base/death-limit.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { createAnnouncing } from "./announce.ts";

@@ -1,4 +1,4 @@
-import { aloneAfterDeaths } from "../base/deaths.ts";
+import { aloneAfterDeaths } from "../base/death-limit.ts";
 import { yearMs } from "../base/durations.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf, snooze } from "../base/errors.ts";

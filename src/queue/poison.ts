@@ -1,5 +1,5 @@
 import type { Ids } from "../base/ids.ts";
-import { deathLimit } from "../base/deaths.ts";
+import { deathLimit } from "../base/death-limit.ts";
 import { podsKnown } from "../pods/statements.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { packageFile } from "../base/location.ts";
+import { packageFile } from "../base/package-files.ts";
 
 /** The version of this package. */
 export function version(): string {

@@ -1,7 +1,7 @@
 import { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
-import { createFewAtOnce } from "../base/few-at-once.ts";
+import { createFewAtOnce } from "../base/semaphore.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../deadletters/client.ts";

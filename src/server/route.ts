@@ -1,7 +1,7 @@
 import type { Context, Hono } from "hono";
 import type { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
-import type { FewAtOnce } from "../base/few-at-once.ts";
+import type { FewAtOnce } from "../base/semaphore.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, demand } from "./auth/caller.ts";
 import { checked } from "./check.ts";

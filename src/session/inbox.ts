@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { createFewAtOnce } from "../base/few-at-once.ts";
+import { createFewAtOnce } from "../base/semaphore.ts";
 import type { Logger } from "../base/log.ts";
 import type { Hub } from "./hub/parts.ts";
 import type { InboxEvent, InboxItem, Joined, Sink } from "./service.ts";

@@ -4,7 +4,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
-import { packageFile } from "../../base/location.ts";
+import { packageFile } from "../../base/package-files.ts";
 
 export function benchCommand(program: Command): void {
   program

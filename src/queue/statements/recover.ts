@@ -1,4 +1,4 @@
-import { aloneAfterDeaths, deathLimit } from "../../base/deaths.ts";
+import { aloneAfterDeaths, deathLimit } from "../../base/death-limit.ts";
 import type { PodSeen } from "../../pods/liveness.ts";
 import {
   holdTask,

@@ -1,5 +1,5 @@
 import { readdirSync } from "node:fs";
-import { packageFile } from "../../base/location.ts";
+import { packageFile } from "../../base/package-files.ts";
 
 const first = "quickstart.md";
 

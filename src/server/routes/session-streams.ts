@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { FewAtOnce } from "../../base/few-at-once.ts";
+import type { FewAtOnce } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
 import { fitPage } from "../../base/page.ts";
 import type {

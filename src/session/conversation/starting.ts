@@ -1,4 +1,4 @@
-import { aloneAfterDeaths, deathLimit } from "../../base/deaths.ts";
+import { aloneAfterDeaths, deathLimit } from "../../base/death-limit.ts";
 import type { AgentFacts, Decision, Facts } from "../command.ts";
 import type { Header, Turn, Work } from "../header.ts";
 import { isDue, rangeOf } from "./due.ts";

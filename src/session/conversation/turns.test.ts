@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { deathLimit } from "../../base/deaths.ts";
+import { deathLimit } from "../../base/death-limit.ts";
 import type { Target } from "../command.ts";
 import type { Turn } from "../header.ts";
 import { pendingMost } from "./pending.ts";

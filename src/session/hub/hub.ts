@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import { createFewAtOnce } from "../../base/few-at-once.ts";
+import { createFewAtOnce } from "../../base/semaphore.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { createDigestedSet } from "./digested-set.ts";
 import { createFeed, type Feed, type FeedParts } from "./feed.ts";

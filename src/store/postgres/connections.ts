@@ -1,7 +1,7 @@
 import type pg from "pg";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { createFewAtOnce } from "../../base/few-at-once.ts";
+import { createFewAtOnce } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Query } from "../sql.ts";

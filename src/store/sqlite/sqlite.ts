@@ -1,6 +1,6 @@
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { createFewAtOnce } from "../../base/few-at-once.ts";
+import { createFewAtOnce } from "../../base/semaphore.ts";
 import type { Database, Row } from "../database.ts";
 import type { OnStoreEvent } from "../events.ts";
 import { render } from "../sql.ts";

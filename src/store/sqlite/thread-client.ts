@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
 import { FlotillaError } from "../../base/errors.ts";
-import { threadFile } from "../../base/location.ts";
+import { threadFile } from "../../base/package-files.ts";
 import type { Dialect } from "../sql.ts";
 import type { ConnectionOptions, Table } from "./connection.ts";
 import { sqliteDialect } from "./dialect.ts";

@@ -3,10 +3,10 @@
  * that is stored at that moment. The rows that were seen last are kept, so that a change is known by what
  * was there before.
  */
-import { deathLimit } from "../../../src/base/deaths.ts";
+import { deathLimit } from "../../../src/base/death-limit.ts";
 import type { HistoryEvent } from "../../../src/flow/history.ts";
 import { openRun, type RunColumns } from "../../../src/flow/stored.ts";
-import { aloneAfterDeaths } from "../../../src/base/deaths.ts";
+import { aloneAfterDeaths } from "../../../src/base/death-limit.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Noted } from "../audit.ts";
 import { nothingSeen } from "../fences.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { FlotillaError } from "./errors.ts";
-import { createFewAtOnce } from "./few-at-once.ts";
+import { createFewAtOnce } from "./semaphore.ts";
 import { movableClock, turns } from "./movable-clock.contract.ts";
 
 const waits = { clock: movableClock(), waitMs: 1_000 };
