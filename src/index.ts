@@ -167,7 +167,7 @@ export type {
   Sessions,
 } from "./session/sessions.ts";
 export type { Store } from "./store/open.ts";
-export type { PostgresPool, PostgresStore } from "./store/postgres/options.ts";
+export type { PostgresPool, PostgresStore } from "./store/postgres/config.ts";
 export type { Classify } from "./throttle/classify.ts";
 export type { ThrottleOptions } from "./throttle/declare.ts";
 export type { Fetch, FetchOptions } from "./throttle/fetch.ts";

@@ -9,8 +9,8 @@ import {
   checkStore,
   type PostgresStore,
   type PostgresTimeouts,
-} from "./postgres/options.ts";
-import { postgresTransaction, sqliteTransaction } from "./transaction.ts";
+} from "./postgres/config.ts";
+import { postgresTransaction, sqliteTransaction } from "./caller-transaction.ts";
 
 /** Where a store is: a URL or path, or for Postgres also options. */
 export type Store = string | PostgresStore;

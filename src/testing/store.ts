@@ -1,5 +1,5 @@
 import type { Database } from "../store/database.ts";
-import { mailListeners } from "../store/mail-hints.ts";
+import { mailListeners } from "../store/notifications.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";

@@ -27,7 +27,7 @@ Examples:
 
 async function migrate(flags: StoreFlags & { json?: true; dryRun?: true }): Promise<void> {
   const { openStore } = await import("../../store/open.ts");
-  const { planMigrations } = await import("../../store/plan.ts");
+  const { planMigrations } = await import("../../store/migration-plan.ts");
   const store = await loadStore(flags);
   const { version, known, statements } = await planMigrations(store);
   if (flags.dryRun) {

@@ -1,6 +1,6 @@
 import type { PlainConnection } from "../../store/postgres/inspect.ts";
 import { openPlain } from "../../store/postgres/inspect.ts";
-import type { PostgresStore } from "../../store/postgres/options.ts";
+import type { PostgresStore } from "../../store/postgres/config.ts";
 import { type Check, fail, ok, warn } from "./check.ts";
 
 /**

@@ -3,7 +3,7 @@ import { messageOf } from "../../base/errors.ts";
 import type { Durability } from "../../store/database.ts";
 import { schemaState } from "../../store/migrate.ts";
 import { openPlain, type PlainConnection } from "../../store/postgres/inspect.ts";
-import type { CheckedStore } from "../../store/postgres/options.ts";
+import type { CheckedStore } from "../../store/postgres/config.ts";
 import { openPostgres } from "../../store/postgres/postgres.ts";
 import { type Check, fail, ok, warn } from "./check.ts";
 import { lookAtFleet } from "./fleet.ts";

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { PostgresStore } from "./options.ts";
+import type { PostgresStore } from "./config.ts";
 
 type PoolOptions = Pick<PostgresStore, "password" | "ssl"> & {
   connectionString?: string;

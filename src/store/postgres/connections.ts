@@ -16,8 +16,8 @@ import {
   timeoutsOf,
 } from "./driver.ts";
 import { isStalePlan, preparedElsewhere, refusesSettings, storeError } from "./errors.ts";
-import type { PostgresStore } from "./options.ts";
-import { type Manner, transact } from "./transact.ts";
+import type { PostgresStore } from "./config.ts";
+import { type Manner, transact } from "./transaction.ts";
 
 /** The ways to the server, and what is known about what stands in between. */
 export type Connections = {

@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Durability } from "../database.ts";
-import { defaultTimeouts, type PostgresStore, type PostgresTimeouts } from "./options.ts";
+import { defaultTimeouts, type PostgresStore, type PostgresTimeouts } from "./config.ts";
 
 export async function loadDriver(): Promise<typeof pg> {
   try {

@@ -5,7 +5,7 @@ import { apartFromPool } from "./apart.ts";
 import { postgresDialect } from "./dialect.ts";
 import { clientClass, connectionConfig, loadDriver, plainNumbers } from "./driver.ts";
 import { storeError } from "./errors.ts";
-import { checkStore, type PostgresStore } from "./options.ts";
+import { checkStore, type PostgresStore } from "./config.ts";
 
 /** One connection as it comes, with none of our settings: what shows on it is the server's own. */
 export type PlainConnection = {

@@ -6,7 +6,7 @@ import { systemRandom } from "../../base/random.ts";
 import type { Database, Durability } from "../database.ts";
 import type { OnStoreEvent } from "../events.ts";
 import { render, renderAll } from "../sql.ts";
-import { postgresTransaction } from "../transaction.ts";
+import { postgresTransaction } from "../caller-transaction.ts";
 import { openConnections } from "./connections.ts";
 import { type Feature, postgresDialect } from "./dialect.ts";
 import { loadDriver } from "./driver.ts";
@@ -18,8 +18,8 @@ import {
   secretQuery,
   secretTableQuery,
 } from "./hint-queries.ts";
-import { listenForHints } from "./listen.ts";
-import { checkStore, type PostgresStore } from "./options.ts";
+import { listenForHints } from "./notifications.ts";
+import { checkStore, type PostgresStore } from "./config.ts";
 
 export type PostgresOptions = PostgresStore & {
   durability?: Durability;

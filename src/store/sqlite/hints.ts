@@ -1,4 +1,4 @@
-import { mailListeners } from "../mail-hints.ts";
+import { mailListeners } from "../notifications.ts";
 import type { Commits } from "./thread.ts";
 
 // Whoever commits on and on is told of others with every commit, so the file needn't be looked at too.

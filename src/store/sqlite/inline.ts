@@ -1,6 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../database.ts";
-import { mailListeners } from "../mail-hints.ts";
+import { mailListeners } from "../notifications.ts";
 import { render } from "../sql.ts";
 import {
   type Connection,

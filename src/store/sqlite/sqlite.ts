@@ -4,11 +4,11 @@ import { createFewAtOnce } from "../../base/semaphore.ts";
 import type { Database, Row } from "../database.ts";
 import type { OnStoreEvent } from "../events.ts";
 import { render } from "../sql.ts";
-import { sqliteTransaction } from "../transaction.ts";
+import { sqliteTransaction } from "../caller-transaction.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
 import { createHints } from "./hints.ts";
 import { keepThread } from "./thread-client.ts";
-import { watchCommits } from "./watch.ts";
+import { watchCommits } from "./notifications.ts";
 
 const coldWaitMs = 30_000;
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { apartFromPool, forThread } from "./apart.ts";
-import { checkStore, type PostgresPool, type PostgresStore } from "./options.ts";
+import { checkStore, type PostgresPool, type PostgresStore } from "./config.ts";
 
 const url = "postgres://ada@db.example/app";
 const pool = (options: object): PostgresPool => ({

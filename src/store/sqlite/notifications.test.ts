@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { turns, until } from "../../base/movable-clock.contract.ts";
 import { temporaryFile } from "../kinds.contract.ts";
-import { watchCommits } from "./watch.ts";
+import { watchCommits } from "./notifications.ts";
 
 let place: ReturnType<typeof temporaryFile>;
 let db: DatabaseSync;

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
 import { rows, sql, table } from "./sql.ts";
-import { sqliteTransaction } from "./transaction.ts";
+import { sqliteTransaction } from "./caller-transaction.ts";
 
 describe("the caller's own transaction", () => {
   test("commits or vanishes with the rest of what the caller does", async () => {

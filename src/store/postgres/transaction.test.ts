@@ -7,7 +7,7 @@ import { temporaryDatabase } from "../kinds.contract.ts";
 import { sql } from "../sql.ts";
 import { plainNumbers } from "./driver.ts";
 import { openPostgres } from "./postgres.ts";
-import { type Manner, transact } from "./transact.ts";
+import { type Manner, transact } from "./transaction.ts";
 
 let url: string;
 let remove: () => Promise<void>;

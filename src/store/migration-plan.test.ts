@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openStore } from "./open.ts";
-import { planMigrations } from "./plan.ts";
+import { planMigrations } from "./migration-plan.ts";
 
 let folder: string;
 beforeEach(() => {
