@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { beat } from "../src/pods/statements.ts";
+import { beat } from "../src/pods/sql.ts";
 import type { Database } from "../src/store/database.ts";
 import { migrate } from "../src/store/migrate.ts";
 import { openStore } from "../src/store/open.ts";

@@ -2,7 +2,7 @@ import pg from "pg";
 import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
-import { announceWaiting, beat } from "../../src/pods/statements.ts";
+import { announceWaiting, beat } from "../../src/pods/sql.ts";
 import { completion } from "../../src/queue/settle.ts";
 import {
   claimTasks,

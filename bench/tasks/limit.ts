@@ -2,7 +2,7 @@ import { isMainThread, parentPort, Worker, workerData } from "node:worker_thread
 import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
-import { beat } from "../../src/pods/statements.ts";
+import { beat } from "../../src/pods/sql.ts";
 import { completion } from "../../src/queue/settle.ts";
 import { claimTasks, lookAhead } from "../../src/queue/statements/claim.ts";
 import { insertTasks } from "../../src/queue/statements/enqueue.ts";

@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
-import { seePods, toPodSeen } from "../pods/statements.ts";
+import { seePods, toPodSeen } from "../pods/sql.ts";
 import { openQueue, rowsOf } from "../queue/queue.contract.ts";
 import { noteRecovery, recoverTasks } from "../queue/statements/recover.ts";
 import type { Worker, WorkerOptions } from "../queue/worker.ts";

@@ -6,7 +6,7 @@ import { leaveRuns } from "../queue/statements/run-rows.ts";
 import { wakeWaiters } from "../queue/statements/waits.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { Worker, WorkerOptions } from "../queue/worker.ts";
-import { seePods, toPodSeen } from "../pods/statements.ts";
+import { seePods, toPodSeen } from "../pods/sql.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { CallerConnection, StoreKind } from "../store/database.contract.ts";
 import { sql, type Statement, table } from "../store/sql.ts";

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { dayMs } from "../base/durations.ts";
-import { beat, leave } from "../pods/statements.ts";
+import { beat, leave } from "../pods/sql.ts";
 import { closeStores } from "../queue/queue.contract.ts";
 import { storeKinds } from "../store/kinds.contract.ts";
 import { sql, table } from "../store/sql.ts";

@@ -7,7 +7,7 @@ import { sql, table } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
 import type { Observation } from "./liveness.ts";
-import { leave, listPods, markDown, prunePods, seePods, toPodSeen } from "./statements.ts";
+import { leave, listPods, markDown, prunePods, seePods, toPodSeen } from "./sql.ts";
 
 let clock: MovableClock;
 let database: Database;

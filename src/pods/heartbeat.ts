@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
 import type { Observation } from "./liveness.ts";
-import { beat, seePods, toPodSeen } from "./statements.ts";
+import { beat, seePods, toPodSeen } from "./sql.ts";
 
 /** What the main thread and the heartbeat share: numbers in memory that both can see. */
 export type Pulse = {

@@ -1,7 +1,7 @@
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { movableClock, type MovableClock, until } from "../base/movable-clock.contract.ts";
-import { beat } from "../pods/statements.ts";
+import { beat } from "../pods/sql.ts";
 import type { Database } from "../store/database.ts";
 import { temporaryDatabase } from "../store/kinds.contract.ts";
 import { openStore } from "../store/open.ts";

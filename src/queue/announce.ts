@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Database } from "../store/database.ts";
-import { announceWaiting } from "../pods/statements.ts";
+import { announceWaiting } from "../pods/sql.ts";
 
 export type Announcing = {
   /** Whether this pod would claim more if there were more. */

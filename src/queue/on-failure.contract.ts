@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, FlotillaError } from "../base/errors.ts";
 import { nobodySeen, observe } from "../pods/liveness.ts";
-import { beat, seePods, toPodSeen } from "../pods/statements.ts";
+import { beat, seePods, toPodSeen } from "../pods/sql.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";

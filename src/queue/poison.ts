@@ -1,6 +1,6 @@
 import type { Ids } from "../base/ids.ts";
 import { deathLimit } from "../base/death-limit.ts";
-import { podsKnown } from "../pods/statements.ts";
+import { podsKnown } from "../pods/sql.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 import { followUpOf } from "./on-failure.ts";

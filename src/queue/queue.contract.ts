@@ -1,7 +1,7 @@
 import { type MovableClock, movableClock } from "../base/movable-clock.contract.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { seededRandom } from "../base/random.ts";
-import { beat, seePods, toPodSeen } from "../pods/statements.ts";
+import { beat, seePods, toPodSeen } from "../pods/sql.ts";
 import type { Database } from "../store/database.ts";
 import type { OpenStore, StoreKind } from "../store/database.contract.ts";
 import { emptyTables } from "../store/kinds.contract.ts";

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Liveness, nobodySeen, observe } from "../pods/liveness.ts";
-import { finishPass, seePods, toPodSeen } from "../pods/statements.ts";
+import { finishPass, seePods, toPodSeen } from "../pods/sql.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";

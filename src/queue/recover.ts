@@ -8,7 +8,7 @@ import {
   silentPods,
   type Watched,
 } from "../pods/liveness.ts";
-import { finishPass, markDown, prunePods } from "../pods/statements.ts";
+import { finishPass, markDown, prunePods } from "../pods/sql.ts";
 import type { Database, Row } from "../store/database.ts";
 import { createRoomKeeping } from "./room-keeping.ts";
 import { followPoison } from "./poison.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { tellState } from "../pods/statements.ts";
+import { tellState } from "../pods/sql.ts";
 import type { Database } from "../store/database.ts";
 import type { Reason } from "./reasons.ts";
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
-import { beat } from "../pods/statements.ts";
+import { beat } from "../pods/sql.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";

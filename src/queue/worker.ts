@@ -25,7 +25,7 @@ import { createQuiet } from "./quiet.ts";
 import { reasonsOf } from "./reasons.ts";
 import { createReporting, type WorkerEvent } from "./report.ts";
 import type { Claim } from "./row.ts";
-import { runAs } from "../pods/left-behind.ts";
+import { runAs } from "../pods/unhandled-errors.ts";
 import { runHandler } from "./run-handler.ts";
 import { endingOf, type Running, startedRun, type StopReason, stopRun } from "./run.ts";
 import type { Ending } from "./settle.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { beat, leave } from "../pods/statements.ts";
+import { beat, leave } from "../pods/sql.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";

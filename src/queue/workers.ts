@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Database, Row } from "../store/database.ts";
-import { livePods } from "../pods/statements.ts";
+import { livePods } from "../pods/sql.ts";
 import type { Task } from "./row.ts";
 import { everything, listPauses } from "./statements/pause.ts";
 import type { TaskHandler } from "./task.ts";

@@ -11,7 +11,7 @@ import {
   observe,
   silenceOf,
 } from "../pods/liveness.ts";
-import { leave } from "../pods/statements.ts";
+import { leave } from "../pods/sql.ts";
 import { createRuns } from "../flow/client.ts";
 import { takeUpAside } from "../flow/take-up.ts";
 import { createTasks } from "../queue/client.ts";

@@ -8,7 +8,7 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createRuns, type Runs } from "../flow/client.ts";
-import { listPods } from "../pods/statements.ts";
+import { listPods } from "../pods/sql.ts";
 import { createTasks, type Tasks } from "../queue/client.ts";
 import { noWorkerWarning } from "../queue/no-worker.ts";
 import type { PodState } from "../queue/telling.ts";

@@ -5,7 +5,7 @@ import { systemClock } from "../base/clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
-import { watchLeftBehind } from "../pods/left-behind.ts";
+import { watchLeftBehind } from "../pods/unhandled-errors.ts";
 import { noWorkerWarning } from "../queue/no-worker.ts";
 import { openStore } from "../store/open.ts";
 import { enlist } from "../throttle/throttles-here.ts";

@@ -12,7 +12,7 @@ import {
 } from "../../src/deadletters/redrive-statements.ts";
 import { resumeAside, sendSignal, takeUp } from "../../src/flow/statements.ts";
 import { type Held, releaseOf } from "../../src/flow/write.ts";
-import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/statements.ts";
+import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/sql.ts";
 import { cancelTask, retryTask } from "../../src/queue/statements/ask.ts";
 import { claimReserved, reserveAlone, unparkDue } from "../../src/queue/statements/claim.ts";
 import { releaseCall } from "../../src/queue/statements/release.ts";

@@ -72,7 +72,7 @@ export const pauseMutations: readonly Mutation[] = [
     name: "pause: a pod that comes back has a number that it had before",
     edits: [
       {
-        file: "src/pods/statements.ts",
+        file: "src/pods/sql.ts",
         find: "${claimFloor}, ${metadata}, ${now})",
         put: "${claimFloor}, ${metadata}, 0)",
       },

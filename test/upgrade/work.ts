@@ -1,4 +1,4 @@
-import { beat, finishPass, leave, markDown } from "../../src/pods/statements.ts";
+import { beat, finishPass, leave, markDown } from "../../src/pods/sql.ts";
 import { cancelTask, retryTask } from "../../src/queue/statements/ask.ts";
 import {
   claimOldest,

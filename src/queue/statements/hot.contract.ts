@@ -3,7 +3,7 @@ import { discardTasks, stepTasks, takeStep } from "../../deadletters/redrive-sta
 import { failedAfter, failedSince, failedTasks } from "../../deadletters/statements.ts";
 import { type Candidate, candidatesOf, freeRoom, pairsAtGate, passGates } from "./gates.ts";
 import { blockedScopes, unneededLimits } from "./limits.ts";
-import { seePods } from "../../pods/statements.ts";
+import { seePods } from "../../pods/sql.ts";
 import type { Statement } from "../../store/sql.ts";
 import { retryTask } from "./ask.ts";
 import {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { movableClock } from "../../testing/clock.ts";
 import { testStore } from "../../testing/store.ts";
-import { beat } from "../../pods/statements.ts";
+import { beat } from "../../pods/sql.ts";
 import { sql, table } from "../../store/sql.ts";
 import { claimTasks } from "./claim.ts";
 import { releaseCall } from "./release.ts";

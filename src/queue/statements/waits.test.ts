@@ -9,7 +9,7 @@ import { temporaryDatabase } from "../../store/kinds.contract.ts";
 import { openStore } from "../../store/open.ts";
 import { postgresDialect } from "../../store/postgres/dialect.ts";
 import { renderAll, type Statement } from "../../store/sql.ts";
-import { beat, seePods, toPodSeen } from "../../pods/statements.ts";
+import { beat, seePods, toPodSeen } from "../../pods/sql.ts";
 import { createTasks, type Tasks } from "../client.ts";
 import { createLeader } from "../recover.ts";
 import { cancelTask, retryTask } from "./ask.ts";

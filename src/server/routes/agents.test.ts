@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { beat } from "../../pods/statements.ts";
+import { beat } from "../../pods/sql.ts";
 import { openStore } from "../../store/open.ts";
 import { asking, openPlace } from "../asking.contract.ts";
 

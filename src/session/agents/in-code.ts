@@ -1,4 +1,4 @@
-import { livePods } from "../../pods/statements.ts";
+import { livePods } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { AgentFacts } from "../command.ts";
 

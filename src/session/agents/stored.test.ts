@@ -3,7 +3,7 @@ import { dayMs } from "../../base/durations.ts";
 import type { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import { movableClock } from "../../base/movable-clock.contract.ts";
-import { beat, leave } from "../../pods/statements.ts";
+import { beat, leave } from "../../pods/sql.ts";
 import type { OpenStore } from "../../store/database.contract.ts";
 import type { Database } from "../../store/database.ts";
 import { storeKinds } from "../../store/kinds.contract.ts";

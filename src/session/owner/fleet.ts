@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import { livePods } from "../../pods/statements.ts";
+import { livePods } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { AgentFacts } from "../command.ts";
 

@@ -1,5 +1,5 @@
 import { hasCode } from "../../base/errors.ts";
-import { runAs } from "../../pods/left-behind.ts";
+import { runAs } from "../../pods/unhandled-errors.ts";
 import type { Header } from "../header.ts";
 import type { Runner, WorkName } from "../running.ts";
 import type { Answer } from "./answer.ts";

@@ -1,7 +1,7 @@
 import pg from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
-import { announceWaiting, beat } from "../../pods/statements.ts";
+import { announceWaiting, beat } from "../../pods/sql.ts";
 import { claimTasks } from "../../queue/statements/claim.ts";
 import { type Finish, finishTasks } from "../../queue/statements/finish.ts";
 import type { Database, Row } from "../database.ts";

@@ -2,7 +2,7 @@ import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
-import { beat } from "../../pods/statements.ts";
+import { beat } from "../../pods/sql.ts";
 import { claimTasks } from "../../queue/statements/claim.ts";
 import { releaseCall } from "../../queue/statements/release.ts";
 import { task } from "../../queue/task.ts";
