@@ -7,8 +7,8 @@ import type { Database, Listener } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql, table } from "../store/sql.ts";
 import type { Bus } from "./bus.ts";
-import { createMailbox, type MailboxOptions } from "./mailbox.ts";
-import { mailKeptMs, pruneMail, putMail } from "./statements.ts";
+import { createMailbox, type MailboxOptions } from "./store-bus.ts";
+import { mailKeptMs, pruneMail, putMail } from "./sql.ts";
 
 /** What is left by one test is none of the next one's. */
 export const emptyMail = sql`delete from ${table("mailbox")}`;

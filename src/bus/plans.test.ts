@@ -5,7 +5,7 @@ import { openStore } from "../store/open.ts";
 import { planning } from "../store/planning.contract.ts";
 import { render, type Value } from "../store/sql.ts";
 import { sqliteDialect } from "../store/sqlite/dialect.ts";
-import { pruneMail, putMail, readMail, takeMail } from "./statements.ts";
+import { pruneMail, putMail, readMail, takeMail } from "./sql.ts";
 
 // The planner believes that the table is as empty as it mostly is, when a pod is back from a long pause.
 const planOf = planning([

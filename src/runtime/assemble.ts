@@ -1,5 +1,5 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { pruneMail } from "../bus/statements.ts";
+import { pruneMail } from "../bus/sql.ts";
 import { createDeadLetters } from "../deadletters/client.ts";
 import { createDeadLetterLead } from "../deadletters/lead.ts";
 import {

@@ -1,4 +1,4 @@
-import { createMailbox } from "../bus/mailbox.ts";
+import { createMailbox } from "../bus/store-bus.ts";
 import { carriedHere } from "../queue/trace.ts";
 import { createSessionsHere, type HereParts, type SessionsHere } from "../session/here.ts";
 import { createSqlJournal } from "../session/journal/sql.ts";

@@ -3,7 +3,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
 import { movableClock } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
-import { createLocalExchange } from "../bus/local.ts";
+import { createLocalExchange } from "../bus/memory-bus.ts";
 import type { AgentBook } from "./agents/book.ts";
 import type { AgentFacts, Command } from "./command.ts";
 import type { Hub } from "./hub/parts.ts";

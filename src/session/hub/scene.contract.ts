@@ -2,7 +2,7 @@ import { movableClock, type MovableClock, turns } from "../../base/movable-clock
 import { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
-import { type Carry, createLocalExchange } from "../../bus/local.ts";
+import { type Carry, createLocalExchange } from "../../bus/memory-bus.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { type Header, newHeader, type Turn } from "../header.ts";

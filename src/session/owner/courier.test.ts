@@ -3,7 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { type MovableClock, movableClock, turns } from "../../base/movable-clock.contract.ts";
 import { seededRandom } from "../../base/random.ts";
-import { createLocalExchange } from "../../bus/local.ts";
+import { createLocalExchange } from "../../bus/memory-bus.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { Answer, Command } from "../command.ts";
 import type { Head } from "../journal/journal.ts";

@@ -5,7 +5,7 @@ import { silentLogger } from "../../base/log.ts";
 import { type MovableClock, movableClock } from "../../base/movable-clock.contract.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Bus } from "../../bus/bus.ts";
-import { createMailbox } from "../../bus/mailbox.ts";
+import { createMailbox } from "../../bus/store-bus.ts";
 import type { OpenStore } from "../../store/database.contract.ts";
 import { storeKinds } from "../../store/kinds.contract.ts";
 import { migrate } from "../../store/migrate.ts";

@@ -5,7 +5,7 @@
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
 import { silentLogger } from "../../../src/base/log.ts";
-import { createMailbox } from "../../../src/bus/mailbox.ts";
+import { createMailbox } from "../../../src/bus/store-bus.ts";
 import { createSessionsHere } from "../../../src/session/here.ts";
 import { createSqlJournal } from "../../../src/session/journal/sql.ts";
 import type { SessionService } from "../../../src/session/service.ts";

@@ -4,7 +4,7 @@
  */
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { decodeMail, encodeMail } from "../../../src/bus/mail.ts";
-import { putMail, readMail } from "../../../src/bus/statements.ts";
+import { putMail, readMail } from "../../../src/bus/sql.ts";
 import { logOf } from "../../../src/session/group.ts";
 import type { Head } from "../../../src/session/journal/journal.ts";
 import type { Database, Row, WriteOptions } from "../../../src/store/database.ts";

@@ -5,7 +5,7 @@ import { hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { encodeMail, type MailRow } from "./mail.ts";
-import { putMail } from "./statements.ts";
+import { putMail } from "./sql.ts";
 
 export type OutgoingParts = {
   address: string;

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { movableClock, turns } from "../base/movable-clock.contract.ts";
 import { busContract } from "./bus.contract.ts";
 import type { Bus } from "./bus.ts";
-import { createLocalExchange } from "./local.ts";
+import { createLocalExchange } from "./memory-bus.ts";
 
 busContract({
   name: "within one process",

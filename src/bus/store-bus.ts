@@ -3,9 +3,9 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import type { Bus } from "./bus.ts";
-import { createDesk } from "./desk.ts";
-import { createIncoming } from "./incoming.ts";
-import { createOutgoing, type LostWhy } from "./outgoing.ts";
+import { createDesk } from "./endpoint.ts";
+import { createIncoming } from "./receiver.ts";
+import { createOutgoing, type LostWhy } from "./sender.ts";
 
 const waitingChars = 16 * 1024 * 1024;
 

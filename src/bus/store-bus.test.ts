@@ -6,7 +6,7 @@ import { migrate } from "../store/migrate.ts";
 import { busContract } from "./bus.contract.ts";
 import type { Bus } from "./bus.ts";
 import { emptyMail, mailboxContract } from "./mailbox.contract.ts";
-import { createMailbox } from "./mailbox.ts";
+import { createMailbox } from "./store-bus.ts";
 
 for (const kind of storeKinds) {
   let shared: Shared;

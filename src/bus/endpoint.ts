@@ -3,7 +3,7 @@ import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import type { Logger } from "../base/log.ts";
 import type { Bus } from "./bus.ts";
-import { decodeLetters, encodeLetter, type Letter, receivedError, sentError } from "./letter.ts";
+import { decodeLetters, encodeLetter, type Letter, receivedError, sentError } from "./envelope.ts";
 
 export type DeskParts = {
   address: string;

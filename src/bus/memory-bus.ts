@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from "../base/clock.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Bus } from "./bus.ts";
-import { createDesk } from "./desk.ts";
+import { createDesk } from "./endpoint.ts";
 
 /** Where several pods of one process write to each other. */
 export type LocalExchange = {

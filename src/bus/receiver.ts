@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
 import type { Database, Row } from "../store/database.ts";
 import { decodeMail, type MailRow } from "./mail.ts";
-import { pruneMail, readMail, takeMail } from "./statements.ts";
+import { pruneMail, readMail, takeMail } from "./sql.ts";
 
 export type IncomingParts = {
   address: string;
