@@ -168,21 +168,21 @@ export type {
 } from "./session/sessions.ts";
 export type { Store } from "./store/open.ts";
 export type { PostgresPool, PostgresStore } from "./store/postgres/config.ts";
-export type { Classify } from "./throttle/classify.ts";
-export type { ThrottleOptions } from "./throttle/declare.ts";
-export type { Fetch, FetchOptions } from "./throttle/fetch.ts";
-export type { LimiterSnapshot } from "./throttle/limiter-snapshot.ts";
-export type { MiddlewareOptions, ThrottleMiddleware } from "./throttle/middleware.ts";
-export type { Call, Ending, Permit } from "./throttle/permit.ts";
-export type { OutcomeKind } from "./throttle/sample.ts";
+export type { Classify } from "./throttles/classify.ts";
+export type { ThrottleOptions } from "./throttles/declaration.ts";
+export type { Fetch, FetchOptions } from "./throttles/fetch.ts";
+export type { LimiterSnapshot } from "./throttles/limiter/limiter-snapshot.ts";
+export type { MiddlewareOptions, ThrottleMiddleware } from "./throttles/model-middleware.ts";
+export type { Call, Ending, Permit } from "./throttles/limiter/permit.ts";
+export type { OutcomeKind } from "./throttles/learning/sample.ts";
 export type {
   ThrottleKey,
   ThrottleListOptions,
   ThrottlePage,
   ThrottlesClient,
-} from "./throttle/share/client.ts";
-export type { PodView, ThrottleView } from "./throttle/share/read.ts";
-export { type CallOptions, type Throttle, throttle } from "./throttle/throttle.ts";
-export type { Priority } from "./throttle/waiting.ts";
+} from "./throttles/shares/admin.ts";
+export type { PodView, ThrottleView } from "./throttles/shares/read.ts";
+export { type CallOptions, type Throttle, throttle } from "./throttles/throttle.ts";
+export type { Priority } from "./throttles/limiter/wait-queue.ts";
 export { startPod, type StartPodOptions } from "./runtime/pod.ts";
 export type { ContentionCause, StoreEvent } from "./store/events.ts";

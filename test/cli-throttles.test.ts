@@ -7,7 +7,7 @@ import type { Database } from "../src/store/database.ts";
 import { migrate } from "../src/store/migrate.ts";
 import { openStore } from "../src/store/open.ts";
 import { sql, table } from "../src/store/sql.ts";
-import { noCounts } from "../src/throttle/sample.ts";
+import { noCounts } from "../src/throttles/learning/sample.ts";
 import { storeThrottle } from "../src/throttle/share/stored.contract.ts";
 import { run as runIn, start } from "./command.ts";
 

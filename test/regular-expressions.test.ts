@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { blocksOf } from "../examples/chat/src/lib/prose.ts";
 import { withoutQuotations } from "../src/deadletters/fingerprint.ts";
 import { parsePartialJson } from "../src/protocol/partial-json.ts";
-import { readLimitHeaders } from "../src/throttle/headers.ts";
+import { readLimitHeaders } from "../src/throttles/rate-headers.ts";
 import { type Literal, literals, worstOf } from "./expressions.ts";
 import { stepsMost, stepsPerCharacter } from "./linear.ts";
 
@@ -17,7 +17,7 @@ const guarded: Readonly<Record<string, string>> = {
     "reads names of files in a folder that the config names",
   [String.raw`src/store/open.ts /\/\/.*@/`]: "reads the store's own address",
   [String.raw`src/store/open.ts /\?.*$/`]: "reads the store's own address",
-  [String.raw`src/throttle/headers.ts /(\d+(?:\.\d+)?)(ms|[dhms])/g`]:
+  [String.raw`src/throttles/rate-headers.ts /(\d+(?:\.\d+)?)(ms|[dhms])/g`]:
     "reads only what is known to be a length of time, of which it leaves nothing over",
 };
 

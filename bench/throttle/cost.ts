@@ -1,5 +1,5 @@
 import process from "node:process";
-import { throttle } from "../../src/throttle/throttle.ts";
+import { throttle } from "../../src/throttles/throttle.ts";
 import { type Measure, spreadOf } from "../report.ts";
 
 type CostOptions = { readonly rounds: number; readonly calls: number };

@@ -1,5 +1,5 @@
 import { fraction, type Random } from "../../src/base/random.ts";
-import type { OutcomeKind } from "../../src/throttle/sample.ts";
+import type { OutcomeKind } from "../../src/throttles/learning/sample.ts";
 import type { VirtualTime } from "./virtual-time.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { OutcomeKind } from "../../src/throttle/sample.ts";
+import type { OutcomeKind } from "../../src/throttles/learning/sample.ts";
 import type { Ended } from "./downstream.ts";
 
 export const sliceMs = 500;

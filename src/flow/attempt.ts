@@ -3,7 +3,7 @@ import { signalOf } from "../queue/run.ts";
 import { isThenable } from "../queue/run-handler.ts";
 import { runAround } from "../queue/middleware.ts";
 import { sceneOf } from "../queue/throttle-scene.ts";
-import { runHandler as runInScene } from "../throttle/throttle-handler.ts";
+import { runHandler as runInScene } from "../throttles/throttle-handler.ts";
 import type { Happened } from "./happened.ts";
 import type { Callable, Machine } from "./machine.ts";
 import { readReturned } from "./returned.ts";

@@ -2,7 +2,7 @@ import { encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { type Logger, withFields } from "../base/log.ts";
 import type { Database } from "../store/database.ts";
-import type { Throttles } from "../throttle/throttles.ts";
+import type { Throttles } from "../throttles/registry.ts";
 import type { Middleware } from "./middleware.ts";
 import type { Progress } from "./progress.ts";
 import { type Running, signalOf, taskFields } from "./run.ts";

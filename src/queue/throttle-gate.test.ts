@@ -2,9 +2,9 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { Database } from "../store/database.ts";
 import { storeKinds } from "../store/kinds.contract.ts";
 import { sql } from "../store/sql.ts";
-import { declarationOf, throttle } from "../throttle/throttle.ts";
-import { createThrottles } from "../throttle/throttles.ts";
-import type { Priority } from "../throttle/waiting.ts";
+import { declarationOf, throttle } from "../throttles/throttle.ts";
+import { createThrottles } from "../throttles/registry.ts";
+import type { Priority } from "../throttles/limiter/wait-queue.ts";
 import { closeStores, openQueue, type QueueUnderTest } from "./queue.contract.ts";
 import { task, type TaskHandler } from "./task.ts";
 import { countedCalls, workThrottled } from "./throttled-pod.contract.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { hasCode } from "../base/errors.ts";
-import type { Limiter } from "../throttle/limiter.ts";
-import type { Throttles } from "../throttle/throttles.ts";
+import type { Limiter } from "../throttles/limiter/limiter.ts";
+import type { Throttles } from "../throttles/registry.ts";
 import type { Database } from "../store/database.ts";
 import type { Running } from "./run.ts";
 import type { NamesTogether } from "./statements/claim.ts";

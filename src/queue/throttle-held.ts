@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Database } from "../store/database.ts";
-import { readThrottle, readThrottles, type ThrottleView } from "../throttle/share/read.ts";
-import { priorities, type Priority } from "../throttle/waiting.ts";
+import { readThrottle, readThrottles, type ThrottleView } from "../throttles/shares/read.ts";
+import { priorities, type Priority } from "../throttles/limiter/wait-queue.ts";
 import type { Task } from "./row.ts";
 import { depthLimit } from "./statements/depth.ts";
 import { type RankedName, tasksInLine } from "./statements/throttle.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
-import { throttle } from "../throttle/throttle.ts";
+import { throttle } from "../throttles/throttle.ts";
 import { task } from "./task.ts";
 
 const api = throttle("api");

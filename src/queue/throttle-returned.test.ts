@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { limiterUnderTest } from "../throttle/limiter.contract.ts";
-import { throttle } from "../throttle/throttle.ts";
+import { throttle } from "../throttles/throttle.ts";
 import { task } from "./task.ts";
 import { linesOf } from "./throttle-lines.ts";
 import { createReturned } from "./throttle-returned.ts";

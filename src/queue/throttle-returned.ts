@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
-import type { AcquireOptions } from "../throttle/limiter-line.ts";
-import type { Limiter } from "../throttle/limiter.ts";
+import type { AcquireOptions } from "../throttles/limiter/limiter-line.ts";
+import type { Limiter } from "../throttles/limiter/limiter.ts";
 import type { Line } from "./throttle-lines.ts";
 
 // A share comes within a second, and nobody knows how long calls take before the first has ended.

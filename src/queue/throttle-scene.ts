@@ -1,9 +1,9 @@
-import type { Limiter } from "../throttle/limiter.ts";
-import type { HeldPermit } from "../throttle/permit.ts";
-import type { HandlerScene } from "../throttle/throttle-handler.ts";
-import { areUsedHere } from "../throttle/throttles-here.ts";
-import type { Throttles } from "../throttle/throttles.ts";
-import type { Priority } from "../throttle/waiting.ts";
+import type { Limiter } from "../throttles/limiter/limiter.ts";
+import type { HeldPermit } from "../throttles/limiter/permit.ts";
+import type { HandlerScene } from "../throttles/throttle-handler.ts";
+import { areUsedHere } from "../throttles/throttles-here.ts";
+import type { Throttles } from "../throttles/registry.ts";
+import type { Priority } from "../throttles/limiter/wait-queue.ts";
 import type { Claim } from "./row.ts";
 import type { Running } from "./run.ts";
 import type { Ending } from "./settle.ts";

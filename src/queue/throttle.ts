@@ -1,9 +1,9 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Jsonify } from "../base/jsonify.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
-import { checkKey, type Declared } from "../throttle/declare.ts";
-import { declarationOf, type Throttle } from "../throttle/throttle.ts";
-import { priorities, type Priority } from "../throttle/waiting.ts";
+import { checkKey, type Declared } from "../throttles/declaration.ts";
+import { declarationOf, type Throttle } from "../throttles/throttle.ts";
+import { priorities, type Priority } from "../throttles/limiter/wait-queue.ts";
 
 /** The throttle that a handler's calls are made under, so that its tasks wait for permits unclaimed. */
 export type ThrottleOfHandler<Input = any> =

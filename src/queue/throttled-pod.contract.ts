@@ -1,6 +1,6 @@
 import { silentLogger } from "../base/log.ts";
-import { createShares } from "../throttle/share/shares.ts";
-import { createThrottles, type Throttles } from "../throttle/throttles.ts";
+import { createShares } from "../throttles/shares/shares.ts";
+import { createThrottles, type Throttles } from "../throttles/registry.ts";
 import type { QueueUnderTest } from "./queue.contract.ts";
 import type { TaskHandler } from "./task.ts";
 import type { Worker, WorkerOptions } from "./worker.ts";

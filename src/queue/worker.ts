@@ -4,7 +4,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
-import type { Throttles } from "../throttle/throttles.ts";
+import type { Throttles } from "../throttles/registry.ts";
 import { type Capacity, capacityOf } from "./capacity.ts";
 import { createClaimLoop } from "./claim-loop.ts";
 import { createClaiming } from "./claiming.ts";

@@ -11,7 +11,7 @@ import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { type Claimer, createClaimer, type ClaimerParts } from "../queue/claimer.ts";
 import { checkName, type TaskContract } from "../queue/task.ts";
 import { openStore } from "../store/open.ts";
-import { enlist } from "../throttle/throttles-here.ts";
+import { enlist } from "../throttles/throttles-here.ts";
 import { assemblePod } from "./assemble.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger } from "./log.ts";

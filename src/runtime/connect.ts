@@ -33,7 +33,7 @@ import {
   transactionOn,
 } from "../store/open.ts";
 import { writeProbe } from "../store/probe.ts";
-import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
+import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { connectSessions } from "./connect-sessions.ts";

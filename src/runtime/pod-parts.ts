@@ -22,7 +22,7 @@ import type { LogEvent } from "../session/owner/log-event.ts";
 import type { AgentNetwork } from "../session/turns/network.ts";
 import type { TurnEvent } from "../session/turns/parts.ts";
 import type { StoreEvent } from "../store/events.ts";
-import type { Throttles } from "../throttle/throttles.ts";
+import type { Throttles } from "../throttles/registry.ts";
 import type { ThisProcess } from "./this-process.ts";
 import type { PodThrottlesClient, ThrottleEvent } from "./throttles.ts";
 

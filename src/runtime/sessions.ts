@@ -10,7 +10,7 @@ import { createFleet } from "../session/owner/fleet.ts";
 import { lazyService } from "../session/lazy-service.ts";
 import { createSessions, type Sessions } from "../session/sessions.ts";
 import { createRunner } from "../session/turns/runner.ts";
-import type { Throttles } from "../throttle/throttles.ts";
+import type { Throttles } from "../throttles/registry.ts";
 import { sharedParts } from "./connect-sessions.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
 import { startTurnSpan } from "./turn-spans.ts";

@@ -10,8 +10,8 @@ import type { Database } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import type { Statement } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
-import { throttle } from "../throttle/throttle.ts";
-import { enlist } from "../throttle/throttles-here.ts";
+import { throttle } from "../throttles/throttle.ts";
+import { enlist } from "../throttles/throttles-here.ts";
 import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
 import { resolveConfig } from "./config.ts";
 

@@ -1,10 +1,10 @@
-import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
+import type { LimiterSnapshot } from "../throttles/limiter/limiter-snapshot.ts";
 import type { TaskHandler } from "../queue/task.ts";
 import type { AgentSpec } from "../session/agents/spec.ts";
-import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
-import { createLearning } from "../throttle/share/learning.ts";
-import { createShares, type ShareEvent } from "../throttle/share/shares.ts";
-import { createThrottles, type Throttles } from "../throttle/throttles.ts";
+import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
+import { createLearning } from "../throttles/shares/fleet-learning.ts";
+import { createShares, type ShareEvent } from "../throttles/shares/shares.ts";
+import { createThrottles, type Throttles } from "../throttles/registry.ts";
 import type { PodParts } from "./pod-parts.ts";
 
 /** What a pod tells of its throttles. */

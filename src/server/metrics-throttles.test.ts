@@ -3,11 +3,11 @@ import { systemClock } from "../base/clock.ts";
 import { silentLogger } from "../base/log.ts";
 import { movableClock } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
-import { declare } from "../throttle/declare.ts";
-import { noCounts } from "../throttle/sample.ts";
-import { settingsOf } from "../throttle/settings.ts";
-import type { ThrottleView } from "../throttle/share/read.ts";
-import { createThrottles } from "../throttle/throttles.ts";
+import { declare } from "../throttles/declaration.ts";
+import { noCounts } from "../throttles/learning/sample.ts";
+import { settingsOf } from "../throttles/settings.ts";
+import type { ThrottleView } from "../throttles/shares/read.ts";
+import { createThrottles } from "../throttles/registry.ts";
 import { parseExposition } from "../../test/metrics/exposition.ts";
 import { createMetrics, type ScrapeParts } from "./metrics.ts";
 

@@ -1,8 +1,8 @@
 import type { Metric, Registry } from "prom-client";
 import { messageOf } from "../base/errors.ts";
-import type { Histogram } from "../throttle/histogram.ts";
-import type { LimiterSnapshot } from "../throttle/limiter-snapshot.ts";
-import type { ThrottleView } from "../throttle/share/read.ts";
+import type { Histogram } from "../throttles/learning/histogram.ts";
+import type { LimiterSnapshot } from "../throttles/limiter/limiter-snapshot.ts";
+import type { ThrottleView } from "../throttles/shares/read.ts";
 import { askedSeldom } from "./metrics-asking.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";
 

@@ -16,7 +16,7 @@ import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createRuns, type Runs } from "../flow/client.ts";
 import { createSchedules, type Schedules } from "../schedules/client.ts";
 import type { Sessions } from "../session/sessions.ts";
-import { createThrottlesClient, type ThrottlesClient } from "../throttle/share/client.ts";
+import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { movableClock, watchedClock } from "./clock.ts";
 import { type CrashPoint, crashPoints } from "./crash.ts";
 import { createMoving } from "./moving.ts";

@@ -11,7 +11,7 @@ import { isAgent } from "../runtime/handlers.ts";
 import { lazyService } from "../session/lazy-service.ts";
 import type { SessionService } from "../session/service.ts";
 import type { Database } from "../store/database.ts";
-import { enlist } from "../throttle/throttles-here.ts";
+import { enlist } from "../throttles/throttles-here.ts";
 import { createAnswering, mortalAgent } from "./agent.ts";
 import {
   type CrashPoint,

@@ -1,6 +1,11 @@
-import { type ControllerState, firstState, step } from "./controller.ts";
-import { addOutcome, emptySample, type Outcome, type Sample } from "./sample.ts";
-import type { Settings } from "./settings.ts";
+import { type ControllerState, firstState, step } from "../throttles/learning/controller.ts";
+import {
+  addOutcome,
+  emptySample,
+  type Outcome,
+  type Sample,
+} from "../throttles/learning/sample.ts";
+import type { Settings } from "../throttles/settings.ts";
 
 /** A second's sample of calls that began under the present limit and used it. */
 export function calls(

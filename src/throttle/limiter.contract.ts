@@ -1,11 +1,11 @@
 import { movableClock } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
-import type { Allowance } from "./allowance.ts";
-import { declare, type ThrottleOptions } from "./declare.ts";
-import { createLearner } from "./limiter-learn.ts";
-import type { AcquireOptions } from "./limiter-line.ts";
-import { createLimiter } from "./limiter.ts";
-import type { HeldPermit } from "./permit.ts";
+import type { Allowance } from "../throttles/learning/allowance.ts";
+import { declare, type ThrottleOptions } from "../throttles/declaration.ts";
+import { createLearner } from "../throttles/limiter-learn.ts";
+import type { AcquireOptions } from "../throttles/limiter/limiter-line.ts";
+import { createLimiter } from "../throttles/limiter/limiter.ts";
+import type { HeldPermit } from "../throttles/limiter/permit.ts";
 
 /** What a limiter under test may do, if nothing else is said. */
 export function allowing(limit: number, more: Partial<Allowance> = {}): Allowance {

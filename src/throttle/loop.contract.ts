@@ -1,7 +1,18 @@
 import { fraction, seededRandom } from "../base/random.ts";
-import { allowed, type ControllerState, firstState, step } from "./controller.ts";
-import { addOutcome, addSamples, emptySample, type OutcomeKind, type Sample } from "./sample.ts";
-import type { Settings } from "./settings.ts";
+import {
+  allowed,
+  type ControllerState,
+  firstState,
+  step,
+} from "../throttles/learning/controller.ts";
+import {
+  addOutcome,
+  addSamples,
+  emptySample,
+  type OutcomeKind,
+  type Sample,
+} from "../throttles/learning/sample.ts";
+import type { Settings } from "../throttles/settings.ts";
 
 /**
  * A small closed loop in virtual time: pods with equal shares of the limit and endless demand call a

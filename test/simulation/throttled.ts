@@ -7,7 +7,7 @@ import { FlotillaError } from "../../src/base/errors.ts";
 import { countReady } from "../../src/queue/statements/throttle.ts";
 import type { ThrottleOfHandler } from "../../src/queue/throttle.ts";
 import type { Database } from "../../src/store/database.ts";
-import { throttle } from "../../src/throttle/throttle.ts";
+import { throttle } from "../../src/throttles/throttle.ts";
 import type { Payload } from "./workload.ts";
 import type { World } from "./world.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../../store/open.ts";
 import type { Database } from "../../store/database.ts";
-import { noCounts } from "../../throttle/sample.ts";
+import { noCounts } from "../../throttles/learning/sample.ts";
 import { storeThrottle } from "../../throttle/share/stored.contract.ts";
 import { asking, openPlace } from "../asking.contract.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { throttle } from "../../throttle/throttle.ts";
+import { throttle } from "../../throttles/throttle.ts";
 import { agent } from "./agent.ts";
 import { checkAgentSettings, fromSettings } from "./settings.ts";
 import { factsOf } from "./spec.ts";

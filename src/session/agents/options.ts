@@ -2,7 +2,7 @@ import { type Backoff, checkBackoff } from "../../base/backoff.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
-import { declarationOf, type Throttle } from "../../throttle/throttle.ts";
+import { declarationOf, type Throttle } from "../../throttles/throttle.ts";
 import { checkCompaction, type CompactionOptions } from "./compaction.ts";
 import type { AgentSpec, ContextPolicy, HistoryMode } from "./spec.ts";
 

@@ -1,5 +1,5 @@
 import type { Backoff } from "../../base/backoff.ts";
-import type { Declared } from "../../throttle/declare.ts";
+import type { Declared } from "../../throttles/declaration.ts";
 import type { AgentFacts } from "../command.ts";
 import type { AgentFunction, CompactorFunction } from "./function.ts";
 

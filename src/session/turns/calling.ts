@@ -1,9 +1,9 @@
 import { sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import { runHere } from "../../throttle/throttle-run.ts";
-import { runHandler } from "../../throttle/throttle-handler.ts";
-import type { InLine } from "../../throttle/limiter-line.ts";
-import type { Call } from "../../throttle/permit.ts";
+import { runHere } from "../../throttles/run.ts";
+import { runHandler } from "../../throttles/throttle-handler.ts";
+import type { InLine } from "../../throttles/limiter/limiter-line.ts";
+import type { Call } from "../../throttles/limiter/permit.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 import type { Answer } from "./answer.ts";
 import { AgentFailure, timedOut } from "./failure.ts";

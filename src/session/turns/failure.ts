@@ -1,5 +1,5 @@
 import { FlotillaError, messageOf } from "../../base/errors.ts";
-import type { HeadersLike } from "../../throttle/headers.ts";
+import type { HeadersLike } from "../../throttles/rate-headers.ts";
 
 /** Why there is no answer, or only the beginning of one. Stored with the entry. */
 export type FailureCode =

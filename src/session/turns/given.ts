@@ -1,5 +1,5 @@
 import { givenAnswer } from "../../protocol/agent-answer.ts";
-import { classify } from "../../throttle/classify.ts";
+import { classify } from "../../throttles/classify.ts";
 import { AgentFailure } from "./failure.ts";
 import { readBody } from "./read-body.ts";
 

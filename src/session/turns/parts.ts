@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import type { Throttles } from "../../throttle/throttles.ts";
+import type { Throttles } from "../../throttles/registry.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 import type { Answer, Command } from "../command.ts";
 import type { Journal } from "../journal/journal.ts";

@@ -1,6 +1,6 @@
 import { messageOf } from "../../base/errors.ts";
 import { type BodyItem, createBodyReader, formatOf } from "../../protocol/stream.ts";
-import { readLimitHeaders } from "../../throttle/headers.ts";
+import { readLimitHeaders } from "../../throttles/rate-headers.ts";
 import { AgentFailure } from "./failure.ts";
 import type { Received } from "./network.ts";
 

@@ -5,7 +5,7 @@ import { uuidv7 } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { seededRandom, systemRandom } from "../../base/random.ts";
-import { createThrottles } from "../../throttle/throttles.ts";
+import { createThrottles } from "../../throttles/registry.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 import type { Answer, Command, DecidedEntry, Reply } from "../command.ts";
 import type { Header, Turn } from "../header.ts";

@@ -4,8 +4,8 @@ import { silentLogger as log } from "../../base/log.ts";
 import type { StoreKind } from "../../store/database.contract.ts";
 import { sql, table } from "../../store/sql.ts";
 import { type Fleet, type FleetPod, openFleet } from "./fleet.contract.ts";
-import { createLearning } from "./learning.ts";
-import { pin, readThrottle, readThrottles, unpin } from "./read.ts";
+import { createLearning } from "../../throttles/shares/fleet-learning.ts";
+import { pin, readThrottle, readThrottles, unpin } from "../../throttles/shares/read.ts";
 
 const second = 1_000;
 

@@ -3,7 +3,12 @@ import { until } from "../../base/movable-clock.contract.ts";
 import type { StoreKind } from "../../store/database.contract.ts";
 import { sql, table } from "../../store/sql.ts";
 import { callTimeoutMs, type Fleet, leaseMs, openFleet } from "./fleet.contract.ts";
-import { changeShares, createThrottles, getShares, putReports } from "./statements.ts";
+import {
+  changeShares,
+  createThrottles,
+  getShares,
+  putReports,
+} from "../../throttles/shares/sql.ts";
 
 const second = 1_000;
 

@@ -1,8 +1,8 @@
 import type { Database } from "../../store/database.ts";
-import { noCounts } from "../sample.ts";
-import { type ControllerOptions, settingsOf } from "../settings.ts";
-import type { Stats } from "./learned.ts";
-import { type Gate, toSharedRow } from "./row.ts";
+import { noCounts } from "../../throttles/learning/sample.ts";
+import { type ControllerOptions, settingsOf } from "../../throttles/settings.ts";
+import type { Stats } from "../../throttles/shares/learned.ts";
+import { type Gate, toSharedRow } from "../../throttles/shares/row.ts";
 import {
   changeLearned,
   changeShares,
@@ -10,7 +10,7 @@ import {
   getShares,
   type Place,
   putReports,
-} from "./statements.ts";
+} from "../../throttles/shares/sql.ts";
 
 export type StoredThrottle = Place & {
   readonly bound: number;

@@ -2,7 +2,7 @@
  * What pods call. It counts calls as it sees them: one goes on after the pod that made it has died, and
  * one that hangs goes on for as long as its pod doesn't hang up.
  */
-import type { OutcomeKind } from "../../../src/throttle/sample.ts";
+import type { OutcomeKind } from "../../../src/throttles/learning/sample.ts";
 import type { World } from "../world.ts";
 
 export type Call = {

@@ -45,7 +45,7 @@ export const throttleMutations: readonly Mutation[] = [
     name: "share: lease that isn't looked at when a call begins",
     edits: [
       {
-        file: "src/throttle/limiter-room.ts",
+        file: "src/throttles/limiter/admission.ts",
         find: "nowMs >= allowance.untilMs",
         put: "nowMs === Infinity",
       },

@@ -1,8 +1,8 @@
 /** A pod that does nothing but call: its limiter, its share, and at times the leader's learning. */
 import { silentLogger } from "../../../src/base/log.ts";
-import { createLearning } from "../../../src/throttle/share/learning.ts";
-import { createShares } from "../../../src/throttle/share/shares.ts";
-import { createThrottles } from "../../../src/throttle/throttles.ts";
+import { createLearning } from "../../../src/throttles/shares/fleet-learning.ts";
+import { createShares } from "../../../src/throttles/shares/shares.ts";
+import { createThrottles } from "../../../src/throttles/registry.ts";
 import { createLane, laneClock } from "../lane.ts";
 import type { Network } from "../link.ts";
 import type { SimPod } from "../pod.ts";

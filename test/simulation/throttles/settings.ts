@@ -1,4 +1,4 @@
-import { declare } from "../../../src/throttle/declare.ts";
+import { declare } from "../../../src/throttles/declaration.ts";
 
 // All times are short beside what goes wrong, so that shares are lost, taken over and won back in a
 // run of a minute.

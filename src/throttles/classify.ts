@@ -1,0 +1,190 @@
+import { messageOf } from "../base/errors.ts";
+import { toEnding } from "./ending.ts";
+import { type HeadersLike, readLimitHeaders } from "./rate-headers.ts";
+import type { Ending } from "./limiter/permit.ts";
+import type { OutcomeKind } from "./learning/sample.ts";
+
+/** Says how a call ended, from what it threw or the response it gave; undefined for "as usual". */
+export type Classify = (thing: unknown) => OutcomeKind | Ending | undefined;
+
+/** How far down an error's causes are followed. */
+const deepest = 5;
+
+/**
+ * How a call ended that threw this, or gave this response. What says nothing about the downstream's
+ * capacity is `ignored`: a mistake in the request, an abort, an error of the caller's own.
+ */
+export function classify(thing: unknown, nowMs: number, own?: Classify): Ending {
+  const said = own && askOwn(own, thing);
+  if (said) return said;
+  try {
+    return find(thing, nowMs, 0) ?? { kind: "ignored" };
+  } catch {
+    // What was thrown may be anything, also something that doesn't like to be asked.
+    return { kind: "ignored" };
+  }
+}
+
+/** It says how a call is counted; whether its permit comes back must not depend on it. */
+function askOwn(own: Classify, thing: unknown): Ending | undefined {
+  try {
+    const said = own(thing);
+    return said === undefined ? undefined : toEnding(said);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether a call's result is a response, which says by itself how it went. */
+export function isResponse(value: unknown): value is { status: number; headers: HeadersLike } {
+  try {
+    if (!isObject(value) || !isObject(value.headers)) return false;
+    return typeof value.status === "number" && typeof value.headers.get === "function";
+  } catch {
+    // A result may be anything, also something that doesn't like to be asked.
+    return false;
+  }
+}
+
+export function classifyStatus(
+  status: number,
+  headers: HeadersLike | undefined,
+  nowMs: number,
+): Ending {
+  if (status === 429 || status === 529) {
+    return { kind: "throttled", ...readLimitHeaders(headers, nowMs) };
+  }
+  if (status === 503) {
+    const limits = readLimitHeaders(headers, nowMs);
+    // With a word on when to come back it is a refusal, and without it a fault.
+    if (limits.retryAfterMs !== undefined) return { kind: "throttled", ...limits };
+  }
+  if (status === 408 || status === 504) return { kind: "timeout" };
+  if (status >= 500) return { kind: "server_error" };
+  return { kind: status >= 400 ? "ignored" : "success" };
+}
+
+function find(thing: unknown, nowMs: number, depth: number): Ending | undefined {
+  if (!isObject(thing) || depth > deepest) return undefined;
+  return (
+    ofNames(thing, nowMs) ??
+    ofStatus(thing, nowMs) ??
+    find(thing.lastError, nowMs, depth + 1) ??
+    find(thing.cause, nowMs, depth + 1)
+  );
+}
+
+/** Names by which services and libraries tell more than by the status, or where there is none. */
+const throttling = new Set([
+  "ThrottlingException",
+  "Throttling",
+  "ThrottledException",
+  "RequestThrottled",
+  "RequestThrottledException",
+  "RequestLimitExceeded",
+  "TooManyRequestsException",
+  "ProvisionedThroughputExceededException",
+  "BandwidthLimitExceeded",
+  "LimitExceededException",
+  "ServiceQuotaExceededException",
+  "PriorRequestNotComplete",
+  "SlowDown",
+  "RateLimitError",
+  "rate_limit_error",
+  "rate_limit_exceeded",
+  "overloaded_error",
+  "RESOURCE_EXHAUSTED",
+]);
+
+const timeouts = new Set([
+  "TimeoutError",
+  "APIConnectionTimeoutError",
+  "RequestTimeout",
+  "RequestTimeoutException",
+  "ModelTimeoutException",
+  "timeout_error",
+  "DEADLINE_EXCEEDED",
+  "ETIMEDOUT",
+  "ESOCKETTIMEDOUT",
+  "UND_ERR_CONNECT_TIMEOUT",
+  "UND_ERR_HEADERS_TIMEOUT",
+  "UND_ERR_BODY_TIMEOUT",
+]);
+
+const faults = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "ECONNABORTED",
+  "EPIPE",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "UND_ERR_SOCKET",
+  "ServiceUnavailableException",
+  "InternalServerException",
+  "ModelNotReadyException",
+  "ModelStreamErrorException",
+  "api_error",
+  "UNAVAILABLE",
+]);
+
+const aborts = new Set(["AbortError", "APIUserAbortError", "ABORT_ERR"]);
+
+function ofNames(error: Record<string, unknown>, nowMs: number): Ending | undefined {
+  const names = namesOf(error);
+  const has = (known: Set<string>) => names.some((name) => known.has(name));
+  if (has(aborts)) return { kind: "ignored" };
+  if (has(throttling) || hintsAtThrottling(error)) {
+    return { kind: "throttled", ...limitedBy(error), ...readLimitHeaders(headersOf(error), nowMs) };
+  }
+  if (has(timeouts)) return { kind: "timeout" };
+  return has(faults) ? { kind: "server_error" } : undefined;
+}
+
+function ofStatus(error: Record<string, unknown>, nowMs: number): Ending | undefined {
+  const response = isObject(error.response) ? error.response : undefined;
+  const metadata = isObject(error.$metadata) ? error.$metadata : undefined;
+  const status = [
+    error.status,
+    error.statusCode,
+    response?.status,
+    response?.statusCode,
+    metadata?.httpStatusCode,
+  ].find((each): each is number => typeof each === "number" && each >= 100 && each < 600);
+  if (status === undefined) return undefined;
+  const ending = classifyStatus(status, headersOf(error), nowMs);
+  return ending.kind === "throttled" ? { ...limitedBy(error), ...ending } : ending;
+}
+
+/** Where an error says what it is: its own name and code, and those of the body it was made from. */
+function namesOf(error: Record<string, unknown>): string[] {
+  const body = isObject(error.error) ? error.error : undefined;
+  const inner = body && isObject(body.error) ? body.error : undefined;
+  return [error, body, inner]
+    .flatMap((part) => (part ? [part.name, part.code, part.type, part.status] : []))
+    .filter((name) => typeof name === "string");
+}
+
+/** The AWS SDK's own verdict. */
+function hintsAtThrottling(error: Record<string, unknown>): boolean {
+  return isObject(error.$retryable) && error.$retryable.throttling === true;
+}
+
+/** Some say in words which limit it was. */
+function limitedBy(error: Record<string, unknown>): Pick<Ending, "limitedBy"> {
+  const text = messageOf(error.message ?? "", 1_000);
+  if (/concurren/i.test(text)) return { limitedBy: "concurrency" };
+  if (/\bper (?:second|minute|hour|day)\b|\b[RT]P[SMD]\b/i.test(text)) return { limitedBy: "rate" };
+  return {};
+}
+
+function headersOf(error: Record<string, unknown>): HeadersLike | undefined {
+  const response = [error.response, error.$response].find(isObject);
+  const found = [error.headers, error.responseHeaders, response?.headers].find(isObject);
+  return found as HeadersLike | undefined;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}

@@ -1,0 +1,122 @@
+import { FlotillaError } from "../base/errors.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import type { Classify } from "./classify.ts";
+import type { Reserve } from "./limiter/limiter-reserve.ts";
+import { type LimiterSettings, type ThrottleMode, throttleModes } from "./limiter/settings.ts";
+import { type ControllerOptions, controllerOptionNames, settingsOf } from "./settings.ts";
+
+export type ThrottleOptions = ControllerOptions & {
+  /** Who decides the limit: each pod for itself, the fleet's leader, or both (default). */
+  readonly mode?: ThrottleMode;
+  /** How many permits are kept for calls of these priorities. None by default. */
+  readonly reserve?: Omit<Reserve, "batch">;
+  /** How a call ended; what it gives no word on is decided as usual. */
+  readonly classify?: Classify;
+  /** How long a call may take before its signal fires. 10 minutes by default. */
+  readonly callTimeoutMs?: number;
+  /** How long it may go on after that, before its permit is taken back. 5 s by default. */
+  readonly graceMs?: number;
+  /** How many calls may wait, of each priority. 10,000 by default. */
+  readonly maxWaiting?: number;
+  /** Whether calls wait while the breaker is open (default), or fail at once with `throttle_open`. */
+  readonly whenOpen?: "wait" | "fail";
+  /** What a call is taken to cost in the bucket's unit where it doesn't say: 1, or 1,000 tokens. */
+  readonly estimate?: number;
+  /** For how long a pod may use its share without renewing it. A minute by default. */
+  readonly leaseMs?: number;
+};
+
+/** A throttle as it was declared: a name and what it goes by. It holds no state. */
+export type Declared = {
+  readonly name: string;
+  readonly settings: LimiterSettings;
+  readonly classify: Classify | undefined;
+};
+
+export const ownOptionNames = [
+  "mode",
+  "reserve",
+  "classify",
+  "callTimeoutMs",
+  "graceMs",
+  "maxWaiting",
+  "whenOpen",
+  "estimate",
+  "leaseMs",
+] as const satisfies readonly (keyof ThrottleOptions)[];
+
+const nameChars = 200;
+const dayMs = 86_400_000;
+// Longer than most SDKs wait for an answer.
+const usualCallTimeoutMs = 600_000;
+const usualGraceMs = 5_000;
+// So many wait when somebody makes all calls of a large batch at once, which is a common thing to do.
+const usualMaxWaiting = 10_000;
+// Long enough to ride out a short outage of the store.
+const usualLeaseMs = 60_000;
+
+export function declare(name: string, options: ThrottleOptions = {}): Declared {
+  if (typeof name !== "string" || name === "" || name.length > nameChars || !isStorable(name)) {
+    throw new FlotillaError(
+      "invalid_option",
+      `a throttle's name must be a text of 1 to ${nameChars} characters that a database can store`,
+    );
+  }
+  const what = `throttle "${name}"`;
+  checkOptions(what, options, [...ownOptionNames, ...controllerOptionNames]);
+  const {
+    mode = "hybrid",
+    reserve = {},
+    classify,
+    callTimeoutMs = usualCallTimeoutMs,
+    graceMs = usualGraceMs,
+    maxWaiting = usualMaxWaiting,
+    whenOpen = "wait",
+    estimate,
+    leaseMs = usualLeaseMs,
+    ...rest
+  } = options;
+  const controller = settingsOf(rest, what);
+  const whole = (option: string, value: number, min: number, max: number): number =>
+    checkNumber(`${what}: ${option}`, value, { min, max });
+
+  checkChoice(`${what}: mode`, mode, throttleModes);
+  checkChoice(`${what}: whenOpen`, whenOpen, ["wait", "fail"]);
+  checkOptions(`${what}: reserve`, reserve, ["control", "interactive", "retry"]);
+  for (const [priority, count] of Object.entries(reserve)) {
+    whole(`reserve.${priority}`, count, 0, 100_000);
+  }
+  if (classify !== undefined && typeof classify !== "function") {
+    throw new FlotillaError("invalid_option", `${what}: classify must be a function`);
+  }
+  const settings: LimiterSettings = {
+    mode,
+    controller,
+    callTimeoutMs: whole("callTimeoutMs", callTimeoutMs, 1, dayMs),
+    graceMs: whole("graceMs", graceMs, 0, dayMs),
+    maxWaiting: whole("maxWaiting", maxWaiting, 0, 1_000_000),
+    reserve,
+    whenOpen,
+    estimate: whole("estimate", estimate ?? usualEstimate(controller.bucket?.unit), 0, 1e9),
+    leaseMs: whole("leaseMs", leaseMs, 1_000, dayMs),
+  };
+  return { name, settings, classify };
+}
+
+function usualEstimate(unit: "requests" | "tokens" | undefined): number {
+  return unit === "tokens" ? 1_000 : 1;
+}
+
+/** A key is a part of what is stored and shown, so it has a length. */
+export function checkKey(name: string, key: string): string {
+  if (typeof key === "string" && key.length <= nameChars && isStorable(key)) return key;
+  throw new FlotillaError(
+    "invalid_option",
+    `throttle "${name}": a key must be a text of at most ${nameChars} characters that a database can store`,
+  );
+}
+
+/** Whether all stores keep a text as it is. One that isn't kept would spoil the looks at all others. */
+export function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes("\u0000");
+}

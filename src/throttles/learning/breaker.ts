@@ -1,0 +1,71 @@
+import { countsIn, noRollingCounts, rolled, type RollingCounts, withCounts } from "./rolling.ts";
+import { addCounts, type Counts, noCounts, type Sample } from "./sample.ts";
+import type { BreakerSettings } from "../settings.ts";
+
+/**
+ * The hard stop above an error rate. Closed: calls pass, and are counted. Open: none passes, for a while
+ * that doubles each time it proves too short. Half open: a few pass, and decide.
+ */
+export type Breaker =
+  | { readonly state: "closed"; readonly lately: RollingCounts }
+  | { readonly state: "open"; readonly remainingMs: number; readonly coolMs: number }
+  | { readonly state: "half_open"; readonly successes: number; readonly coolMs: number };
+
+export const closedBreaker: Breaker = { state: "closed", lately: noRollingCounts };
+
+/** Ten to twenty seconds: twenty calls of a slow downstream, and an outage is soon seen. */
+const halfMs = 10_000;
+
+/** Time passes: an open breaker that has cooled lets a few calls through. */
+export function cooledBreaker(breaker: Breaker, elapsedMs: number): Breaker {
+  switch (breaker.state) {
+    case "closed":
+      return { ...breaker, lately: rolled(breaker.lately, noCounts, { elapsedMs, halfMs }) };
+    case "open": {
+      const remainingMs = breaker.remainingMs - elapsedMs;
+      if (remainingMs > 0) return { ...breaker, remainingMs };
+      return { state: "half_open", successes: 0, coolMs: breaker.coolMs };
+    }
+    case "half_open":
+      return breaker;
+  }
+}
+
+/**
+ * Calls have ended; `counts` are those of the present epoch, which began since the breaker's last change.
+ * A throttled call tells that the downstream is there, but not that it works.
+ */
+export function nextBreaker(
+  breaker: Breaker,
+  settings: BreakerSettings,
+  { sample, counts }: { sample: Sample | undefined; counts: Counts },
+): Breaker {
+  switch (breaker.state) {
+    case "closed": {
+      if (!sample) return breaker;
+      const lately = withCounts(breaker.lately, addCounts(sample.counts, sample.earlier));
+      return isOutage(countsIn(lately), settings)
+        ? opened(settings.coolMs)
+        : { state: "closed", lately };
+    }
+    case "open":
+      return breaker;
+    case "half_open": {
+      if (counts.timeout + counts.server_error > 0) {
+        return opened(Math.min(settings.maxCoolMs, breaker.coolMs * 2));
+      }
+      const successes = breaker.successes + counts.success;
+      return successes >= settings.probes ? closedBreaker : { ...breaker, successes };
+    }
+  }
+}
+
+function isOutage(lately: Counts, { rate, minCalls }: BreakerSettings): boolean {
+  const failed = lately.timeout + lately.server_error;
+  const answered = lately.success + failed;
+  return failed > 0 && answered >= minCalls && failed / answered >= rate;
+}
+
+function opened(coolMs: number): Breaker {
+  return { state: "open", remainingMs: coolMs, coolMs };
+}

@@ -1,0 +1,243 @@
+import { type Accepted, acceptedAtOnce, moreAccepted, nothingAccepted } from "./accepted.ts";
+import { type Breaker, closedBreaker, cooledBreaker, nextBreaker } from "./breaker.ts";
+import { afterOutage, firstMemory, type Memory, moveOf } from "./algorithm.ts";
+import { errorRise, tooManyErrors } from "./errors.ts";
+import { heldFor } from "./hold.ts";
+import { type Baseline, movedBaseline, noBaseline, rebased, slowness } from "./latency.ts";
+import { braked, type Evidence } from "./evidence.ts";
+import { firstRefill, nextRefill, type Refill } from "./refill.ts";
+import {
+  agedRound,
+  emptyRound,
+  isUsed,
+  isWhole,
+  latelyCounts,
+  nextRound,
+  isCalm,
+  recentCounts,
+  type Round,
+  withSample,
+} from "./round.ts";
+import { asOf, type Counts, noCounts, type Sample } from "./sample.ts";
+import type { Settings } from "../settings.ts";
+import {
+  agedWindows,
+  firstWindows,
+  type Windows,
+  windowDurations,
+  withWindows,
+} from "./windows.ts";
+
+/**
+ * All that a controller knows, as plain JSON. Times are durations that are counted by `step`, never
+ * readings of a clock, so another pod can go on with it where this one stopped.
+ */
+export type ControllerState = {
+  readonly limit: number;
+  /** Rises with every change of the limit, and with every strike. */
+  readonly epoch: number;
+  readonly pinned: number | null;
+  readonly holdMs: number;
+  readonly breaker: Breaker;
+  readonly refill: Refill | null;
+  readonly memory: Memory;
+  readonly round: Round;
+  readonly windows: Windows;
+  readonly accepted: Accepted;
+  readonly baseline: Baseline;
+};
+
+export type Allowance = {
+  readonly limit: number;
+  readonly epoch: number;
+  /** How long nobody may begin a call, from now on. */
+  readonly holdMs: number;
+  readonly breaker: Breaker["state"];
+  /** Units per second of the bucket; absent where there is none, or none is known yet. */
+  readonly refillPerS?: number;
+};
+
+export function firstState(settings: Settings): ControllerState {
+  return {
+    limit: settings.initial,
+    epoch: 1,
+    pinned: settings.pinned,
+    holdMs: 0,
+    breaker: closedBreaker,
+    refill: settings.bucket ? firstRefill(settings.bucket) : null,
+    memory: firstMemory(settings.algorithm),
+    round: emptyRound,
+    windows: firstWindows,
+    accepted: nothingAccepted,
+    baseline: noBaseline,
+  };
+}
+
+export type Step = {
+  readonly elapsedMs: number;
+  readonly sample?: Sample;
+  /** Pods have braked by themselves before this was heard of. */
+  readonly restrained?: boolean;
+};
+
+/** What is known after `elapsedMs` more, in which calls ended as the sample says. */
+export function step(settings: Settings, before: ControllerState, input: Step): ControllerState {
+  const elapsedMs = Math.max(0, input.elapsedMs);
+  const sample = input.sample;
+  const told = withNews(settings, before, { elapsedMs, ...(sample && { sample }) });
+  const fitted = withSettings(settings, told);
+  if (settings.pinned !== null) return fitted;
+
+  // Calls of an earlier epoch have had their effect, or tell of a limit that is no more.
+  const counts = sample ? asOf(sample, fitted.epoch).counts : noCounts;
+  const breaker = settings.breaker
+    ? nextBreaker(fitted.breaker, settings.breaker, { sample, counts })
+    : closedBreaker;
+  if (breaker.state !== before.breaker.state) return switched(settings, { ...fitted, breaker });
+  if (breaker.state !== "closed") return { ...fitted, breaker };
+
+  const refilled = withRefill(settings, { ...fitted, breaker }, { elapsedMs, sample, counts });
+  const { restrained = false } = input;
+  return moved(settings, refilled, { elapsedMs, sample, counts, restrained });
+}
+
+export function allowed(settings: Settings, state: ControllerState): Allowance {
+  const { epoch, holdMs, breaker, refill } = state;
+  const perS = refill?.perS ?? null;
+  const base = { epoch, breaker: breaker.state, ...(perS !== null && { refillPerS: perS }) };
+  if (settings.pinned !== null) return { ...base, limit: settings.pinned, holdMs };
+  switch (breaker.state) {
+    case "closed":
+      return { ...base, limit: state.limit, holdMs };
+    case "open":
+      return { ...base, limit: 0, holdMs: Math.max(holdMs, breaker.remainingMs) };
+    case "half_open":
+      return { ...base, limit: Math.min(state.limit, settings.breaker?.probes ?? 1), holdMs };
+  }
+}
+
+function withNews(settings: Settings, state: ControllerState, input: Step): ControllerState {
+  const { elapsedMs, sample } = input;
+  const aged: ControllerState = {
+    ...state,
+    holdMs: heldFor(state.holdMs, {
+      elapsedMs,
+      askedMs: sample?.retryAfterMs ?? 0,
+      maxMs: settings.maxHoldMs,
+    }),
+    breaker: cooledBreaker(state.breaker, elapsedMs),
+    windows: agedWindows(state.windows, elapsedMs),
+    round: agedRound(state.round, elapsedMs),
+  };
+  if (!sample) return aged;
+  const windows = withWindows(aged.windows, sample);
+  const round = sample.epoch === state.epoch ? withSample(aged.round, sample) : aged.round;
+  const used = isUsed(round, state.limit);
+  return {
+    ...aged,
+    windows,
+    round,
+    accepted: moreAccepted(state.accepted, sample),
+    baseline: settings.latency
+      ? movedBaseline(state.baseline, windowDurations(windows), settings.latency, {
+          elapsedMs,
+          used,
+        })
+      : noBaseline,
+  };
+}
+
+/** Settings may have changed since: another limit was pinned, the bounds or the algorithm are others. */
+function withSettings(settings: Settings, state: ControllerState): ControllerState {
+  const limit = clamped(settings, state.limit);
+  const known = state.memory.algorithm === settings.algorithm;
+  const refill = settings.bucket ? (state.refill ?? firstRefill(settings.bucket)) : null;
+  const next = {
+    ...state,
+    limit,
+    refill,
+    pinned: settings.pinned,
+    memory: known ? state.memory : firstMemory(settings.algorithm),
+  };
+  return limit === state.limit && state.pinned === settings.pinned ? next : inNewEpoch(next);
+}
+
+type News = {
+  readonly elapsedMs: number;
+  readonly sample: Sample | undefined;
+  readonly counts: Counts;
+};
+
+function withRefill(settings: Settings, state: ControllerState, news: News): ControllerState {
+  if (!settings.bucket || !state.refill) return state;
+  const { elapsedMs, sample, counts } = news;
+  const limited = counts.throttled > 0 && (sample?.rateLimited ?? 0) > 0;
+  const used = sample?.used ?? 0;
+  const refill = nextRefill(state.refill, settings.bucket, { elapsedMs, used, limited });
+  return limited ? inNewEpoch({ ...state, refill }) : { ...state, refill };
+}
+
+/** The breaker's state has changed: what was counted before it says nothing of what comes. */
+function switched(settings: Settings, state: ControllerState): ControllerState {
+  if (state.breaker.state !== "closed") return inNewEpoch(state);
+  return inNewEpoch({
+    ...state,
+    limit: clamped(settings, braked(state.limit)),
+    memory: afterOutage(state.memory, state.limit),
+  });
+}
+
+function moved(
+  settings: Settings,
+  state: ControllerState,
+  news: News & { readonly restrained: boolean },
+): ControllerState {
+  const evidence = { ...evidenceOf(settings, state, news), restrained: news.restrained };
+  const { limit: wanted, memory, reacted, coolMs = 0, rebase } = moveOf(state.memory, evidence);
+  const limit = clamped(settings, wanted);
+  const next: ControllerState = {
+    ...state,
+    limit,
+    memory,
+    holdMs: Math.max(state.holdMs, coolMs),
+    baseline: rebase ? rebased(state.baseline, state.round) : state.baseline,
+  };
+  // At the floor a strike changes no limit, but calls that were in flight with it are still one burst.
+  if (limit !== state.limit || reacted) return inNewEpoch(next);
+  return evidence.whole ? { ...next, round: nextRound(state.round) } : next;
+}
+
+function evidenceOf(
+  settings: Settings,
+  state: ControllerState,
+  news: News,
+): Omit<Evidence, "restrained"> {
+  const { limit, round, windows, baseline, accepted } = state;
+  const { elapsedMs, sample, counts } = news;
+  // With a bucket, calls that were refused for their rate are the bucket's business.
+  const byRate = settings.bucket && sample ? sample.rateLimited : 0;
+  const throttled = counts.throttled > byRate;
+  const failing =
+    counts.timeout + counts.server_error > 0 && tooManyErrors(latelyCounts(round), settings.errors);
+  return {
+    limit,
+    elapsedMs,
+    struck: throttled ? "throttled" : failing ? "errors" : null,
+    timedOut: counts.timeout > 0,
+    recent: recentCounts(round),
+    whole: isWhole(round, limit),
+    calm: sample !== undefined && isCalm(sample, limit),
+    slowness: slowness(baseline, round) ?? slowness(baseline, windowDurations(windows)) ?? null,
+    tolerance: settings.latency?.tolerance ?? Infinity,
+    errorRise: errorRise(windows.counts.older, latelyCounts(round), settings.errors),
+    accepted: acceptedAtOnce(accepted) ?? null,
+  };
+}
+
+function inNewEpoch(state: ControllerState): ControllerState {
+  return { ...state, epoch: state.epoch + 1, round: emptyRound };
+}
+
+function clamped({ min, max }: Settings, limit: number): number {
+  return Math.max(min, Math.min(max, limit));
+}

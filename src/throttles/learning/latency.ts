@@ -1,0 +1,60 @@
+import { p95 } from "./round.ts";
+import type { Histogram } from "./histogram.ts";
+import type { LatencySettings } from "../settings.ts";
+
+/**
+ * What is usual for a downstream: the 95th percentiles of latency and of the time to the first token,
+ * followed slowly. Where streams tell their first token, that is what counts, since the rest of a
+ * stream's latency is the length of the answer.
+ */
+export type Baseline = { readonly latencyMs: number | null; readonly firstTokenMs: number | null };
+
+export const noBaseline: Baseline = { latencyMs: null, firstTokenMs: null };
+
+export type Durations = { readonly latencies: Histogram; readonly firstTokens: Histogram };
+
+/** A percentile of fewer calls is the word of one of them. */
+const minCalls = 10;
+/** A shorter latency is soon believed: load can make a downstream slow, but nothing makes it fast. */
+const fallMs = 20_000;
+/** A latency that is long while the limit isn't used can't be our doing, so it becomes usual sooner. */
+const unusedRiseMs = 60_000;
+
+export function movedBaseline(
+  baseline: Baseline,
+  seen: Durations,
+  settings: LatencySettings,
+  { elapsedMs, used }: { elapsedMs: number; used: boolean },
+): Baseline {
+  const riseMs = used ? settings.baselineRiseMs : Math.min(unusedRiseMs, settings.baselineRiseMs);
+  const moved = (usual: number | null, durations: Histogram): number | null => {
+    const nowMs = p95(durations, minCalls);
+    if (nowMs === undefined) return usual;
+    if (usual === null) return nowMs;
+    const pace = 1 - Math.exp(-elapsedMs / (nowMs < usual ? fallMs : riseMs));
+    return usual + (nowMs - usual) * pace;
+  };
+  return {
+    latencyMs: moved(baseline.latencyMs, seen.latencies),
+    firstTokenMs: moved(baseline.firstTokenMs, seen.firstTokens),
+  };
+}
+
+/** How many times the usual it takes now; undefined where too little is known. */
+export function slowness(baseline: Baseline, seen: Durations): number | undefined {
+  const firstTokenMs = p95(seen.firstTokens, minCalls);
+  if (firstTokenMs !== undefined && baseline.firstTokenMs !== null) {
+    return firstTokenMs / baseline.firstTokenMs;
+  }
+  const latencyMs = p95(seen.latencies, minCalls);
+  if (latencyMs !== undefined && baseline.latencyMs !== null) return latencyMs / baseline.latencyMs;
+  return undefined;
+}
+
+/** What is seen now is taken for usual, as it turned out not to come from our load. */
+export function rebased(baseline: Baseline, seen: Durations): Baseline {
+  return {
+    latencyMs: p95(seen.latencies, minCalls) ?? baseline.latencyMs,
+    firstTokenMs: p95(seen.firstTokens, minCalls) ?? baseline.firstTokenMs,
+  };
+}

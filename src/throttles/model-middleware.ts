@@ -1,0 +1,154 @@
+import { checkOptions } from "../base/options.ts";
+import type { Declared } from "./declaration.ts";
+import type { AcquireOptions } from "./limiter/limiter-line.ts";
+import type { Limiter } from "./limiter/limiter.ts";
+import { estimateTokens, tokensOf } from "./middleware-tokens.ts";
+import type { Ending, HeldPermit } from "./limiter/permit.ts";
+import { watchParts } from "./stream.ts";
+import { runHere } from "./run.ts";
+import type { Priority } from "./limiter/wait-queue.ts";
+
+/** What the middleware needs to know of a model. */
+export type ModelLike = { readonly provider: string; readonly modelId: string };
+
+export type MiddlewareOptions = {
+  /** Which of the throttle's limits a model counts against; `(model) => model.modelId` for one each. */
+  readonly key?: string | ((model: ModelLike) => string);
+  readonly priority?: Priority;
+  /** What a call will probably cost, where the bucket counts tokens. Guessed from its text by default. */
+  readonly estimate?: (params: unknown) => number;
+  /** How long a call may take, its stream included, if that is less than `callTimeoutMs`. */
+  readonly timeoutMs?: number;
+  readonly maxWaitMs?: number;
+};
+
+type Params = { readonly abortSignal?: AbortSignal | undefined };
+
+/**
+ * Middleware of the AI SDK for language, embedding and image models, written by what it does and not by
+ * the SDK's types, so that nobody needs the SDK who doesn't use it.
+ */
+export type ThrottleMiddleware = {
+  readonly specificationVersion: "v3";
+  wrapGenerate<P extends Params, Result>(options: {
+    params: P;
+    model: ModelLike & { doGenerate(params: P): PromiseLike<Result> };
+  }): Promise<Result>;
+  wrapStream<P extends Params, Result extends { readonly stream: ReadableStream }>(options: {
+    params: P;
+    model: ModelLike & { doStream(params: P): PromiseLike<Result> };
+  }): Promise<Result>;
+  wrapEmbed<P extends Params, Result>(options: {
+    params: P;
+    model: ModelLike & { doEmbed(params: P): PromiseLike<Result> };
+  }): Promise<Result>;
+};
+
+const optionNames = ["key", "priority", "estimate", "timeoutMs", "maxWaitMs"];
+
+/** Holds a permit for each call to a model; the SDK's own retries ask for one each. */
+export function throttleMiddleware(
+  declared: Declared,
+  ownKey: string,
+  options: MiddlewareOptions = {},
+): ThrottleMiddleware {
+  checkOptions(`throttle "${declared.name}": middleware`, options, optionNames);
+  const keyOf = (model: ModelLike): string =>
+    (typeof options.key === "function" ? options.key(model) : options.key) ?? ownKey;
+
+  const asked = (params: Params): AcquireOptions => ({
+    signal: params.abortSignal,
+    priority: options.priority,
+    estimate: estimateOf(declared, options, params),
+    timeoutMs: options.timeoutMs,
+    maxWaitMs: options.maxWaitMs,
+  });
+
+  /** The same, but it also ends when the call's time is up. */
+  const within = <P extends Params>(params: P, signal: AbortSignal): P => ({
+    ...params,
+    abortSignal: params.abortSignal ? AbortSignal.any([params.abortSignal, signal]) : signal,
+  });
+
+  const once = <P extends Params, Result>(
+    model: ModelLike,
+    params: P,
+    call: (params: P) => PromiseLike<Result>,
+  ): Promise<Result> =>
+    runHere(
+      declared,
+      keyOf(model),
+      async ({ signal, used }) => {
+        const result = await call(within(params, signal));
+        const tokens = tokensOf(result);
+        if (tokens !== undefined && countsTokens(declared)) used(tokens);
+        return result;
+      },
+      asked(params),
+    );
+
+  return {
+    // The version is compared by no release of the SDK, and this one suits the types of them all.
+    specificationVersion: "v3",
+    wrapGenerate: ({ model, params }) => once(model, params, (given) => model.doGenerate(given)),
+    wrapEmbed: ({ model, params }) => once(model, params, (given) => model.doEmbed(given)),
+    wrapStream: ({ model, params }) =>
+      runHere(
+        declared,
+        keyOf(model),
+        ({ signal }) => model.doStream(within(params, signal)),
+        asked(params),
+        (result, permit, limiter) => ({
+          ...result,
+          stream: untilStreamEnds(result.stream, permit, limiter, countsTokens(declared)),
+        }),
+      ),
+  };
+}
+
+const countsTokens = ({ settings }: Declared): boolean =>
+  settings.controller.bucket?.unit === "tokens";
+
+function estimateOf(
+  declared: Declared,
+  options: MiddlewareOptions,
+  params: Params,
+): number | undefined {
+  if (!countsTokens(declared)) return undefined;
+  return options.estimate?.(params) ?? estimateTokens(params, declared.settings.estimate);
+}
+
+/** Parts that come before the model has said anything. */
+const beforeAnswer = new Set(["stream-start", "response-metadata", "raw", "error"]);
+
+function untilStreamEnds(
+  source: ReadableStream,
+  permit: HeldPermit,
+  limiter: Limiter,
+  counting: boolean,
+): ReadableStream {
+  let begun = false;
+  let failure: Ending | undefined;
+  return watchParts(source as ReadableStream<Record<string, unknown>>, {
+    onChunk(part) {
+      if (typeof part.type !== "string") return;
+      if (part.type === "error") failure = limiter.endingOf(permit, part.error);
+      if (!beforeAnswer.has(part.type)) {
+        begun = true;
+        permit.firstToken();
+      }
+      const tokens = part.type === "finish" ? tokensOf(part) : undefined;
+      if (tokens !== undefined && counting) permit.used(tokens);
+    },
+    onIdle(idle) {
+      permit.late = idle ? "ignored" : "timeout";
+    },
+    onEnd(end) {
+      if (failure) permit.release(failure);
+      else if (end.how === "read" || (begun && (permit.givenUp || end.how === "cancelled"))) {
+        permit.release(permit.success());
+      } else if (end.how === "cancelled") permit.release("ignored");
+      else permit.release(limiter.endingOf(permit, end.error));
+    },
+  });
+}

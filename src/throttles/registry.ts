@@ -1,0 +1,140 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import { checkKey, type Declared } from "./declaration.ts";
+import { createLearner } from "./limiter-learn.ts";
+import { createLimiter, type Limiter } from "./limiter/limiter.ts";
+
+export type ThrottlesOptions = {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Whether permits are shared with other pods; without that, every throttle learns by itself. */
+  readonly shared?: boolean;
+  /** A timer that needn't keep the process alive. */
+  readonly background?: Clock["after"];
+  /** Told of every limiter when it is made. */
+  readonly onLimiter?: (limiter: Limiter) => void;
+  /** Told of one that was dropped because nobody had used it for long. */
+  readonly onDropped?: (limiter: Limiter) => void;
+  /** How many throttles and keys are held at once. */
+  readonly maxLimiters?: number;
+};
+
+type Group = {
+  readonly settings: string;
+  /** The same throttle may be declared in several places, alike. */
+  readonly known: WeakSet<Declared>;
+  readonly byKey: Map<string, Limiter>;
+};
+
+// Keys made of something that never repeats would otherwise take all memory there is.
+const limitersMost = 10_000;
+
+export type Throttles = ReturnType<typeof createThrottles>;
+
+/** The limiters of one pod, one per throttle and key, made when they are first asked for. */
+export function createThrottles(options: ThrottlesOptions) {
+  const { clock, random, shared = false, maxLimiters = limitersMost } = options;
+  const byName = new Map<string, Group>();
+  const kept = new Set<Limiter>();
+  let count = 0;
+  let closed = false;
+
+  const all = (): Limiter[] => [...byName.values()].flatMap(({ byKey }) => [...byKey.values()]);
+
+  const drop = (limiter: Limiter): void => {
+    if (!byName.get(limiter.name)?.byKey.delete(limiter.key)) return;
+    count--;
+    limiter.close();
+    options.onDropped?.(limiter);
+  };
+
+  /** Makes room by the tenth of those that have been idle for longest. */
+  const makeRoom = (): void => {
+    const idle = all()
+      .filter((limiter) => limiter.isIdle() && !kept.has(limiter))
+      .sort((a, b) => a.lastUsedMs() - b.lastUsedMs());
+    for (const limiter of idle.slice(0, Math.ceil(maxLimiters / 10))) drop(limiter);
+    if (count < maxLimiters) return;
+    throw new FlotillaError(
+      "throttle_full",
+      `${maxLimiters} throttles and keys are in use at once: are keys made of something that never repeats?`,
+    );
+  };
+
+  const groupOf = (declared: Declared): Group => {
+    const { name } = declared;
+    const settings = JSON.stringify(declared.settings);
+    const group = byName.get(name) ?? { settings, known: new WeakSet(), byKey: new Map() };
+    if (group.settings !== settings) {
+      throw new FlotillaError(
+        "invalid_option",
+        `the throttle "${name}" is declared twice, with different options`,
+      );
+    }
+    group.known.add(declared);
+    byName.set(name, group);
+    return group;
+  };
+
+  const make = (declared: Declared, key: string): Limiter => {
+    const { name, settings } = declared;
+    checkKey(name, key);
+    const group = groupOf(declared);
+    const found = group.byKey.get(key);
+    if (found) return found;
+    if (closed) throw new FlotillaError("closed", `the pod of the throttle "${name}" has stopped`);
+    if (count >= maxLimiters) makeRoom();
+    const limiter = createLimiter({
+      name,
+      key,
+      clock,
+      random,
+      settings: shared ? settings : { ...settings, mode: "local" },
+      learner: createLearner(settings.controller),
+      classify: declared.classify,
+      background: options.background,
+    });
+    group.byKey.set(key, limiter);
+    count++;
+    options.onLimiter?.(limiter);
+    return limiter;
+  };
+
+  return {
+    of(declared: Declared, key = ""): Limiter {
+      const group = byName.get(declared.name);
+      const found = group?.byKey.get(key);
+      // Comparing options costs more than a call does, so it is done once for each declaration.
+      if (found && group!.known.has(declared)) return found;
+      return make(declared, key);
+    },
+
+    /** Refuses a throttle that is declared otherwise elsewhere, before anybody calls it. */
+    know: (declared: Declared): void => void groupOf(declared),
+
+    /** Lets no other push it out: for whoever counts on finding it again, however many there are. */
+    keep: (limiter: Limiter): void => void kept.add(limiter),
+
+    find: (name: string, key = ""): Limiter | undefined => byName.get(name)?.byKey.get(key),
+
+    all,
+
+    /** Those of one throttle, whatever their key. */
+    allOf: (name: string): Limiter[] => [...(byName.get(name)?.byKey.values() ?? [])],
+
+    /** Whether anything here has asked for a permit yet. */
+    get any() {
+      return count > 0;
+    },
+
+    /** Forgets it, and what it has learned. */
+    drop,
+
+    /** Refuses those who wait, and gives nothing out any more. */
+    close(): void {
+      closed = true;
+      for (const limiter of all()) limiter.close();
+    },
+  };
+}

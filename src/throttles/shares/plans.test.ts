@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import { planning } from "../../store/planning.contract.ts";
+import { getDemands, getReports, getShares, getThrottles, listThrottles } from "./sql.ts";
+
+// Keys that are made of who asks are many, and nobody has said so to the planner.
+const planOf = planning([
+  "analyze flotilla.throttle",
+  "analyze flotilla.throttle_report",
+  `insert into flotilla.throttle (name, key, bound)
+    select 'api', 'k' || nth, 1 from generate_series(1, 20000) nth`,
+  `insert into flotilla.throttle_report
+      (name, key, pod_id, seq, demand, in_flight, waiting, totals, at)
+    select 'api', 'k' || nth, 'p', 1, 1, 1, 1, '{}', 0 from generate_series(1, 20000) nth`,
+]);
+const place = { name: "api", key: "k9" };
+
+test.each([
+  ["a page of throttles", listThrottles(place, 100)],
+  ["the keys of one throttle", listThrottles({ name: "api", key: "" }, 100, "api")],
+  ["a pod's shares", getShares([place])],
+  ["what pods want", getDemands([place])],
+  ["a throttle", getThrottles([place])],
+  ["what pods have said of it", getReports([place])],
+])("Postgres goes to %s directly", async (_, statement) => {
+  const plan = await planOf(statement);
+  expect(plan).toMatch(/Index Cond: \(/);
+  expect(plan).not.toMatch(/Seq Scan on throttle/);
+});

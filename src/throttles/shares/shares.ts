@@ -1,0 +1,280 @@
+import type { Clock } from "../../base/clock.ts";
+import { hasCode, messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { fraction, type Random } from "../../base/random.ts";
+import type { Database, Row } from "../../store/database.ts";
+import { createHolder, type DemandRow, type Holder, type SharedLimiter } from "./holder.ts";
+import { placeKey, toSharedRow } from "./row.ts";
+import {
+  changeShares,
+  createThrottles,
+  getDemands,
+  getShares,
+  type Place,
+  putReports,
+  putSettings,
+} from "./sql.ts";
+
+export type ShareEvent = {
+  readonly type: "share";
+  readonly name: string;
+  readonly key: string;
+  /** How many calls this pod may have in flight, of how many that all may have. */
+  readonly share: number;
+  readonly bound: number;
+  readonly epoch: number;
+};
+
+export type SharesOptions = {
+  readonly podId: string;
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly host?: string | undefined;
+  readonly isGone?: ((host: string) => boolean) | undefined;
+  readonly onEvent?: ((event: ShareEvent) => void) | undefined;
+};
+
+export type Shares = {
+  /** Gives this limiter its part of the fleet's permits from now on, unless it is for its pod alone. */
+  add(limiter: SharedLimiter): void;
+  /** Gives back what this limiter has, which nobody will ask again. */
+  drop(limiter: SharedLimiter): void;
+  /** It has use for more than it holds: looks soon, but no more often than once a second. */
+  want(limiter: SharedLimiter): void;
+  /** Gives everything back that isn't in flight. */
+  stop(): Promise<void>;
+};
+
+type Held = {
+  readonly holder: Holder;
+  readonly unsubscribe: () => void;
+  known: boolean;
+  syncedMs: number;
+  dueMs: number;
+  /** How often it has looked for what it is owed. */
+  looks: number;
+  shown: string;
+};
+
+const syncMs = 1_000;
+const owedMs = 250;
+const loweringMs = 50;
+// Whoever meets others at the row tries again: all of them have had their turn well within a second.
+const triesMost = 12;
+const retryMs = 8;
+const retryMostMs = 100;
+
+/** A pod's parts of all throttles that it uses: one round for all of them, a write for each that changes. */
+export function createShares(options: SharesOptions): Shares {
+  const { podId, database, clock, random, log, host, isGone, onEvent } = options;
+  const held = new Map<SharedLimiter, Held>();
+  let cancelTimer: (() => void) | undefined;
+  let timerMs = Infinity;
+  let busy: Promise<void> | undefined;
+  let stopped = false;
+  let renewals = 0;
+
+  const spread = (delayMs: number) => delayMs * (0.9 + 0.2 * fraction(random));
+  const pause = (delayMs: number) =>
+    new Promise<void>((resolve) => void clock.after(spread(delayMs), resolve));
+
+  /** Lets a round begin then, unless one is to begin sooner or is under way. */
+  const arm = (dueMs: number): void => {
+    if (stopped || busy || dueMs >= timerMs) return;
+    cancelTimer?.();
+    timerMs = dueMs;
+    cancelTimer = clock.after(Math.max(0, dueMs - clock.monotonic()), () => {
+      cancelTimer = undefined;
+      timerMs = Infinity;
+      busy = round().finally(() => {
+        busy = undefined;
+        let nextMs = Infinity;
+        for (const each of held.values()) nextMs = Math.min(nextMs, each.dueMs);
+        arm(nextMs);
+      });
+    });
+  };
+
+  const round = async (): Promise<void> => {
+    const nowMs = clock.monotonic();
+    const due = [...held.values()].filter(({ dueMs }) => dueMs <= nowMs);
+    for (const each of due) each.dueMs = Infinity;
+    // Where only the end of calls was waited for, there is nothing new to say or to ask.
+    const soon = due.filter(
+      (each) => nowMs - each.syncedMs < syncMs - loweringMs && each.holder.lowering,
+    );
+    const full = due.filter((each) => !soon.includes(each));
+    try {
+      if (full.length > 0) await sync(full);
+      await settleAll([...full, ...soon.filter(({ holder }) => holder.lowered)]);
+    } catch (error) {
+      log.debug({ error: messageOf(error) }, "the shares of throttles couldn't be looked at");
+    }
+    for (const each of due) plan(each);
+  };
+
+  /** Says what this pod wants, and hears how things are. */
+  const sync = async (all: readonly Held[]): Promise<void> => {
+    const askedMs = clock.monotonic();
+    for (const each of all) each.syncedMs = askedMs;
+    const places = all.map(({ holder }) => holder.place);
+    const fresh = all.filter(({ known }) => !known).map(({ holder }) => settingsOf(holder));
+    const tables = await database.write([
+      ...(fresh.length > 0 ? [createThrottles(fresh), putSettings(fresh)] : []),
+      putReports(all.map(({ holder }) => holder.report())),
+      getShares(places),
+      getDemands(places),
+    ]);
+    const look = { askedMs, answeredMs: clock.monotonic() };
+    const rows = byPlace(tables.at(-2)!);
+    const demands = byPlace(tables.at(-1)!);
+    for (const each of all) {
+      const { holder } = each;
+      const at = placeKey(holder.place.name, holder.place.key);
+      const row = rows.get(at)?.[0];
+      each.known = row !== undefined;
+      holder.hear((demands.get(at) ?? []).map(toDemand), look);
+      if (row) holder.see(toSharedRow(row), look);
+    }
+  };
+
+  /** Changes the pod's own entry until it is as it should be, or nothing is certain. */
+  const settle = async ({ holder }: Held): Promise<void> => {
+    const { place } = holder;
+    for (let tries = 1; tries <= triesMost; tries++) {
+      const change = holder.change();
+      if (!change) return;
+      const { sent, shares } = change;
+      let tables: Row[][];
+      try {
+        tables = await database.write([changeShares(place, sent.rev, shares), getShares([place])]);
+      } catch (error) {
+        // Not knowing is no answer: the next look tells.
+        if (!hasCode(error, "unknown_outcome")) holder.refused(sent);
+        throw error;
+      }
+      const look = { askedMs: sent.sentMs, answeredMs: clock.monotonic() };
+      const stored = tables[0]!.length > 0;
+      if (!stored) holder.refused(sent);
+      const row = tables[1]![0];
+      if (row) holder.see(toSharedRow(row), look);
+      if (stored || !row) return;
+      await pause(Math.min(retryMostMs, retryMs * 2 ** (tries - 1)));
+    }
+  };
+
+  /** Waits for all of them, also where one has failed: no two rounds change the same entry at once. */
+  const settleAll = async (all: readonly Held[]): Promise<void> => {
+    const settled = await Promise.allSettled(all.map(settle));
+    for (const each of settled) if (each.status === "rejected") throw each.reason;
+  };
+
+  /** When to look again. */
+  const plan = (each: Held): void => {
+    const { holder } = each;
+    show(each);
+    const nowMs = clock.monotonic();
+    each.looks = holder.owed ? each.looks + 1 : 0;
+    let delayMs = spread(syncMs);
+    if (holder.atRest) {
+      if (holder.leaving) held.delete(holder.limiter);
+      delayMs = Infinity;
+    }
+    if (holder.lowering) delayMs = loweringMs;
+    else if (holder.owed) delayMs = Math.min(delayMs, owedMs * 2 ** (each.looks - 1));
+    each.dueMs = Math.min(each.dueMs, nowMs + delayMs);
+  };
+
+  const show = (each: Held): void => {
+    const { place, limit: share, row } = each.holder;
+    if (!row || !onEvent) return;
+    const event = { type: "share" as const, ...place, share, bound: row.bound, epoch: row.epoch };
+    const shown = `${share}/${row.bound}@${row.epoch}`;
+    if (shown !== each.shown) onEvent(event);
+    each.shown = shown;
+  };
+
+  const want = (limiter: SharedLimiter): void => {
+    const each = held.get(limiter);
+    if (!each || stopped) return;
+    each.dueMs = Math.min(each.dueMs, Math.max(clock.monotonic(), each.syncedMs + syncMs));
+    arm(each.dueMs);
+  };
+
+  return {
+    add(limiter) {
+      if (limiter.settings.mode === "local" || held.has(limiter) || stopped) return;
+      const holder = createHolder({
+        podId,
+        limiter,
+        clock,
+        nextRenewal: () => ++renewals,
+        host,
+        isGone,
+      });
+      const leave = [limiter.onWant(() => want(limiter)), limiter.onThrottled(() => want(limiter))];
+      held.set(limiter, {
+        holder,
+        unsubscribe: () => leave.forEach((end) => end()),
+        known: false,
+        syncedMs: -Infinity,
+        dueMs: Infinity,
+        looks: 0,
+        shown: "",
+      });
+      const { inFlight, waiting, behindGate } = limiter.demand();
+      if (inFlight + waiting + behindGate > 0) want(limiter);
+    },
+    drop(limiter) {
+      const each = held.get(limiter);
+      if (!each || stopped) return;
+      each.unsubscribe();
+      each.holder.leave();
+      if (each.holder.atRest) held.delete(limiter);
+      else each.dueMs = clock.monotonic();
+      arm(each.dueMs);
+    },
+    want,
+    async stop() {
+      stopped = true;
+      cancelTimer?.();
+      await busy;
+      const all = [...held.values()];
+      for (const { holder, unsubscribe } of all) {
+        unsubscribe();
+        holder.leave();
+      }
+      const active = all.filter(({ holder }) => !holder.atRest);
+      if (active.length === 0) return;
+      try {
+        await sync(active);
+        await settleAll(active);
+      } catch (error) {
+        log.debug({ error: messageOf(error) }, "shares of throttles end with their lease instead");
+      }
+    },
+  };
+}
+
+function settingsOf({ place, limiter }: Holder): Place & { bound: number; settings: string } {
+  const { controller } = limiter.settings;
+  const bound = controller.pinned ?? controller.initial;
+  return { ...place, bound, settings: JSON.stringify(controller) };
+}
+
+function toDemand(row: Row): DemandRow {
+  return { podId: row["pod_id"], seq: Number(row["seq"]), demand: Number(row["demand"]) };
+}
+
+function byPlace(rows: readonly Row[]): Map<string, Row[]> {
+  const all = new Map<string, Row[]>();
+  for (const row of rows) {
+    const at = placeKey(row["name"] as string, row["key"] as string);
+    const known = all.get(at);
+    if (known) known.push(row);
+    else all.set(at, [row]);
+  }
+  return all;
+}

@@ -1,0 +1,73 @@
+import { FlotillaError } from "../base/errors.ts";
+import { type Declared, checkKey, declare, type ThrottleOptions } from "./declaration.ts";
+import { type Fetch, type FetchOptions, throttledFetch } from "./fetch.ts";
+import type { AcquireOptions } from "./limiter/limiter-line.ts";
+import {
+  type MiddlewareOptions,
+  type ThrottleMiddleware,
+  throttleMiddleware,
+} from "./model-middleware.ts";
+import type { LimiterSnapshot } from "./limiter/limiter-snapshot.ts";
+import type { Call, Permit } from "./limiter/permit.ts";
+import { acquireHere, runHere } from "./run.ts";
+import { sceneHere } from "./throttles-here.ts";
+
+export type CallOptions = AcquireOptions & {
+  /** Which of the throttle's limits it counts against. */
+  readonly key?: string;
+};
+
+/** What a downstream can take, learned. It is only a declaration: each pod has its own permits of it. */
+export type Throttle = {
+  readonly name: string;
+  /** The same throttle with a limit of its own for this key, such as a model or an account. */
+  key(key: string): Throttle;
+  /** Calls the function when there is a permit, and gives it back however that ends. */
+  run<Result>(
+    fn: (call: Call) => Result | PromiseLike<Result>,
+    options?: CallOptions,
+  ): Promise<Result>;
+  /** Waits for a permit, which must be given back by `release`. */
+  acquire(options?: CallOptions): Promise<Permit>;
+  /** A `fetch` for any SDK that takes one. It holds its permit until the response's body has ended. */
+  readonly fetch: Fetch;
+  /** The same with options. */
+  fetchWith(options: FetchOptions): Fetch;
+  /** Middleware for models of the AI SDK. */
+  middleware(options?: MiddlewareOptions): ThrottleMiddleware;
+  /** What it looks like on this pod. */
+  snapshot(): LimiterSnapshot;
+};
+
+/** Declares a throttle. Every pod, and a process without pods, has permits of its own for it. */
+export function throttle(name: string, options?: ThrottleOptions): Throttle {
+  return keyed(declare(name, options), "");
+}
+
+const declarations = new WeakMap<Throttle, { readonly declared: Declared; readonly key: string }>();
+
+/** What stands behind a throttle, for those who keep its permits. */
+export function declarationOf(made: Throttle): {
+  readonly declared: Declared;
+  readonly key: string;
+} {
+  const found = declarations.get(made);
+  if (found) return found;
+  throw new FlotillaError("invalid_option", "a throttle must be made by `throttle(name, options)`");
+}
+
+function keyed(declared: Declared, ownKey: string): Throttle {
+  const { name } = declared;
+  const made: Throttle = {
+    name,
+    key: (key) => keyed(declared, checkKey(name, key)),
+    run: (fn, options = {}) => runHere(declared, options.key ?? ownKey, fn, options),
+    acquire: (options = {}) => acquireHere(declared, options.key ?? ownKey, options),
+    fetch: throttledFetch(declared, ownKey),
+    fetchWith: (options) => throttledFetch(declared, ownKey, options),
+    middleware: (options) => throttleMiddleware(declared, ownKey, options),
+    snapshot: () => sceneHere().throttles.of(declared, ownKey).snapshot(),
+  };
+  declarations.set(made, { declared, key: ownKey });
+  return made;
+}
