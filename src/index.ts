@@ -54,7 +54,7 @@ export type { Json, Jsonify } from "./base/jsonify.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";
-export type { ClaimedTask, Claimer, LostReason, Said } from "./queue/claimer.ts";
+export type { ClaimedTask, Claimer, LostReason, Said } from "./tasks/claim/claimer.ts";
 export type {
   ListOptions,
   Stats,
@@ -62,10 +62,10 @@ export type {
   TaskEventsOptions,
   TaskPage,
   Tasks,
-} from "./queue/client.ts";
-export type { Concurrency } from "./queue/concurrency.ts";
+} from "./tasks/tasks.ts";
+export type { Concurrency } from "./tasks/concurrency/concurrency.ts";
 export type { SessionCounts } from "./session/look.ts";
-export type { Depth, DepthState, NameDepth } from "./queue/depth.ts";
+export type { Depth, DepthState, NameDepth } from "./tasks/inspect/depth.ts";
 export type {
   EachCounts,
   EachResult,
@@ -73,20 +73,20 @@ export type {
   EnqueueRow,
   EnqueueRows,
   RowOutcome,
-} from "./queue/each.ts";
-export type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./queue/enqueue.ts";
-export type { KeyOptions, OnDuplicate } from "./queue/keys.ts";
-export { type ContextValue, contextValue } from "./queue/context-value.ts";
-export type { Middleware, Next } from "./queue/middleware.ts";
-export type { TaskFailure } from "./queue/failure.ts";
-export type { Pruned, PruneOptions } from "./queue/prune.ts";
-export type { Reason, ReasonCode } from "./queue/reasons.ts";
-export type { PodState } from "./queue/telling.ts";
-export type { Retention } from "./queue/retention.ts";
-export type { GraphEnqueued, GraphOptions, GraphRow } from "./queue/graph.ts";
-export type { Limits, LimitState, TenantState } from "./queue/limits.ts";
-export type { Paused, PauseOptions } from "./queue/pause.ts";
-export type { Task, TaskError, TaskStatus } from "./queue/row.ts";
+} from "./tasks/enqueue/each.ts";
+export type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./tasks/enqueue/options.ts";
+export type { KeyOptions, OnDuplicate } from "./tasks/enqueue/keys.ts";
+export { type ContextValue, contextValue } from "./tasks/run/context-value.ts";
+export type { Middleware, Next } from "./tasks/run/middleware.ts";
+export type { TaskFailure } from "./tasks/failure.ts";
+export type { Pruned, PruneOptions } from "./tasks/leader/prune.ts";
+export type { Reason, ReasonCode } from "./tasks/run/pod-status.ts";
+export type { PodState } from "./tasks/run/telling.ts";
+export type { Retention } from "./tasks/leader/retention.ts";
+export type { GraphEnqueued, GraphOptions, GraphRow } from "./tasks/enqueue/graph.ts";
+export type { Limits, LimitState, TenantState } from "./tasks/concurrency/limits.ts";
+export type { Paused, PauseOptions } from "./tasks/claim/pauses.ts";
+export type { Task, TaskError, TaskStatus } from "./tasks/rows.ts";
 export {
   type FlowContract,
   type HandleOptions,
@@ -96,10 +96,10 @@ export {
   type TaskContext,
   type TaskContract,
   type TaskHandler,
-} from "./queue/task.ts";
-export type { ThrottleOfHandler } from "./queue/throttle.ts";
-export type { HeldByThrottle } from "./queue/throttle-held.ts";
-export type { WaitOptions } from "./queue/wait.ts";
+} from "./tasks/task.ts";
+export type { ThrottleOfHandler } from "./tasks/claim/throttle.ts";
+export type { HeldByThrottle } from "./tasks/inspect/throttle-held.ts";
+export type { WaitOptions } from "./tasks/inspect/wait-for.ts";
 export type { Pod, PodEvent } from "./runtime/assemble.ts";
 export { type Config, defineConfig } from "./runtime/config.ts";
 export { type ApiKey, type ServerConfig, type TokenConfig } from "./runtime/server-config.ts";

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
-import { task } from "../src/queue/task.ts";
+import { task } from "../src/tasks/task.ts";
 import { startPod } from "../src/runtime/pod.ts";
 import { temporaryFile } from "../src/store/kinds.contract.ts";
 import { openStore } from "../src/store/open.ts";

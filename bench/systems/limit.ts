@@ -3,15 +3,10 @@ import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
 import { announceWaiting, beat } from "../../src/pods/sql.ts";
-import { completion } from "../../src/queue/settle.ts";
-import {
-  claimTasks,
-  type Frontier,
-  frontierOf,
-  lookAhead,
-} from "../../src/queue/statements/claim.ts";
-import { insertTasks } from "../../src/queue/statements/enqueue.ts";
-import { finishTasks } from "../../src/queue/statements/finish.ts";
+import { completion } from "../../src/tasks/finish/outcome.ts";
+import { claimTasks, type Frontier, frontierOf, lookAhead } from "../../src/tasks/sql/claim.ts";
+import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
+import { finishTasks } from "../../src/tasks/sql/finish.ts";
 import { sendBatch } from "../../src/store/postgres/batch.ts";
 import { postgresDialect } from "../../src/store/postgres/dialect.ts";
 import { plainNumbers, startUpConfig } from "../../src/store/postgres/driver.ts";

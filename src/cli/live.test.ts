@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Clock } from "../base/clock.ts";
-import type { Stats } from "../queue/client.ts";
+import type { Stats } from "../tasks/tasks.ts";
 import { type Counts, countsLine, countsTable, startLive } from "./live.ts";
 import { plain } from "./output.ts";
 

@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
-import type { Stats } from "../queue/client.ts";
-import { type TaskStatus, taskStatuses } from "../queue/row.ts";
+import type { Stats } from "../tasks/tasks.ts";
+import { type TaskStatus, taskStatuses } from "../tasks/rows.ts";
 import type { PodEvent } from "../runtime/assemble.ts";
 import { columns, oneLine, paint, paintStatus } from "./output.ts";
 

@@ -1,6 +1,6 @@
 import process from "node:process";
 import { styleText } from "node:util";
-import type { TaskStatus } from "../queue/row.ts";
+import type { TaskStatus } from "../tasks/rows.ts";
 
 type Style = Parameters<typeof styleText>[0];
 

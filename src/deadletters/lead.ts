@@ -3,7 +3,7 @@ import { hasCode, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
-import { resend, untilKnown } from "../queue/resend.ts";
+import { resend, untilKnown } from "../store/retry.ts";
 import type { Database, Row } from "../store/database.ts";
 import { fingerprintVersion, groupOf, groupVersion } from "./fingerprint.ts";
 import { followFailed } from "./follow.ts";

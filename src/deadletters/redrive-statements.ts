@@ -1,6 +1,6 @@
-import { nextSeq } from "../queue/statements/events.ts";
-import { startedOver } from "../queue/statements/ask.ts";
-import { tellingParents, wakeIfNothingIsOpen } from "../queue/statements/waits.ts";
+import { nextSeq } from "../tasks/sql/events.ts";
+import { startedOver } from "../tasks/sql/inspect.ts";
+import { tellingParents, wakeIfNothingIsOpen } from "../tasks/sql/dependencies.ts";
 import { holdTask, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { RedriveReason, StepCounts, Stored } from "./redrive.ts";
 import { hasFailed } from "./statements.ts";

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { rowsOf } from "../queue/queue.contract.ts";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { now, sql, table } from "../store/sql.ts";
 import type { DeadLetter } from "./letter.ts";

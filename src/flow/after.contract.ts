@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort } from "../base/errors.ts";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { flow } from "./flow.ts";
 import { openRuns, type RunsUnderTest, soon } from "./scene-of-runs.contract.ts";

@@ -1,8 +1,8 @@
 import { withFields } from "../base/log.ts";
-import { signalOf } from "../queue/run.ts";
-import { isThenable } from "../queue/run-handler.ts";
-import { runAround } from "../queue/middleware.ts";
-import { sceneOf } from "../queue/throttle-scene.ts";
+import { signalOf } from "../tasks/run/attempt.ts";
+import { isThenable } from "../tasks/run/execute.ts";
+import { runAround } from "../tasks/run/middleware.ts";
+import { sceneOf } from "../tasks/claim/throttle-scene.ts";
 import { runHandler as runInScene } from "../throttles/throttle-handler.ts";
 import type { Happened } from "./happened.ts";
 import type { Callable, Machine } from "./machine.ts";

@@ -1,7 +1,7 @@
 import type { Backoff } from "../base/backoff.ts";
 import type { Json, Jsonify } from "../base/jsonify.ts";
 import type { Schema } from "../base/schema.ts";
-import type { FlowContract, InputOf, ResultOf, TaskContract } from "../queue/task.ts";
+import type { FlowContract, InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
 import type { FinalizerContext, InitContext, PlanContext, TransitionContext } from "./context.ts";
 import type { HandedOff } from "./handoff.ts";
 import type { Machine } from "./machine.ts";

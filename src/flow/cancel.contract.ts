@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { lookAt } from "../queue/statements/finish.ts";
+import { lookAt } from "../tasks/sql/finish.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { flow } from "./flow.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { moody, talker, waitsFor } from "./children.contract.ts";
 import { flow } from "./flow.ts";

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort } from "../base/errors.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
-import { cancelTask } from "../queue/statements/ask.ts";
+import { cancelTask } from "../tasks/sql/inspect.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import type { Flow } from "./builder.ts";

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, expectTypeOf, test } from "vitest";
 import { abort } from "../base/errors.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { flow } from "./flow.ts";

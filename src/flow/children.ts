@@ -1,7 +1,7 @@
 import type { Ids } from "../base/ids.ts";
-import { prepareTask } from "../queue/enqueue.ts";
-import type { NewTask } from "../queue/statements/enqueue.ts";
-import type { TaskContract } from "../queue/task.ts";
+import { prepareTask } from "../tasks/enqueue/options.ts";
+import type { NewTask } from "../tasks/sql/enqueue.ts";
+import type { TaskContract } from "../tasks/task.ts";
 import { childKey, type Effect } from "./decision.ts";
 
 export type ChildrenParts = {

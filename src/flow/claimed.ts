@@ -1,7 +1,7 @@
 import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import { check } from "../base/schema.ts";
-import { gateOf } from "../queue/concurrency.ts";
-import type { Running } from "../queue/run.ts";
+import { gateOf } from "../tasks/concurrency/concurrency.ts";
+import type { Running } from "../tasks/run/attempt.ts";
 import type { Machine } from "./machine.ts";
 
 /** The limit that a run falls under which was started by somebody who had only its flow's name. */

@@ -11,15 +11,15 @@ import {
   type TaskEventsOptions,
   fitEvents,
   type Tasks,
-} from "../queue/client.ts";
-import type { EnqueueOptions } from "../queue/enqueue.ts";
-import { resend, untilKnown } from "../queue/resend.ts";
-import { readHolds } from "../queue/workers.ts";
-import { getEvents } from "../queue/statements/events.ts";
-import { parked } from "../queue/statements/parked.ts";
-import type { FlowContract, InputOf, ResultOf, TaskContract } from "../queue/task.ts";
-import type { WaitOptions } from "../queue/wait.ts";
-import { readWaits } from "../queue/waits.ts";
+} from "../tasks/tasks.ts";
+import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
+import { resend, untilKnown } from "../store/retry.ts";
+import { readHolds } from "../tasks/inspect/blocked-by.ts";
+import { getEvents } from "../tasks/sql/events.ts";
+import { parked } from "../tasks/sql/task-state.ts";
+import type { FlowContract, InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
+import type { WaitOptions } from "../tasks/inspect/wait-for.ts";
+import { readWaits } from "../tasks/dependencies.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
 import { type FlowCount, toCounts } from "./counts.ts";

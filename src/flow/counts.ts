@@ -1,4 +1,4 @@
-import { parked } from "../queue/statements/parked.ts";
+import { parked } from "../tasks/sql/task-state.ts";
 import type { Row } from "../store/database.ts";
 import type { FlowCounts, PlaceCounts } from "./describe.ts";
 

@@ -1,5 +1,5 @@
 import type { Json } from "../base/jsonify.ts";
-import { type TaskEvent, toEvent } from "../queue/client.ts";
+import { type TaskEvent, toEvent } from "../tasks/tasks.ts";
 import type { Row } from "../store/database.ts";
 
 /** One thing that happened to a run, as it is stored. */

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest"
 import { closeStores } from "../queue/queue.contract.ts";
 import { storeKinds } from "../store/kinds.contract.ts";
 import type { Database } from "../store/database.ts";
-import { lookAt } from "../queue/statements/finish.ts";
+import { lookAt } from "../tasks/sql/finish.ts";
 import { flow } from "./flow.ts";
 import { openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
 import { firstSignal } from "./statements.ts";

@@ -1,4 +1,4 @@
-import type { TaskHandler } from "../queue/task.ts";
+import type { TaskHandler } from "../tasks/task.ts";
 import type { Flow } from "./builder.ts";
 import { driveRun } from "./drive.ts";
 import type { Machine } from "./machine.ts";

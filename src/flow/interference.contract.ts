@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, FlotillaError } from "../base/errors.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
-import { lookForNotes } from "../queue/statements/run-events.ts";
-import type { RunFinish } from "../queue/statements/runs.ts";
-import { task } from "../queue/task.ts";
+import { lookForNotes } from "../tasks/sql/run-events.ts";
+import type { RunFinish } from "../tasks/sql/runs.ts";
+import { task } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";

@@ -1,5 +1,5 @@
 import type { Json } from "../base/jsonify.ts";
-import { lenientJson } from "../queue/row.ts";
+import { lenientJson } from "../tasks/rows.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { ChildSeen, Happened } from "./happened.ts";
 import type { SignalPart } from "./machine.ts";

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import type { Database } from "../store/database.ts";
 import { sql } from "../store/sql.ts";

@@ -5,7 +5,7 @@ import { encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { checkSchema } from "../base/schema.ts";
-import { handleDefaults } from "../queue/task.ts";
+import { handleDefaults } from "../tasks/task.ts";
 import type { SignalOptions, TriesOptions } from "./builder.ts";
 import type { Call, ChildrenPart, SignalPart, SleepPart, Tries } from "./machine.ts";
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
 import { createDeadLetters } from "../deadletters/client.ts";
 import { createDeadLetterLead } from "../deadletters/lead.ts";
-import { prune } from "../queue/prune.ts";
+import { prune } from "../tasks/leader/prune.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table, type TableName } from "../store/sql.ts";
 import type { Flow } from "./builder.ts";

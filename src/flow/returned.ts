@@ -3,7 +3,7 @@ import { abort } from "../base/errors.ts";
 import { defaultMaxBytes, encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { check } from "../base/schema.ts";
-import { thrownText } from "../queue/thrown.ts";
+import { thrownText } from "../tasks/finish/thrown.ts";
 import type { NewChild } from "./decision.ts";
 import { isHandedOff } from "./handoff.ts";
 import type { Happened } from "./happened.ts";

@@ -1,7 +1,7 @@
 import type { Json } from "../base/jsonify.ts";
-import { type Task, toTask } from "../queue/row.ts";
-import type { Holds } from "../queue/workers.ts";
-import { parked } from "../queue/statements/parked.ts";
+import { type Task, toTask } from "../tasks/rows.ts";
+import type { Holds } from "../tasks/inspect/blocked-by.ts";
+import { parked } from "../tasks/sql/task-state.ts";
 import type { Row } from "../store/database.ts";
 import type { Intent, RunError, State, Waiting } from "./run.ts";
 

@@ -1,8 +1,8 @@
 import { encodeJson } from "../base/json.ts";
 import type { Json } from "../base/jsonify.ts";
 import { type Logger, withFields } from "../base/log.ts";
-import type { DriveParts } from "../queue/drive.ts";
-import { type Running, signalOf, stopError } from "../queue/run.ts";
+import type { DriveParts } from "../tasks/run/drive.ts";
+import { type Running, signalOf, stopError } from "../tasks/run/attempt.ts";
 import type { RunContext } from "./context.ts";
 import { createHandoff, type Handoff } from "./handoff.ts";
 

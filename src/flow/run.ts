@@ -1,5 +1,5 @@
 import type { Json } from "../base/jsonify.ts";
-import type { TaskError } from "../queue/row.ts";
+import type { TaskError } from "../tasks/rows.ts";
 import type { HistoryEvent } from "./history.ts";
 
 /** What transitions have returned so far, merged, as it comes from the store. */

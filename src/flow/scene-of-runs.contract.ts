@@ -1,11 +1,11 @@
 import { expect } from "vitest";
 import { openQueue } from "../queue/queue.contract.ts";
-import type { Orphan } from "../queue/statements/recover.ts";
-import { noteRecovery, recoverTasks } from "../queue/statements/recover.ts";
-import { leaveRuns } from "../queue/statements/run-rows.ts";
-import { wakeWaiters } from "../queue/statements/waits.ts";
-import type { TaskHandler } from "../queue/task.ts";
-import type { Worker, WorkerOptions } from "../queue/worker.ts";
+import type { Orphan } from "../tasks/sql/recover.ts";
+import { noteRecovery, recoverTasks } from "../tasks/sql/recover.ts";
+import { leaveRuns } from "../tasks/sql/run-rows.ts";
+import { wakeWaiters } from "../tasks/sql/dependencies.ts";
+import type { TaskHandler } from "../tasks/task.ts";
+import type { Worker, WorkerOptions } from "../tasks/run/worker.ts";
 import { seePods, toPodSeen } from "../pods/sql.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { CallerConnection, StoreKind } from "../store/database.contract.ts";

@@ -1,11 +1,11 @@
 import { backoffMs } from "../base/backoff.ts";
 import { sleep } from "../base/clock.ts";
 import { hasCode } from "../base/errors.ts";
-import type { Driven, DriveParts } from "../queue/drive.ts";
-import type { Finished } from "../queue/finishing.ts";
-import { untilMended } from "../queue/resend.ts";
-import type { Running } from "../queue/run.ts";
-import type { RunFinish } from "../queue/statements/runs.ts";
+import type { Driven, DriveParts } from "../tasks/run/drive.ts";
+import type { Finished } from "../tasks/finish/finish-writer.ts";
+import { untilMended } from "../store/retry.ts";
+import type { Running } from "../tasks/run/attempt.ts";
+import type { RunFinish } from "../tasks/sql/runs.ts";
 import type { Telling } from "./telling.ts";
 
 const refusedAgain = { baseMs: 1_000, maxMs: 60_000 };

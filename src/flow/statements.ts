@@ -1,6 +1,6 @@
-import { nextSeq, requestMark } from "../queue/statements/events.ts";
-import { taskPage } from "../queue/statements/ask.ts";
-import { ungated } from "../queue/statements/parked.ts";
+import { nextSeq, requestMark } from "../tasks/sql/events.ts";
+import { taskPage } from "../tasks/sql/inspect.ts";
+import { ungated } from "../tasks/sql/task-state.ts";
 import { pageOf } from "../store/page.ts";
 import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
 import { childKeys } from "./decision.ts";

@@ -1,6 +1,6 @@
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { dayMs, yearMs } from "../base/durations.ts";
-import { readHolds } from "../queue/workers.ts";
+import { readHolds } from "../tasks/inspect/blocked-by.ts";
 import type { Database, Row } from "../store/database.ts";
 import { countStuck } from "./statements.ts";
 

@@ -1,4 +1,4 @@
-import type { TaskHandler } from "../queue/task.ts";
+import type { TaskHandler } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import { takeUp } from "./statements.ts";
 

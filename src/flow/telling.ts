@@ -1,7 +1,7 @@
 import { messageOf } from "../base/errors.ts";
-import type { Driven, DriveParts } from "../queue/drive.ts";
-import type { TransitionOutcome } from "../queue/report.ts";
-import { type Running, taskFields } from "../queue/run.ts";
+import type { Driven, DriveParts } from "../tasks/run/drive.ts";
+import type { TransitionOutcome } from "../tasks/run/events.ts";
+import { type Running, taskFields } from "../tasks/run/attempt.ts";
 import type { Decision, SetAside } from "./decision.ts";
 import type { HistoryEvent } from "./history.ts";
 import type { Machine } from "./machine.ts";

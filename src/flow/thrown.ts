@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
-import { snoozeOf } from "../queue/snooze.ts";
-import { finalCodes, retryAfterOf, thrownError, thrownText } from "../queue/thrown.ts";
+import { snoozeOf } from "../tasks/finish/snooze.ts";
+import { finalCodes, retryAfterOf, thrownError, thrownText } from "../tasks/finish/thrown.ts";
 import type { RunError } from "./run.ts";
 
 /** What it means for a run that one of its functions threw. */

@@ -8,7 +8,7 @@ import {
 } from "@opentelemetry/api";
 import type { Clock } from "../base/clock.ts";
 import { contextOfText, textOfContext, type TraceContext } from "../base/trace-context.ts";
-import type { Running } from "../queue/run.ts";
+import type { Running } from "../tasks/run/attempt.ts";
 import {
   activeTracer,
   fail,
@@ -18,7 +18,7 @@ import {
   remote,
   textOf,
   traceIdOf,
-} from "../queue/trace.ts";
+} from "../tasks/trace.ts";
 import type { Machine } from "./machine.ts";
 import type { RunError } from "./run.ts";
 

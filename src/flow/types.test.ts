@@ -1,7 +1,7 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import type { Json } from "../base/jsonify.ts";
-import { type InputOf, type ResultOf, task } from "../queue/task.ts";
+import { type InputOf, type ResultOf, task } from "../tasks/task.ts";
 import type { Runs } from "./client.ts";
 import { flow } from "./flow.ts";
 import type { Flow, StateIsNotTheOutput } from "./builder.ts";

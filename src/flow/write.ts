@@ -1,5 +1,5 @@
-import type { RunFinish, RunPark, RunWrite } from "../queue/statements/runs.ts";
-import type { NewTask } from "../queue/statements/enqueue.ts";
+import type { RunFinish, RunPark, RunWrite } from "../tasks/sql/runs.ts";
+import type { NewTask } from "../tasks/sql/enqueue.ts";
 import { childKeys, type Decision } from "./decision.ts";
 import { toEventRow } from "./event-row.ts";
 import type { HistoryEvent } from "./history.ts";

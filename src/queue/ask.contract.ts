@@ -3,10 +3,10 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { rows, sql, table } from "../store/sql.ts";
-import type { ListOptions } from "./client.ts";
+import type { ListOptions } from "../tasks/tasks.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { type TaskStatus, taskStatuses } from "./row.ts";
-import { cancelTask } from "./statements/ask.ts";
+import { type TaskStatus, taskStatuses } from "../tasks/rows.ts";
+import { cancelTask } from "../tasks/sql/inspect.ts";
 
 const absent = "019a0000-0000-7000-8000-000000000000";
 

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
-import type { Pressure } from "./pressure.ts";
+import type { Pressure } from "../tasks/claim/pressure.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import type { PodState } from "./telling.ts";
+import type { PodState } from "../tasks/run/telling.ts";
 import { gated } from "./worker.contract.ts";
 
 const limits = { eventLoopMs: 200, memory: 0.9 };

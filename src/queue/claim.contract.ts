@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
 import { rows, sql, table } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { claimReserved, claimTasks, reserveAlone, unparkDue } from "./statements/claim.ts";
-import { releaseCall } from "./statements/release.ts";
+import { claimReserved, claimTasks, reserveAlone, unparkDue } from "../tasks/sql/claim.ts";
+import { releaseCall } from "../tasks/sql/release.ts";
 
 type Given = { taskId: string; name: string; priority: number; createdAtMs: number };
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import { type Claimer, type ClaimerParts, createClaimer } from "./claimer.ts";
+import { type Claimer, type ClaimerParts, createClaimer } from "../tasks/claim/claimer.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
 
 /** What claiming with a loop of one's own promises on every store. */

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
 import { limit, now, sql } from "../store/sql.ts";
-import { readDepth } from "./depth.ts";
+import { readDepth } from "../tasks/inspect/depth.ts";
 import { closeStores, openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { depthLimit } from "./statements/depth.ts";
+import { depthLimit } from "../tasks/sql/depth.ts";
 
 /** What a look at the queue promises on every store. */
 export function depthContract(kind: StoreKind): void {

@@ -3,9 +3,9 @@ import { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import type { EachCounts, EnqueueRow, RowOutcome } from "./each.ts";
+import type { EachCounts, EnqueueRow, RowOutcome } from "../tasks/enqueue/each.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { task } from "./task.ts";
+import { task } from "../tasks/task.ts";
 
 const mail = task("mail", { input: z.object({ to: z.string() }) });
 

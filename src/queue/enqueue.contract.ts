@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { StoreKind } from "../store/database.contract.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
 import { sql } from "../store/sql.ts";
-import { task } from "./task.ts";
+import { task } from "../tasks/task.ts";
 
 const mail = task("mail", { input: z.object({ to: z.string().trim() }) });
 

@@ -2,11 +2,11 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { seededRandom } from "../base/random.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { createFinishing } from "./finishing.ts";
+import { createFinishing } from "../tasks/finish/finish-writer.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import type { Claim } from "./row.ts";
-import { type Ending, settle } from "./settle.ts";
-import { finishTasks, noteFinishes, saveProgress } from "./statements/finish.ts";
+import type { Claim } from "../tasks/rows.ts";
+import { type Ending, settle } from "../tasks/finish/outcome.ts";
+import { finishTasks, noteFinishes, saveProgress } from "../tasks/sql/finish.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
 

@@ -3,7 +3,7 @@ import { beat } from "../pods/sql.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { task } from "./task.ts";
+import { task } from "../tasks/task.ts";
 import { gated } from "./worker.contract.ts";
 
 /** What can be seen of a fleet in its two tables, on every store. */

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
 import { rows, sql, table } from "../store/sql.ts";
-import { firstRound, readTries, type Round, servedLast } from "./gates.ts";
+import { firstRound, readTries, type Round, servedLast } from "../tasks/concurrency/candidates.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { toClaim } from "./row.ts";
-import { holdLimits, passGates, unblock } from "./statements/gates.ts";
+import { toClaim } from "../tasks/rows.ts";
+import { holdLimits, passGates, unblock } from "../tasks/sql/concurrency.ts";
 
 type Given = {
   taskId: string;

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import type { GraphRow } from "./graph.ts";
+import type { GraphRow } from "../tasks/enqueue/graph.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { task } from "./task.ts";
+import { task } from "../tasks/task.ts";
 
 /** What those are promised who enqueue tasks that wait for each other. */
 export function graphContract(kind: StoreKind): void {

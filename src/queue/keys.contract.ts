@@ -3,11 +3,11 @@ import { type ErrorCode, FlotillaError } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, type Statement } from "../store/sql.ts";
-import type { Enqueued } from "./enqueue.ts";
+import type { Enqueued } from "../tasks/enqueue/options.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { insertTasks } from "./statements/enqueue.ts";
-import { findKeys } from "./statements/keys.ts";
-import { task } from "./task.ts";
+import { insertTasks } from "../tasks/sql/enqueue.ts";
+import { findKeys } from "../tasks/sql/keys.ts";
+import { task } from "../tasks/task.ts";
 
 /** What keys, lost answers and the caller's own transaction promise on every store. */
 export function keysContract(kind: StoreKind): void {

@@ -2,10 +2,10 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { createRoomKeeping } from "./room-keeping.ts";
+import { createRoomKeeping } from "../tasks/concurrency/unblock.ts";
 import { abort, retryAfter } from "../base/errors.ts";
-import { claimReserved } from "./statements/claim.ts";
-import { task, type TaskContext } from "./task.ts";
+import { claimReserved } from "../tasks/sql/claim.ts";
+import { task, type TaskContext } from "../tasks/task.ts";
 
 type Call = { user: string; n: number };
 type Attempt = {

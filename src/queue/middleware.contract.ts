@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { abort, snooze } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import type { Middleware } from "./middleware.ts";
+import type { Middleware } from "../tasks/run/middleware.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import { task } from "./task.ts";
+import { task } from "../tasks/task.ts";
 import { gated } from "./worker.contract.ts";
 
 /** What middleware promises on every store. */

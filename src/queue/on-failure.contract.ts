@@ -5,11 +5,11 @@ import { beat, seePods, toPodSeen } from "../pods/sql.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import type { TaskFailure } from "./failure.ts";
+import type { TaskFailure } from "../tasks/failure.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { createLeader } from "./recover.ts";
-import { insertFollowUps } from "./statements/follow-up.ts";
-import { task } from "./task.ts";
+import { createLeader } from "../tasks/leader/recover.ts";
+import { insertFollowUps } from "../tasks/sql/follow-up.ts";
+import { task } from "../tasks/task.ts";
 
 // A statement is known by its template, which is the same object every time it is made.
 const followText = insertFollowUps([], sql``).strings;

@@ -3,11 +3,11 @@ import type { StoreKind } from "../store/database.contract.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
-import { readPauses } from "./pause.ts";
+import { readPauses } from "../tasks/claim/pauses.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { claimTasks } from "./statements/claim.ts";
-import { dropPause, putPause } from "./statements/pause.ts";
-import { task } from "./task.ts";
+import { claimTasks } from "../tasks/sql/claim.ts";
+import { dropPause, putPause } from "../tasks/sql/pause.ts";
+import { task } from "../tasks/task.ts";
 
 /** What pausing promises on every store. */
 export function pauseContract(kind: StoreKind): void {

@@ -4,8 +4,8 @@ import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { findKeys } from "./statements/keys.ts";
-import { task } from "./task.ts";
+import { findKeys } from "../tasks/sql/keys.ts";
+import { task } from "../tasks/task.ts";
 
 /** What may be asked of a key beyond naming one task for good, on every store. */
 export function policiesContract(kind: StoreKind): void {

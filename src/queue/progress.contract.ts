@@ -5,9 +5,9 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Json } from "../base/jsonify.ts";
 import { silentLogger } from "../base/log.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { type LocalProgress, localProgress } from "./local-progress.ts";
+import { type LocalProgress, localProgress } from "../tasks/run/local-progress.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import { type HandleOptions, task } from "./task.ts";
+import { type HandleOptions, task } from "../tasks/task.ts";
 
 /** What a later attempt finds of what an earlier one saved, on every store. */
 export function progressContract(kind: StoreKind): void {

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
-import { prune, type Pruned } from "./prune.ts";
+import { prune, type Pruned } from "../tasks/leader/prune.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
 
 const tasks = table("step_tracker");

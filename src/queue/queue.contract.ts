@@ -7,19 +7,24 @@ import type { OpenStore, StoreKind } from "../store/database.contract.ts";
 import { emptyTables } from "../store/kinds.contract.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
-import { createTasks } from "./client.ts";
-import { withFollowUps } from "./on-failure.ts";
-import { type Claim, type Task, toClaim } from "./row.ts";
+import { createTasks } from "../tasks/tasks.ts";
+import { withFollowUps } from "../tasks/finish/on-failure.ts";
+import { type Claim, type Task, toClaim } from "../tasks/rows.ts";
 import {
   claimOldest,
   claimTasks,
   type Frontier,
   type Level,
   levelsInUse,
-} from "./statements/claim.ts";
-import { recoverTasks } from "./statements/recover.ts";
-import type { TaskHandler } from "./task.ts";
-import { startWorker, type Worker, type WorkerEvent, type WorkerOptions } from "./worker.ts";
+} from "../tasks/sql/claim.ts";
+import { recoverTasks } from "../tasks/sql/recover.ts";
+import type { TaskHandler } from "../tasks/task.ts";
+import {
+  startWorker,
+  type Worker,
+  type WorkerEvent,
+  type WorkerOptions,
+} from "../tasks/run/worker.ts";
 
 /** A queue on an empty store, with time in hand. */
 export type QueueUnderTest = Awaited<ReturnType<typeof openQueue>>;

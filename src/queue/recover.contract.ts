@@ -4,9 +4,9 @@ import { finishPass, seePods, toPodSeen } from "../pods/sql.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { createLeader, type LeaderOptions } from "./recover.ts";
-import type { Claim } from "./row.ts";
-import { noteRecovery, type Orphan, recoverTasks } from "./statements/recover.ts";
+import { createLeader, type LeaderOptions } from "../tasks/leader/recover.ts";
+import type { Claim } from "../tasks/rows.ts";
+import { noteRecovery, type Orphan, recoverTasks } from "../tasks/sql/recover.ts";
 
 const limits = { deadAfterMs: 5_000, gapMs: 3_000 };
 

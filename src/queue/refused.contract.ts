@@ -3,8 +3,8 @@ import { FlotillaError } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import type { Database } from "../store/database.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import { finishTasks } from "./statements/finish.ts";
-import { task } from "./task.ts";
+import { finishTasks } from "../tasks/sql/finish.ts";
+import { task } from "../tasks/task.ts";
 
 // A statement is known by its template, which is the same object every time it is made.
 const finishText = finishTasks([]).strings;

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { snooze } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import { task } from "./task.ts";
+import { task } from "../tasks/task.ts";
 import { gated } from "./worker.contract.ts";
 
 /** What snoozing promises on every store. */

@@ -10,9 +10,9 @@ import { createLearning } from "../throttles/shares/fleet-learning.ts";
 import { storeThrottle } from "../throttle/share/stored.contract.ts";
 import { throttle, type Throttle } from "../throttles/throttle.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import type { Task } from "./row.ts";
-import { task, type TaskHandler } from "./task.ts";
-import { throttlesOf } from "./throttle-held.ts";
+import type { Task } from "../tasks/rows.ts";
+import { task, type TaskHandler } from "../tasks/task.ts";
+import { throttlesOf } from "../tasks/inspect/throttle-held.ts";
 import { countedCalls, workThrottled } from "./throttled-pod.contract.ts";
 
 /** What tasks of throttled names promise on every store. */

@@ -2,8 +2,8 @@ import { silentLogger } from "../base/log.ts";
 import { createShares } from "../throttles/shares/shares.ts";
 import { createThrottles, type Throttles } from "../throttles/registry.ts";
 import type { QueueUnderTest } from "./queue.contract.ts";
-import type { TaskHandler } from "./task.ts";
-import type { Worker, WorkerOptions } from "./worker.ts";
+import type { TaskHandler } from "../tasks/task.ts";
+import type { Worker, WorkerOptions } from "../tasks/run/worker.ts";
 
 export type ThrottledPod = { readonly worker: Worker; readonly throttles: Throttles };
 

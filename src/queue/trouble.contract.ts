@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import { untilMended } from "./resend.ts";
-import { task } from "./task.ts";
+import { untilMended } from "../store/retry.ts";
+import { task } from "../tasks/task.ts";
 import { gated } from "./worker.contract.ts";
 
 /** What running tasks promises while the store itself is in trouble. */

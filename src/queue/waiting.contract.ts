@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, FlotillaError } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
-import { readDepth } from "./depth.ts";
+import { readDepth } from "../tasks/inspect/depth.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import { task } from "./task.ts";
+import { task } from "../tasks/task.ts";
 
 /** What those are promised who enqueue tasks that wait for others, and who handle them. */
 export function waitingContract(kind: StoreKind): void {

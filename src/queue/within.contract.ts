@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { CallerConnection, StoreKind } from "../store/database.contract.ts";
 import { openQueue, type QueueUnderTest } from "./queue.contract.ts";
-import { task, type TaskContext } from "./task.ts";
+import { task, type TaskContext } from "../tasks/task.ts";
 
 /** What a handler is promised that completes its task in a transaction of its own. */
 export function withinContract(kind: StoreKind): void {

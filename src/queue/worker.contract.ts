@@ -4,7 +4,7 @@ import { abort, retryAfter } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./queue.contract.ts";
-import { type HandleOptions, task, type TaskContext } from "./task.ts";
+import { type HandleOptions, task, type TaskContext } from "../tasks/task.ts";
 
 const once = { attempts: 3, backoff: { baseMs: 1_000, factor: 2, jitter: 0 } };
 

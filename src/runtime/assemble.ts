@@ -14,15 +14,15 @@ import {
 import { leave } from "../pods/sql.ts";
 import { createRuns } from "../flow/client.ts";
 import { takeUpAside } from "../flow/take-up.ts";
-import { createTasks } from "../queue/client.ts";
-import { sendLeftovers } from "../queue/outbox/leftovers.ts";
-import { createOutbox } from "../queue/outbox/outbox.ts";
-import { createLeader } from "../queue/recover.ts";
+import { createTasks } from "../tasks/tasks.ts";
+import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
+import { createOutbox } from "../tasks/finish/outbox.ts";
+import { createLeader } from "../tasks/leader/recover.ts";
 import { createSchedules, putAll } from "../schedules/client.ts";
 import { createFiring } from "../schedules/fire.ts";
-import { throttlesOf } from "../queue/throttle-held.ts";
-import { flowsOf } from "../queue/workers.ts";
-import { startWorker, type Worker } from "../queue/worker.ts";
+import { throttlesOf } from "../tasks/inspect/throttle-held.ts";
+import { flowsOf } from "../tasks/inspect/blocked-by.ts";
+import { startWorker, type Worker } from "../tasks/run/worker.ts";
 import type { Settings } from "./config.ts";
 import { agentsByName, workedOn } from "./handlers.ts";
 import { atMost, inTime } from "./in-time.ts";
@@ -30,7 +30,7 @@ import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
 import { noSessions, onceThereAreSome, sessionsOfPod, startSessions } from "./sessions.ts";
 import { createPodThrottles } from "./throttles.ts";
 
-export { reasonCodes } from "../queue/reasons.ts";
+export { reasonCodes } from "../tasks/run/pod-status.ts";
 
 export type { HeartbeatHooks, Pod, PodEvent, PodParts } from "./pod-parts.ts";
 

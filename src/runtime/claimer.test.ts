@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import { type ClaimerConfig, startClaimer } from "./claimer.ts";
 import { connect } from "./connect.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import { gapOf } from "./assemble.ts";
 import { type Config, defineConfig, resolveConfig } from "./config.ts";
 

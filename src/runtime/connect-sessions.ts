@@ -1,5 +1,5 @@
 import { createMailbox } from "../bus/store-bus.ts";
-import { carriedHere } from "../queue/trace.ts";
+import { carriedHere } from "../tasks/trace.ts";
 import { createSessionsHere, type HereParts, type SessionsHere } from "../session/here.ts";
 import { createSqlJournal } from "../session/journal/sql.ts";
 import { coldReads } from "../store/database.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import { migrate } from "../store/migrate.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { resolveConfig } from "./config.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import { handlersByName, workedOn } from "./handlers.ts";
 
 const mail = task("mail", {}, () => 1);

@@ -1,9 +1,9 @@
 import { FlotillaError } from "../base/errors.ts";
 import { nearest } from "../base/options.ts";
-import { withFollowUps } from "../queue/on-failure.ts";
+import { withFollowUps } from "../tasks/finish/on-failure.ts";
 import type { Flow } from "../flow/builder.ts";
 import { flowHandler, isFlow } from "../flow/handler.ts";
-import type { TaskHandler } from "../queue/task.ts";
+import type { TaskHandler } from "../tasks/task.ts";
 import type { AgentSpec } from "../session/agents/spec.ts";
 
 // A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.

@@ -1,6 +1,6 @@
 import { type Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
-import type { LocalProgress } from "../queue/local-progress.ts";
+import type { LocalProgress } from "../tasks/run/local-progress.ts";
 import type { Database } from "../store/database.ts";
 import type { Settings } from "./config.ts";
 import { canBeWritten, dataFolderOf } from "./data-folder.ts";
@@ -16,6 +16,6 @@ export async function localProgressFor(
     log.warn({ dataDir }, "progress isn't kept on this machine: it has no folder for it");
     return {};
   }
-  const { localProgress } = await import("../queue/local-progress.ts");
+  const { localProgress } = await import("../tasks/run/local-progress.ts");
   return { localProgress: localProgress(await dataFolderOf(dataDir, database), { clock, log }) };
 }

@@ -1,5 +1,5 @@
 import type { Logger } from "../base/log.ts";
-import type { OutboxDisk } from "../queue/outbox/disk.ts";
+import type { OutboxDisk } from "../tasks/finish/disk.ts";
 import type { Database } from "../store/database.ts";
 import { placeOf } from "../store/open.ts";
 import type { Settings } from "./config.ts";
@@ -22,6 +22,6 @@ export async function outboxDiskFor(
     );
     return {};
   }
-  const { outboxFolder } = await import("../queue/outbox/folder.ts");
+  const { outboxFolder } = await import("../tasks/finish/outbox-files.ts");
   return { outboxDisk: outboxFolder(await dataFolderOf(dataDir, database), log) };
 }

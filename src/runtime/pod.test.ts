@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
 import { until } from "../base/movable-clock.contract.ts";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import { temporaryFile } from "../store/kinds.contract.ts";
 import { flow } from "../flow/flow.ts";
 import { connect } from "./connect.ts";

@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkOptions } from "../base/options.ts";
 import { asTime } from "../base/time.ts";
-import { type EnqueueOptions, enqueueOptionNames } from "../queue/enqueue.ts";
+import { type EnqueueOptions, enqueueOptionNames } from "../tasks/enqueue/options.ts";
 
 /** A task as JSON says it: what the server takes, and what a line of a file holds. */
 export type JsonRow = {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import { schedule } from "../schedules/schedule.ts";
 import { testFlotilla } from "../testing/flotilla.ts";
 import { resolveConfig } from "./config.ts";

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Runs } from "../flow/client.ts";
-import type { Tasks } from "../queue/client.ts";
+import type { Tasks } from "../tasks/tasks.ts";
 import { createAgentBook } from "../session/agents/book.ts";
 import { warnOfShadowed } from "../session/agents/shadowed.ts";
 import { type AgentSpec, factsOf } from "../session/agents/spec.ts";

@@ -5,7 +5,7 @@ import { silentLogger } from "../base/log.ts";
 import { movableClock, turns } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
 import { startHeartbeat } from "../pods/heartbeat.ts";
-import { task, type TaskHandler } from "../queue/task.ts";
+import { task, type TaskHandler } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import type { Statement } from "../store/sql.ts";

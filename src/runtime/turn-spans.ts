@@ -1,6 +1,6 @@
 import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import { contextOfText } from "../base/trace-context.ts";
-import { activeTracer, inSpan, quietly, remote } from "../queue/trace.ts";
+import { activeTracer, inSpan, quietly, remote } from "../tasks/trace.ts";
 import type { TurnSpan, TurnTraced } from "../session/turns/parts.ts";
 
 /**

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { keyOf } from "./fire.ts";

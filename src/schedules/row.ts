@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/jsonify.ts";
 import { checkNumber } from "../base/options.ts";
-import type { NewTask } from "../queue/statements/enqueue.ts";
+import type { NewTask } from "../tasks/sql/enqueue.ts";
 import type { Row } from "../store/database.ts";
 import type { Missed } from "./plan.ts";
 import { everyMsOf, nextTime } from "./times.ts";

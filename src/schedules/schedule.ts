@@ -1,9 +1,9 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
-import { type EnqueueOptions, prepareTask } from "../queue/enqueue.ts";
-import type { NewTask } from "../queue/statements/enqueue.ts";
-import { checkName, type InputOf, type TaskContract } from "../queue/task.ts";
+import { type EnqueueOptions, prepareTask } from "../tasks/enqueue/options.ts";
+import type { NewTask } from "../tasks/sql/enqueue.ts";
+import { checkName, type InputOf, type TaskContract } from "../tasks/task.ts";
 import { everyRange, type Missed, missedPolicies } from "./plan.ts";
 import type { TaskOptions } from "./row.ts";
 import type { Definition } from "./statements.ts";

@@ -1,5 +1,5 @@
 import { pageBytes } from "../base/page.ts";
-import { insertTasks, type NewTask } from "../queue/statements/enqueue.ts";
+import { insertTasks, type NewTask } from "../tasks/sql/enqueue.ts";
 import { bytesOf, pageOf } from "../store/page.ts";
 import {
   holdRows,

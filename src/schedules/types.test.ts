@@ -1,6 +1,6 @@
 import { expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
-import { task } from "../queue/task.ts";
+import { task } from "../tasks/task.ts";
 import type { Schedules } from "./client.ts";
 import { schedule, type ScheduleDeclaration } from "./schedule.ts";
 

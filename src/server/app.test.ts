@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { silentLogger } from "../base/log.ts";
-import { type TaskContract, task } from "../queue/task.ts";
+import { type TaskContract, task } from "../tasks/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { startPod } from "../runtime/pod.ts";
 import type { AppParts } from "./app.ts";

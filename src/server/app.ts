@@ -6,7 +6,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../deadletters/client.ts";
 import type { Machine } from "../flow/machine.ts";
-import type { TaskContract } from "../queue/task.ts";
+import type { TaskContract } from "../tasks/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import type { ApiKey } from "../runtime/server-config.ts";
 import type { SessionService } from "../session/service.ts";

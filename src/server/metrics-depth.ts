@@ -1,5 +1,5 @@
 import { messageOf } from "../base/errors.ts";
-import type { Depth } from "../queue/depth.ts";
+import type { Depth } from "../tasks/inspect/depth.ts";
 import { askedSeldom } from "./metrics-asking.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";
 

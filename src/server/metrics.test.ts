@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../base/clock.ts";
 import { silentLogger } from "../base/log.ts";
-import type { Depth } from "../queue/depth.ts";
+import type { Depth } from "../tasks/inspect/depth.ts";
 import { parseExposition } from "../../test/metrics/exposition.ts";
 import { createMetrics } from "./metrics.ts";
 

@@ -2,10 +2,10 @@ import type { Clock } from "../base/clock.ts";
 import type { Flow } from "../flow/builder.ts";
 import type { Finalizer, Part } from "../flow/machine.ts";
 import { moveHead } from "../session/journal/heads.ts";
-import { claimReserved } from "../queue/statements/claim.ts";
-import { finishTasks } from "../queue/statements/finish.ts";
-import { keepRuns, leaveRuns } from "../queue/statements/run-rows.ts";
-import type { TaskHandler } from "../queue/task.ts";
+import { claimReserved } from "../tasks/sql/claim.ts";
+import { finishTasks } from "../tasks/sql/finish.ts";
+import { keepRuns, leaveRuns } from "../tasks/sql/run-rows.ts";
+import type { TaskHandler } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 

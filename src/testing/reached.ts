@@ -1,5 +1,5 @@
-import type { TaskEvent } from "../queue/client.ts";
-import type { Task } from "../queue/row.ts";
+import type { TaskEvent } from "../tasks/tasks.ts";
+import type { Task } from "../tasks/rows.ts";
 
 /** `retried`: an attempt has failed and there is another. `snoozed`: it has asked to be run later. */
 export type ReachedState = "claimed" | "retried" | "snoozed" | "completed" | "failed" | "cancelled";

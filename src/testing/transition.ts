@@ -17,8 +17,8 @@ import {
 } from "../flow/machine.ts";
 import { readReturned, readSignal } from "../flow/returned.ts";
 import type { State } from "../flow/run.ts";
-import { runAround } from "../queue/middleware.ts";
-import type { InputOf } from "../queue/task.ts";
+import { runAround } from "../tasks/run/middleware.ts";
+import type { InputOf } from "../tasks/task.ts";
 
 export type TransitionOptions<F extends Flow> = {
   input: InputOf<F>;

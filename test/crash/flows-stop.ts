@@ -1,6 +1,6 @@
 import type { TaskHandler } from "flotilla";
-import type { Drive } from "../../src/queue/drive.ts";
-import { isRunFinish } from "../../src/queue/statements/runs.ts";
+import type { Drive } from "../../src/tasks/run/drive.ts";
+import { isRunFinish } from "../../src/tasks/sql/runs.ts";
 import type { NewSaid } from "./flows-said.ts";
 
 /** Where a run goes no further in a process, as if that had been killed then. It is killed when all have. */

@@ -4,7 +4,7 @@ import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
 import { nobodySeen, type Liveness, observe, type PodSeen } from "../../src/pods/liveness.ts";
 import { toPodSeen } from "../../src/pods/sql.ts";
-import { createLeader } from "../../src/queue/recover.ts";
+import { createLeader } from "../../src/tasks/leader/recover.ts";
 import type { Database } from "../../src/store/database.ts";
 import { openStore } from "../../src/store/open.ts";
 import { judge, recoveriesIn } from "./checkers.ts";

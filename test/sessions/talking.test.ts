@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { task } from "../../src/queue/task.ts";
+import { task } from "../../src/tasks/task.ts";
 import { agent } from "../../src/session/agents/agent.ts";
 import type { ChatEvent } from "../../src/session/events.ts";
 import type { Sessions } from "../../src/session/sessions.ts";

@@ -2,7 +2,7 @@
  * Which writes a fence refused, found by comparing what a write asked for with what it met. A suite
  * in which some fence never refused anything has shown nothing about it.
  */
-import { lookAt } from "../../src/queue/statements/finish.ts";
+import { lookAt } from "../../src/tasks/sql/finish.ts";
 import type { Database, Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
 import type { Change } from "./audit.ts";

@@ -2,9 +2,9 @@
  * Limits: never more of a key or of a tenant are claimed at once than may. That none waits for ever is
  * found at the end, as for every task.
  */
-import { usualKeyLimit } from "../../src/queue/gates.ts";
-import { putLimit } from "../../src/queue/statements/limits.ts";
-import { tenantScope } from "../../src/queue/statements/rooms.ts";
+import { usualKeyLimit } from "../../src/tasks/concurrency/candidates.ts";
+import { putLimit } from "../../src/tasks/sql/limits.ts";
+import { tenantScope } from "../../src/tasks/sql/rooms.ts";
 import type { Change } from "./audit.ts";
 import type { World } from "./world.ts";
 

@@ -13,15 +13,15 @@ import {
 import { resumeAside, sendSignal, takeUp } from "../../src/flow/statements.ts";
 import { type Held, releaseOf } from "../../src/flow/write.ts";
 import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/sql.ts";
-import { cancelTask, retryTask } from "../../src/queue/statements/ask.ts";
-import { claimReserved, reserveAlone, unparkDue } from "../../src/queue/statements/claim.ts";
-import { releaseCall } from "../../src/queue/statements/release.ts";
-import { insertTasks } from "../../src/queue/statements/enqueue.ts";
-import { finishTasks, saveProgress } from "../../src/queue/statements/finish.ts";
-import { retentionOf } from "../../src/queue/retention.ts";
-import { deleteFinished, recoverTasks } from "../../src/queue/statements/recover.ts";
-import { dropPause, putPause, tellPod } from "../../src/queue/statements/pause.ts";
-import { keepRuns, leaveRuns } from "../../src/queue/statements/run-rows.ts";
+import { cancelTask, retryTask } from "../../src/tasks/sql/inspect.ts";
+import { claimReserved, reserveAlone, unparkDue } from "../../src/tasks/sql/claim.ts";
+import { releaseCall } from "../../src/tasks/sql/release.ts";
+import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
+import { finishTasks, saveProgress } from "../../src/tasks/sql/finish.ts";
+import { retentionOf } from "../../src/tasks/leader/retention.ts";
+import { deleteFinished, recoverTasks } from "../../src/tasks/sql/recover.ts";
+import { dropPause, putPause, tellPod } from "../../src/tasks/sql/pause.ts";
+import { keepRuns, leaveRuns } from "../../src/tasks/sql/run-rows.ts";
 import { moveSchedules } from "../../src/schedules/statements.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 

@@ -16,28 +16,28 @@ export type Mutation = {
 };
 
 const finish = (find: string, put = ""): Edit => ({
-  file: "src/queue/statements/finish.ts",
+  file: "src/tasks/sql/finish.ts",
   find,
   put,
 });
 const recover = (find: string, put = ""): Edit => ({
-  file: "src/queue/statements/recover.ts",
+  file: "src/tasks/sql/recover.ts",
   find,
   put,
 });
 const claim = (find: string, put = ""): Edit => ({
-  file: "src/queue/statements/claim.ts",
+  file: "src/tasks/sql/claim.ts",
   find,
   put,
 });
 const release = (find: string, put = ""): Edit => ({
-  file: "src/queue/statements/release.ts",
+  file: "src/tasks/sql/release.ts",
   find,
   put,
 });
 
 const waits = (find: string, put = ""): Edit => ({
-  file: "src/queue/statements/waits.ts",
+  file: "src/tasks/sql/dependencies.ts",
   find,
   put,
 });
@@ -50,7 +50,7 @@ const recoverBeat = recover(
 );
 
 const gates = (find: string, put = ""): Edit => ({
-  file: "src/queue/statements/gates.ts",
+  file: "src/tasks/sql/concurrency.ts",
   find,
   put,
 });
@@ -91,13 +91,11 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "cancel: waking nobody",
-    edits: [
-      { file: "src/queue/statements/ask.ts", find: "    ...wakeWaiters([taskId]),\n", put: "" },
-    ],
+    edits: [{ file: "src/tasks/sql/inspect.ts", find: "    ...wakeWaiters([taskId]),\n", put: "" }],
   },
   {
     name: "recover: waking nobody",
-    edits: [{ file: "src/queue/recover.ts", find: ", ...waking]", put: "]" }],
+    edits: [{ file: "src/tasks/leader/recover.ts", find: ", ...waking]", put: "]" }],
   },
   {
     name: "progress: without the token",
@@ -175,7 +173,7 @@ export const mutations: readonly Mutation[] = [
     name: "worker: others beside one that must run alone",
     edits: [
       {
-        file: "src/queue/claim-loop.ts",
+        file: "src/tasks/claim/claim-loop.ts",
         find: "if (!more || runsAlone) return;",
         put: "if (!more) return;",
       },
@@ -236,7 +234,7 @@ export const mutations: readonly Mutation[] = [
     name: "outbox: dropped though it is to be decided anew",
     edits: [
       {
-        file: "src/queue/outbox/keeping.ts",
+        file: "src/tasks/finish/keeping.ts",
         find: 'if (finished.type === "woken") outbox.again(finish);\n    else outbox.done(finish);',
         put: "outbox.done(finish);",
       },
@@ -246,7 +244,7 @@ export const mutations: readonly Mutation[] = [
     name: "outbox: dropped when the pod stops",
     edits: [
       {
-        file: "src/queue/outbox/keeping.ts",
+        file: "src/tasks/finish/keeping.ts",
         find: "if (!mayPass) outbox.done(finish);",
         put: "void mayPass;\n        outbox.done(finish);",
       },
@@ -256,7 +254,7 @@ export const mutations: readonly Mutation[] = [
     name: "outbox: what earlier pods left isn't sent",
     edits: [
       {
-        file: "src/queue/outbox/leftovers.ts",
+        file: "src/tasks/finish/outbox-resend.ts",
         find: "if (left.length === 0) return;",
         put: "if (left.length >= 0) return;",
       },
@@ -266,7 +264,7 @@ export const mutations: readonly Mutation[] = [
     name: "enqueue: sent again with another id",
     edits: [
       {
-        file: "src/queue/storing.ts",
+        file: "src/tasks/enqueue/insert.ts",
         find: "await send(statements, { begun: false });",
         put: `await send(statements, { begun: false, again: () => [insertTasks(news.map((each) => ({
           ...each,
@@ -278,7 +276,7 @@ export const mutations: readonly Mutation[] = [
     name: "enqueue: a refusal denies what an earlier write of the call has stored",
     edits: [
       {
-        file: "src/queue/storing-keyed.ts",
+        file: "src/tasks/enqueue/storing-keyed.ts",
         find: "    if (known.size === 0) throw thrown;\n    error = thrown;\n",
         put: "    throw thrown;\n",
       },
@@ -288,7 +286,7 @@ export const mutations: readonly Mutation[] = [
     name: "resend: a refusal after an unknown outcome is believed",
     edits: [
       {
-        file: "src/queue/resend.ts",
+        file: "src/store/retry.ts",
         find: 'if (hasCode(error, "unknown_outcome")) unknown = error;',
         put: "",
       },

@@ -2,12 +2,12 @@
 import type { Edit, Mutation } from "./mutation-list.ts";
 
 const gate = (find: string, put = ""): Edit => ({
-  file: "src/queue/throttle-gate.ts",
+  file: "src/tasks/claim/throttle-gate.ts",
   find,
   put,
 });
 const probe = (find: string, put = ""): Edit => ({
-  file: "src/queue/throttle-probe.ts",
+  file: "src/tasks/claim/throttle-probe.ts",
   find,
   put,
 });
@@ -15,7 +15,9 @@ const probe = (find: string, put = ""): Edit => ({
 export const gateMutations: readonly Mutation[] = [
   {
     name: "throttle gate: a claim that fails keeps its permits",
-    edits: [{ file: "src/queue/claim-loop.ts", find: '      passes?.over("failed");\n', put: "" }],
+    edits: [
+      { file: "src/tasks/claim/claim-loop.ts", find: '      passes?.over("failed");\n', put: "" },
+    ],
   },
   {
     name: "throttle gate: permits that a claim didn't need are kept",
@@ -37,7 +39,7 @@ export const gateMutations: readonly Mutation[] = [
     name: "worker: a lost hint is the last word",
     edits: [
       {
-        file: "src/queue/worker.ts",
+        file: "src/tasks/run/worker.ts",
         find: "      loop.wake();\n      telling.look();",
         put: "      telling.look();",
       },

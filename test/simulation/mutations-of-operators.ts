@@ -2,7 +2,7 @@
 import type { Edit, Mutation } from "./mutation-list.ts";
 
 const pause = (find: string, put = ""): Edit => ({
-  file: "src/queue/statements/pause.ts",
+  file: "src/tasks/sql/pause.ts",
   find,
   put,
 });
@@ -23,7 +23,7 @@ export const pauseMutations: readonly Mutation[] = [
     name: "pause: claims that don't know of it",
     edits: [
       {
-        file: "src/queue/statements/claim.ts",
+        file: "src/tasks/sql/claim.ts",
         find: "claim.pauses === undefined ? sql`` :",
         put: "claim.pauses !== -2 ? sql`` :",
       },
@@ -62,7 +62,7 @@ export const pauseMutations: readonly Mutation[] = [
     name: "resume: pods aren't told",
     edits: [
       {
-        file: "src/queue/pause.ts",
+        file: "src/tasks/claim/pauses.ts",
         find: "[dropPause(name, number), tellPods()]",
         put: "[dropPause(name, number)]",
       },

@@ -3,9 +3,9 @@
  * there, what failed for certain isn't, and of a call that stores all or none either all are there or none.
  */
 import { FlotillaError, hasCode } from "../../src/base/errors.ts";
-import type { Tasks } from "../../src/queue/client.ts";
-import type { EnqueueOptions } from "../../src/queue/enqueue.ts";
-import { passing } from "../../src/queue/resend.ts";
+import type { Tasks } from "../../src/tasks/tasks.ts";
+import type { EnqueueOptions } from "../../src/tasks/enqueue/options.ts";
+import { passing } from "../../src/store/retry.ts";
 import type { Row } from "../../src/store/database.ts";
 import type { World } from "./world.ts";
 

@@ -4,10 +4,10 @@
  */
 import { abort, hasCode } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
-import { createTasks, type Tasks } from "../../src/queue/client.ts";
-import type { EnqueueOptions } from "../../src/queue/enqueue.ts";
-import { passing } from "../../src/queue/resend.ts";
-import { task, type TaskContext, type TaskHandler } from "../../src/queue/task.ts";
+import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
+import type { EnqueueOptions } from "../../src/tasks/enqueue/options.ts";
+import { passing } from "../../src/store/retry.ts";
+import { task, type TaskContext, type TaskHandler } from "../../src/tasks/task.ts";
 import type { Checker } from "./checker.ts";
 import { concurrencyKeys, tenants } from "./gates.ts";
 import { createLane, laneClock } from "./lane.ts";

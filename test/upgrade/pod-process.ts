@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import process from "node:process";
 import { silentLogger } from "../../src/base/log.ts";
-import { task } from "../../src/queue/task.ts";
+import { task } from "../../src/tasks/task.ts";
 import { startPod } from "../../src/runtime/pod.ts";
 
 process.stdout.write("loaded\n");

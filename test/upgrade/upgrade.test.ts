@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { FlotillaError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
-import { task } from "../../src/queue/task.ts";
+import { task } from "../../src/tasks/task.ts";
 import { connect } from "../../src/runtime/connect.ts";
 import { startPod } from "../../src/runtime/pod.ts";
 import { migrate, schemaState } from "../../src/store/migrate.ts";

@@ -1,5 +1,5 @@
 import { beat, finishPass, leave, markDown } from "../../src/pods/sql.ts";
-import { cancelTask, retryTask } from "../../src/queue/statements/ask.ts";
+import { cancelTask, retryTask } from "../../src/tasks/sql/inspect.ts";
 import {
   claimOldest,
   claimReserved,
@@ -8,22 +8,22 @@ import {
   lookAhead,
   reserveAlone,
   unparkDue,
-} from "../../src/queue/statements/claim.ts";
-import { releaseCall } from "../../src/queue/statements/release.ts";
-import { insertTasks } from "../../src/queue/statements/enqueue.ts";
+} from "../../src/tasks/sql/claim.ts";
+import { releaseCall } from "../../src/tasks/sql/release.ts";
+import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import {
   type Finish,
   finishTasks,
   lookAt,
   noteFinishes,
   saveProgress,
-} from "../../src/queue/statements/finish.ts";
+} from "../../src/tasks/sql/finish.ts";
 import {
   claimsOf,
   deleteFinished,
   noteRecovery,
   recoverTasks,
-} from "../../src/queue/statements/recover.ts";
+} from "../../src/tasks/sql/recover.ts";
 import type { Statement } from "../../src/store/sql.ts";
 
 const podId = "pod-of-this-version";

@@ -2,7 +2,7 @@ import { createReadStream, statSync } from "node:fs";
 import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
-import type { EachCounts, EnqueueRow, RowOutcome } from "../../queue/each.ts";
+import type { EachCounts, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/rows.ts";

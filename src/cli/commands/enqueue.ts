@@ -2,7 +2,7 @@ import process from "node:process";
 import { type Command, Option } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
-import type { TaskContract } from "../../queue/task.ts";
+import type { TaskContract } from "../../tasks/task.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";

@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
-import type { TaskContract } from "../../queue/task.ts";
+import type { TaskContract } from "../../tasks/task.ts";
 import { everyRange, missedPolicies } from "../../schedules/plan.ts";
 import type { Schedule } from "../../schedules/row.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";

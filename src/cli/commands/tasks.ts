@@ -1,8 +1,8 @@
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { TaskEvent } from "../../queue/client.ts";
-import { type Task, taskStatuses, type TaskStatus } from "../../queue/row.ts";
+import type { TaskEvent } from "../../tasks/tasks.ts";
+import { type Task, taskStatuses, type TaskStatus } from "../../tasks/rows.ts";
 import { onStore } from "../connection.ts";
 import { whatHoldsUp } from "../held-up.ts";
 import { listsByDefault, type StoreFlags, withJson, withPage, withStore } from "../flags.ts";

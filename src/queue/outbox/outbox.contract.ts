@@ -4,11 +4,11 @@ import { silentLogger } from "../../base/log.ts";
 import type { StoreKind } from "../../store/database.contract.ts";
 import type { Database } from "../../store/database.ts";
 import { openQueue, type QueueUnderTest } from "../queue.contract.ts";
-import { task } from "../task.ts";
+import { task } from "../../tasks/task.ts";
 import { gated } from "../worker.contract.ts";
-import { sendLeftovers } from "./leftovers.ts";
+import { sendLeftovers } from "../../tasks/finish/outbox-resend.ts";
 import { memoryDisk } from "./memory-disk.contract.ts";
-import { createOutbox, type Outbox } from "./outbox.ts";
+import { createOutbox, type Outbox } from "../../tasks/finish/outbox.ts";
 
 /** What is promised of results that the store can't take when they are there. */
 export function outboxContract(kind: StoreKind): void {

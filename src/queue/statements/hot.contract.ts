@@ -1,11 +1,17 @@
 import { countStep, toStored } from "../../deadletters/redrive.ts";
 import { discardTasks, stepTasks, takeStep } from "../../deadletters/redrive-statements.ts";
 import { failedAfter, failedSince, failedTasks } from "../../deadletters/statements.ts";
-import { type Candidate, candidatesOf, freeRoom, pairsAtGate, passGates } from "./gates.ts";
-import { blockedScopes, unneededLimits } from "./limits.ts";
+import {
+  type Candidate,
+  candidatesOf,
+  freeRoom,
+  pairsAtGate,
+  passGates,
+} from "../../tasks/sql/concurrency.ts";
+import { blockedScopes, unneededLimits } from "../../tasks/sql/limits.ts";
 import { seePods } from "../../pods/sql.ts";
 import type { Statement } from "../../store/sql.ts";
-import { retryTask } from "./ask.ts";
+import { retryTask } from "../../tasks/sql/inspect.ts";
 import {
   claimOldest,
   claimReserved,
@@ -14,9 +20,9 @@ import {
   lookAhead,
   reserveAlone,
   unparkDue,
-} from "./claim.ts";
-import { releaseCall } from "./release.ts";
-import { namesWaiting, otherDepths, readyDepth } from "./depth.ts";
+} from "../../tasks/sql/claim.ts";
+import { releaseCall } from "../../tasks/sql/release.ts";
+import { namesWaiting, otherDepths, readyDepth } from "../../tasks/sql/depth.ts";
 import {
   type Finish,
   finishTasks,
@@ -24,7 +30,7 @@ import {
   lookAt,
   noteFinishes,
   saveProgress,
-} from "./finish.ts";
+} from "../../tasks/sql/finish.ts";
 import {
   findKeys,
   findOwn,
@@ -35,7 +41,7 @@ import {
   replaceHolders,
   trimReplaced,
   undoUnlessStored,
-} from "./keys.ts";
+} from "../../tasks/sql/keys.ts";
 import {
   claimsOf,
   deleteFinished,
@@ -43,10 +49,10 @@ import {
   noteRecovery,
   recoverTasks,
   sweep,
-} from "./recover.ts";
-import { type RunFinish, storeRuns } from "./runs.ts";
-import { forgetEarlierSnoozes } from "./snooze.ts";
-import { countReady, tasksInLine } from "./throttle.ts";
+} from "../../tasks/sql/recover.ts";
+import { type RunFinish, storeRuns } from "../../tasks/sql/runs.ts";
+import { forgetEarlierSnoozes } from "../../tasks/sql/snooze.ts";
+import { countReady, tasksInLine } from "../../tasks/sql/throttle.ts";
 import {
   beginWaiting,
   getParents,
@@ -54,7 +60,7 @@ import {
   waitsOf,
   wakeWaiters,
   wakeWaitersOfCall,
-} from "./waits.ts";
+} from "../../tasks/sql/dependencies.ts";
 
 const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
 const pod = { podId: "pod", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
-import type { EachResult, EnqueueRow, RowOutcome } from "../../queue/each.ts";
-import type { TaskContract } from "../../queue/task.ts";
+import type { EachResult, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
+import type { TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/rows.ts";
 import { checked } from "../check.ts";

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { abort } from "../../base/errors.ts";
-import { task } from "../../queue/task.ts";
+import { task } from "../../tasks/task.ts";
 import { type Pod } from "../../runtime/assemble.ts";
 import { startPod } from "../../runtime/pod.ts";
 import { asking, openPlace } from "../asking.contract.ts";

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { flow } from "../../flow/flow.ts";
-import { task } from "../../queue/task.ts";
+import { task } from "../../tasks/task.ts";
 import { machinesOf } from "../../runtime/flows.ts";
 import { handlersByName } from "../../runtime/handlers.ts";
 import type { Pod } from "../../runtime/assemble.ts";

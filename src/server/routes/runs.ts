@@ -1,7 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Machine } from "../../flow/machine.ts";
-import type { TaskEventsOptions } from "../../queue/client.ts";
-import type { FlowContract, TaskContract } from "../../queue/task.ts";
+import type { TaskEventsOptions } from "../../tasks/tasks.ts";
+import type { FlowContract, TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { asJson, readFlows } from "../../runtime/flows.ts";
 import { parseRow } from "../../runtime/rows.ts";

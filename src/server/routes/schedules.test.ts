@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { task } from "../../queue/task.ts";
+import { task } from "../../tasks/task.ts";
 import { startPod } from "../../runtime/pod.ts";
 import { asking, mailOnly, openPlace } from "../asking.contract.ts";
 import { createMetrics } from "../metrics.ts";

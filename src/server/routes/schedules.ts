@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { TaskContract } from "../../queue/task.ts";
+import type { TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import type { Schedule } from "../../schedules/row.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";

@@ -1,7 +1,7 @@
 import { SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { flow } from "../../flow/flow.ts";
-import { task } from "../../queue/task.ts";
+import { task } from "../../tasks/task.ts";
 import { serving } from "../serving.contract.ts";
 
 const secret = "a secret of thirty-two characters or more";

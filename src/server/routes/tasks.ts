@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
-import type { TaskEventsOptions } from "../../queue/client.ts";
-import type { TaskContract } from "../../queue/task.ts";
+import type { TaskEventsOptions } from "../../tasks/tasks.ts";
+import type { TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { parseRow } from "../../runtime/rows.ts";
 import { sees } from "../auth/caller.ts";

@@ -4,7 +4,7 @@ import { CamelCasePlugin, Kysely, PostgresDialect, sql as kyselySql } from "kyse
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { task } from "../../queue/task.ts";
+import { task } from "../../tasks/task.ts";
 import { connect } from "../../runtime/connect.ts";
 import { startPod } from "../../runtime/pod.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";

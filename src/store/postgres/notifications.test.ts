@@ -5,7 +5,7 @@ import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
-import { task } from "../../queue/task.ts";
+import { task } from "../../tasks/task.ts";
 import { startPod } from "../../runtime/pod.ts";
 import type { Database } from "../database.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";

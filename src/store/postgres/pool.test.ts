@@ -2,7 +2,7 @@ import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
-import { task } from "../../queue/task.ts";
+import { task } from "../../tasks/task.ts";
 import { connect } from "../../runtime/connect.ts";
 import { startPod } from "../../runtime/pod.ts";
 import { databaseContract } from "../database.contract.ts";

@@ -18,11 +18,11 @@ const runs = of(
     (name) => `queue/statements/${name}`,
   ),
 );
-const ask = of("queue/statements/ask");
-const waits = of("queue/statements/waits");
-const claim = of("queue/statements/claim", "queue/statements/release");
-const recover = of("queue/statements/recover");
-const finishing = of("queue/finishing");
+const ask = of("tasks/sql/inspect");
+const waits = of("tasks/sql/dependencies");
+const claim = of("tasks/sql/claim", "tasks/sql/release");
+const recover = of("tasks/sql/recover");
+const finishing = of("tasks/finish/finish-writer");
 const asking = of("flow/statements");
 const drive = of("flow/drive", "flow/sending", "flow/claimed");
 const attempt = of("flow/attempt");
@@ -268,15 +268,17 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "held: a cancel that was heard of is parked over",
-    edits: [of("queue/held")("      run.cancelSeen = true;\n")],
+    edits: [of("tasks/run/held")("      run.cancelSeen = true;\n")],
   },
   {
     name: "worker: a run that comes while the pod stops ends as a task",
-    edits: [of("queue/worker")("if (stopping && !flow) return end", "if (stopping) return end")],
+    edits: [
+      of("tasks/run/worker")("if (stopping && !flow) return end", "if (stopping) return end"),
+    ],
   },
   {
     name: "worker: what ignores its signal is waited for",
-    edits: [of("queue/worker")("        run.abandon?.();\n")],
+    edits: [of("tasks/run/worker")("        run.abandon?.();\n")],
   },
   {
     name: "step: what has killed its pods is run again",
@@ -290,7 +292,7 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "gates: more of a queue than may run",
     edits: [
-      of("queue/statements/gates")(
+      of("tasks/sql/concurrency")(
         "where group_key is null or in_group <= group_room) by_tenant",
         "where true) by_tenant",
       ),

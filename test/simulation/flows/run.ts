@@ -1,6 +1,6 @@
 /** One seed: pods of several versions, those who ask for runs, their troubles, a time of quiet, and the verdict. */
 import { sleep } from "../../../src/base/clock.ts";
-import { task } from "../../../src/queue/task.ts";
+import { task } from "../../../src/tasks/task.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import { createSimDisk } from "../disk.ts";
 import { startFaults } from "../faults.ts";

@@ -1,9 +1,0 @@
-import { afterAll } from "vitest";
-import { statementKinds, usualKinds } from "../store/kinds.contract.ts";
-import { closeStores } from "./queue.contract.ts";
-import { tasksContract, workingContract } from "./tasks.contract.ts";
-
-afterAll(closeStores);
-
-for (const kind of statementKinds) tasksContract(kind);
-for (const kind of usualKinds) workingContract(kind);

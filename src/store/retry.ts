@@ -1,0 +1,76 @@
+import { contentionMs } from "../base/backoff.ts";
+import { type Clock, sleep } from "../base/clock.ts";
+import { type ErrorCode, hasCode } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { Database, Row } from "./database.ts";
+import type { Statement } from "./sql.ts";
+
+export type ResendOptions = {
+  clock: Clock;
+  random: Random;
+  /** Gives up after this long. Without it, never. */
+  limitMs?: number;
+  signal?: AbortSignal;
+  /** Which refusals are worth sending again. Default: those that pass. */
+  codes?: readonly ErrorCode[];
+  /** Whether the write makes something new to claim. */
+  hint?: boolean;
+  /** What is sent instead once an earlier send may have been stored. Default: the very same. */
+  again?: () => readonly Statement[];
+  /** Told before a send is made again. */
+  onFailed?: () => void;
+};
+
+/** Troubles that pass: the store was busy or away, or its answer was lost. */
+export const passing: readonly ErrorCode[] = [
+  "store_busy",
+  "store_full",
+  "store_unavailable",
+  "unknown_outcome",
+];
+
+/**
+ * For writes that nobody else will make while this pod lives: a claim that was given up, an attempt
+ * that has ended. Whatever ails the store, somebody may mend it.
+ */
+export const untilMended: readonly ErrorCode[] = [
+  ...passing,
+  "store_corrupt",
+  "store_missing",
+  "store_read_only",
+];
+
+/** For callers that wait: only what isn't known is sent again, everything else they want to hear. */
+export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as const;
+
+/**
+ * Sends the same statements until their outcome is known. Only for writes that may be repeated
+ * because they carry their own condition: an id that is taken, a token that has passed. Says whether
+ * an earlier send may have been stored, and the answer is therefore that of `again`.
+ */
+export async function resend(
+  database: Database,
+  statements: readonly Statement[],
+  options: ResendOptions,
+): Promise<{ tables: Row[][]; repeated: boolean }> {
+  const { clock, random, limitMs, signal, codes = passing, hint = false } = options;
+  const { again = () => statements, onFailed } = options;
+  const startedMs = clock.monotonic();
+  let unknown: unknown;
+  for (let tries = 0; ; tries++) {
+    try {
+      const sent = unknown === undefined ? statements : again();
+      return { tables: await database.write(sent, { hint }), repeated: unknown !== undefined };
+    } catch (error) {
+      if (hasCode(error, "unknown_outcome")) unknown = error;
+      const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;
+      // Once one send's outcome is unknown, a refusal of a later one says nothing about it.
+      const passed = unknown === undefined ? codes : [...codes, ...passing];
+      if (!hasCode(error, ...passed) || late || signal?.aborted) throw unknown ?? error;
+      onFailed?.();
+      const waitMs = contentionMs(tries + 1, random);
+      database.report?.({ type: "resent", waitMs });
+      await sleep(clock, waitMs, signal);
+    }
+  }
+}

@@ -1,0 +1,215 @@
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Random } from "../../base/random.ts";
+import type { Database } from "../../store/database.ts";
+import { createGateTurns, type LimitOf } from "../concurrency/gate-turns.ts";
+import { type KnownPauses, readPauses, unpaused } from "./pauses.ts";
+import { resend, untilMended } from "../../store/retry.ts";
+import { type Claim, toClaim } from "../rows.ts";
+import {
+  type ClaimCall,
+  claimOldest,
+  claimReserved,
+  claimTasks,
+  type FlowVersions,
+  type Frontier,
+  frontierOf,
+  type Level,
+  levelsInUse,
+  lookAhead,
+  type NamesTogether,
+  reserveAlone,
+  unparkDue,
+} from "../sql/claim.ts";
+import { releaseCall } from "../sql/release.ts";
+
+export type Claiming = {
+  /** Claims up to `limit` tasks but none that is held, or the one that was reserved. */
+  claim(
+    limit: number,
+    reserved: string | undefined,
+    held: readonly string[],
+    /** Names of which no more than so many may be claimed. */
+    most?: ReadonlyMap<string, number>,
+    together?: readonly NamesTogether[],
+  ): Promise<Claimed>;
+  /** Those of its names that are paused, as far as it knows. */
+  readonly pausedNames: readonly string[];
+};
+
+export type Claimed = {
+  readonly claims: readonly Claim[];
+  /** How long until another claim should be made, if one is foreseen. */
+  readonly nextDueMs: number | undefined;
+  /** A task that must run alone and is now meant for this pod. */
+  readonly reserved: string | undefined;
+  /** Whether nothing was asked for, because all that this pod knows is paused. */
+  readonly paused?: boolean;
+};
+
+export type ClaimingParts = {
+  podId: string;
+  database: Database;
+  clock: Clock;
+  random: Random;
+  names: readonly string[];
+  flows?: FlowVersions | undefined;
+  /** How many of a key of a name may run at once, as far as the code says. */
+  limitOf?: LimitOf;
+  /** Told of calls that were given up, for the heartbeat's upsert. */
+  onFloor: (call: number) => void;
+  /** Counts what must be over before the pod may leave. */
+  onReleasing: (release: Promise<void>) => void;
+  signal: AbortSignal;
+  log: Logger;
+};
+
+const claimTimeoutMs = 10_000;
+// Every sixteenth claim takes the oldest first, so that low priorities move too.
+const oldestEvery = 16;
+
+/** Makes claim calls, and takes back those whose answer never came. */
+export function createClaiming(parts: ClaimingParts): Claiming {
+  const { podId, database, clock, random, names, flows, onFloor, signal, log } = parts;
+  let lastCall = 0;
+  /** The newest call that was given up. An older one may be given up after it. */
+  let floor = 0;
+  /** When something that waits for its time is due, as far as the last look has shown. */
+  let dueMs = -Infinity;
+  let anyAlone = true;
+  let anyGated = false;
+  /** What is paused; undefined where it has to be looked at. */
+  let pauses: KnownPauses | undefined;
+  const gates = createGateTurns(parts);
+  /** Where the last claim ended, while there is more to claim than anybody takes at once. */
+  let from: Frontier | undefined;
+
+  // Whether the claim landed isn't known: whatever it took, or may still take, is given back. An older
+  // call that is under way keeps what it has taken, or finds that it may take nothing any more.
+  const giveUp = async (call: number): Promise<void> => {
+    floor = Math.max(floor, call);
+    onFloor(floor);
+    try {
+      const patience = { clock, random, signal, codes: untilMended, hint: true };
+      await resend(database, releaseCall(podId, call), patience);
+    } catch (error) {
+      const fields = { pod: podId, call, error: messageOf(error) };
+      log.error(fields, "a claim that was given up is left to recovery");
+    }
+  };
+
+  const levelsOf = async (open: readonly string[]): Promise<Level[]> => {
+    try {
+      const rows = await inTime(clock, database.read(levelsInUse(open)));
+      return rows.map((row) => ({ name: row["name"], priority: Number(row["priority"]) }));
+    } catch (error) {
+      // It steps over everything claimed that couldn't be cleaned up yet. The usual claim needn't.
+      log.debug({ pod: podId, error: messageOf(error) }, "claiming by priority: no levels came");
+      return [];
+    }
+  };
+
+  const gatePass = async (call: ClaimCall, reserved: string | undefined) => {
+    if (reserved !== undefined) return gates.passAlone(call, reserved);
+    if (!anyGated) return undefined;
+    try {
+      return await inTime(clock, gates.pass(call));
+    } catch (error) {
+      // What is behind no gate needn't wait for that.
+      log.debug({ pod: podId, error: messageOf(error) }, "claiming without the gates: no look");
+      return undefined;
+    }
+  };
+
+  return {
+    get pausedNames() {
+      const open = pauses ? unpaused(names, pauses) : names;
+      return names.filter((name) => !open.includes(name));
+    },
+    async claim(limit, reserved, held, most, together) {
+      pauses ??= await inTime(clock, readPauses(database, podId));
+      const open = unpaused(names, pauses);
+      if (open.length === 0) {
+        pauses = undefined;
+        return { claims: [], nextDueMs: undefined, reserved: undefined, paused: true };
+      }
+      const known = pauses.number;
+      const call = {
+        podId,
+        call: ++lastCall,
+        names: open,
+        ...(flows && { flows }),
+        limit,
+        held,
+        pauses: known,
+        ...(most && { most }),
+        ...(together && { together }),
+      };
+      const levels =
+        call.call % oldestEvery === 0 && reserved === undefined ? await levelsOf(open) : [];
+      const pass = await gatePass(call, reserved);
+      const inOrder = reserved === undefined && levels.length === 0;
+      const goesOn = inOrder && from !== undefined;
+      const rest = { ...call, shared: pass !== undefined };
+      const taking =
+        reserved !== undefined
+          ? claimReserved(rest, reserved)
+          : levels.length > 0
+            ? claimOldest(rest, levels)
+            : claimTasks({ ...rest, ...(from && { from }) });
+      const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
+      const passing = pass?.statements ?? [];
+      const reserving =
+        anyAlone && reserved === undefined ? [reserveAlone(podId, open, flows)] : [];
+      const looking = lookAhead(open, podId);
+      try {
+        const written = database.write([...unparking, ...passing, taking, looking, ...reserving]);
+        const tables = (await inTime(clock, written)).slice(unparking.length);
+        const [taken, ahead, marked] = tables.slice(passing.length);
+        const { wait_ms: waitMs, alone, gated, pauses: nowKnown } = ahead![0]!;
+        const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
+        const passed = pass?.learn(tables);
+        const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));
+        const claimed = [...(passed?.rows ?? []), ...plain];
+        const cameShort = claimed.length < limit;
+        gates.plainCame(plain.length > 0 && !cameShort);
+        if (inOrder && cameShort) from = undefined;
+        else if (inOrder && plain.length > 0) from = frontierOf(plain);
+        const pausesChanged = nowKnown !== null && Number(nowKnown) !== known;
+        if (pausesChanged) pauses = undefined;
+        // What must run alone, is at a gate, or came back before the place that this claim began at, is
+        // for the next; so is what it didn't take because it didn't know of a pause.
+        const again =
+          pausesChanged ||
+          (!anyAlone && Boolean(alone)) ||
+          (!anyGated && Boolean(gated)) ||
+          (cameShort && (goesOn || (passed?.moved === true && Boolean(gated))));
+        dueMs = clock.monotonic() + (nextDueMs ?? Infinity);
+        anyAlone = Boolean(alone);
+        anyGated = Boolean(gated);
+        gates.meant(marked?.[0]);
+        return {
+          claims: claimed.map(toClaim),
+          nextDueMs: again ? 0 : nextDueMs,
+          reserved: marked?.[0]?.["task_id"],
+        };
+      } catch (error) {
+        if (hasCode(error, "unknown_outcome")) parts.onReleasing(giveUp(call.call));
+        throw error;
+      }
+    },
+  };
+}
+
+/** The answer, unless it takes too long: then it is unknown, and dropped if it still comes. */
+function inTime<Answer>(clock: Clock, answer: Promise<Answer>): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(claimTimeoutMs, () =>
+      reject(
+        new FlotillaError("unknown_outcome", `the store took longer than ${claimTimeoutMs} ms`),
+      ),
+    );
+    answer.then(resolve, reject).finally(cancel);
+  });
+}

@@ -1,0 +1,253 @@
+import { aloneAfterDeaths } from "../../base/death-limit.ts";
+import { yearMs } from "../../base/durations.ts";
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError, messageOf, snooze } from "../../base/errors.ts";
+import type { Backoff } from "../../base/backoff.ts";
+import type { Ids } from "../../base/ids.ts";
+import { defaultMaxBytes, encodeJson } from "../../base/json.ts";
+import type { Json } from "../../base/jsonify.ts";
+import { type Logger, silentLogger } from "../../base/log.ts";
+import { checkNumber } from "../../base/options.ts";
+import type { Random } from "../../base/random.ts";
+import type { Database } from "../../store/database.ts";
+import { createClaiming } from "./claim.ts";
+import { createConcluding } from "../finish/finish.ts";
+import { createFinishing } from "../finish/finish-writer.ts";
+import { lookAtHeld } from "../run/held.ts";
+import type { Claim } from "../rows.ts";
+import { type Running, startedRun, stopRun } from "../run/attempt.ts";
+import type { Ending } from "../finish/outcome.ts";
+import { handleDefaults, type TaskHandler } from "../task.ts";
+import { endUnmet } from "../dependencies.ts";
+
+/** A task that is the caller's to do, until it says how that ended or loses it. */
+export type ClaimedTask = {
+  readonly taskId: string;
+  readonly name: string;
+  readonly input: Json;
+  /** 1 on the first try. */
+  readonly attempt: number;
+  /** Rises with every claim; give it to systems that can refuse an older one. */
+  readonly token: number;
+  /** Fires when the task was lost or is to be cancelled. */
+  readonly signal: AbortSignal;
+};
+
+/** Whether what was said of a claim counts, or another pod has the task by now. */
+export type Said = "stored" | "lost";
+
+export type LostReason = "claim_lost" | "cancel";
+
+/** Claiming for those who bring their own loop: the same statements and the same fences as a pod's. */
+export type Claimer = {
+  readonly podId: string;
+  /** Up to so many tasks that are due, none where there are none. Rejects while the store is away. */
+  claim(limit: number): Promise<ClaimedTask[]>;
+  /** It is done. Resolves when that is stored, however long the store is away. */
+  complete(claim: ClaimedTask, result?: unknown): Promise<Said>;
+  /** An attempt has failed: it is counted, and the task is tried again later, or failed for good. */
+  fail(claim: ClaimedTask, error: unknown): Promise<Said>;
+  /** Gives it back for anybody to claim, uncounted. One that was cancelled ends as such. */
+  release(claim: ClaimedTask): Promise<Said>;
+  /** Gives it back for anybody to claim after a while, uncounted. */
+  reschedule(claim: ClaimedTask, delayMs: number): Promise<Said>;
+  /** What was claimed and hasn't ended. */
+  readonly held: readonly ClaimedTask[];
+  /** Gives back what is held, and says goodbye. */
+  stop(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+export type ClaimerParts = {
+  podId: string;
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  names: readonly string[];
+  /** How often a task is tried that doesn't say so itself. Default 3. */
+  attempts?: number;
+  backoff?: Backoff;
+  pollMs?: number;
+  maxResultBytes?: number;
+  /** Told once when a task that is held went to another pod, or is to be cancelled. */
+  onLost?: (claim: ClaimedTask, reason: LostReason) => void;
+  /** How many of a key of a name may run at once, as far as the code says. */
+  limitOf?: (name: string) => number | undefined;
+  onFloor?: (call: number) => void;
+  log?: Logger;
+};
+
+type Held = { readonly run: Running; readonly task: ClaimedTask };
+
+const claimMost = 1_000;
+const callsMost = 4;
+
+export function createClaimer(parts: ClaimerParts): Claimer {
+  const { podId, database, clock, names, log = silentLogger, pollMs = 1_000 } = parts;
+  const { attempts = handleDefaults.attempts, backoff = {}, onLost = () => {} } = parts;
+  const { maxResultBytes = defaultMaxBytes, onFloor = () => {} } = parts;
+  const givingUp = new AbortController();
+  const { signal } = givingUp;
+  const held = new Map<ClaimedTask, Held>();
+  const releasing = new Set<Promise<void>>();
+  const { conclude } = createConcluding({
+    ...parts,
+    finishing: createFinishing({ ...parts, signal }),
+    signal,
+  });
+  const claiming = createClaiming({
+    ...parts,
+    log,
+    signal,
+    onFloor,
+    onReleasing(release) {
+      releasing.add(release);
+      void release.finally(() => releasing.delete(release));
+    },
+  });
+  let calls: Promise<unknown> = Promise.resolve();
+  let reserved: string | undefined;
+  let stopped: Promise<void> | undefined;
+  let cancelPoll = () => {};
+
+  const runsAlone = () => [...held.values()].some(({ run }) => isAlone(run.claim));
+
+  const claimNow = async (limit: number): Promise<ClaimedTask[]> => {
+    if (stopped) throw new FlotillaError("closed", "the claimer was stopped");
+    const got: ClaimedTask[] = [];
+    for (let tries = 0; tries < callsMost && got.length < limit; tries++) {
+      if (runsAlone() || (reserved !== undefined && held.size > 0)) break;
+      const alone = reserved;
+      reserved = undefined;
+      const ids = [...held.values()].map(({ run }) => run.claim.taskId);
+      const most = alone === undefined ? limit - got.length : 1;
+      const claimed = await claiming.claim(most, alone, ids).catch((error: unknown) => {
+        if (got.length === 0) throw error;
+      });
+      reserved = claimed?.reserved;
+      got.push(...(claimed?.claims ?? []).flatMap((claim) => hold(claim) ?? []));
+      // What is behind a gate, or came back meanwhile, comes with another call.
+      if (claimed?.nextDueMs !== 0) break;
+    }
+    return got;
+  };
+
+  const hold = (claim: Claim): ClaimedTask | undefined => {
+    const run = startedRun(claim, handlerOf(claim.name), clock.monotonic());
+    run.controller = new AbortController();
+    if (claim.doomed) {
+      // What it waits for hasn't completed: nobody is to run it.
+      const ending = endUnmet(database, claim.taskId);
+      void ending.then((unmet) => conclude(run, unmet)).catch(() => {});
+      return undefined;
+    }
+    let input: Json;
+    try {
+      input = JSON.parse(claim.payload) as Json;
+    } catch {
+      const what = `the stored payload of "${claim.name}" isn't JSON`;
+      const thrown = new FlotillaError("invalid_input", what);
+      void conclude(run, { type: "threw", thrown }).catch(() => {});
+      return undefined;
+    }
+    const task: ClaimedTask = {
+      taskId: claim.taskId,
+      name: claim.name,
+      input,
+      attempt: claim.failures + 1,
+      token: claim.token,
+      signal: run.controller.signal,
+    };
+    held.set(task, { run, task });
+    return task;
+  };
+
+  const handlerOf = (name: string): TaskHandler => ({
+    name,
+    input: undefined,
+    output: undefined,
+    options: { attempts, timeoutMs: Infinity, backoff },
+    run: () => {},
+  });
+
+  const end = async (claim: ClaimedTask, ending: Ending): Promise<Said> => {
+    const found = held.get(claim);
+    if (!found) {
+      const what = `the claim of task ${claim?.taskId} isn't held here: it has ended already`;
+      throw new FlotillaError("conflict", what);
+    }
+    found.run.ended = true;
+    held.delete(claim);
+    const cancelled = found.run.stopped === "cancel" && ending.type !== "returned";
+    const { finished } = await conclude(found.run, cancelled ? { type: "cancelled" } : ending);
+    return finished.type === "lost" ? "lost" : "stored";
+  };
+
+  const look = async (): Promise<void> => {
+    const runs = [...held.values()].map(({ run }) => run);
+    const { stops } = await lookAtHeld(database, { runs, podId });
+    for (const { run, reason } of stops) {
+      const task = [...held.values()].find((each) => each.run === run)?.task;
+      if (!task || (reason !== "claim_lost" && reason !== "cancel")) continue;
+      stopRun(run, reason);
+      onLost(task, reason);
+    }
+  };
+
+  const poll = () => {
+    cancelPoll = clock.after(pollMs, () => {
+      look()
+        .catch((error: unknown) => {
+          log.debug({ pod: podId, error: messageOf(error) }, "looking at held tasks failed");
+        })
+        .finally(() => (stopped ? undefined : poll()));
+    });
+  };
+  if (names.length > 0) poll();
+
+  const stop = async (): Promise<void> => {
+    cancelPoll();
+    await calls.catch(() => {});
+    const given = [...held.keys()].map((claim) => end(claim, { type: "interrupted" }));
+    await Promise.all([...given, ...releasing]).catch((error: unknown) => {
+      log.error({ pod: podId, error: messageOf(error) }, "claims couldn't be given back");
+    });
+    givingUp.abort();
+  };
+
+  return {
+    podId,
+    claim(limit) {
+      checkNumber("limit", limit, { min: 1, max: claimMost });
+      // One call at a time: the number of a call that was given up is a floor for all before it.
+      const call = calls.then(
+        () => claimNow(limit),
+        () => claimNow(limit),
+      );
+      calls = call;
+      return call;
+    },
+    async complete(claim, result = null) {
+      const text = encodeJson(`the result of "${claim.name}"`, result, {
+        maxBytes: maxResultBytes,
+      });
+      return end(claim, { type: "returned", result: text });
+    },
+    fail: (claim, error) => end(claim, { type: "threw", thrown: error }),
+    release: (claim) => end(claim, { type: "interrupted" }),
+    async reschedule(claim, delayMs) {
+      checkNumber("delayMs", delayMs, { min: 1, max: yearMs });
+      return end(claim, { type: "threw", thrown: snooze(delayMs) });
+    },
+    get held() {
+      return [...held.keys()];
+    },
+    stop: () => (stopped ??= stop()),
+    [Symbol.asyncDispose]: () => (stopped ??= stop()),
+  };
+}
+
+function isAlone({ deaths }: Claim): boolean {
+  return deaths >= aloneAfterDeaths;
+}

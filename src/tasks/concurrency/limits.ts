@@ -1,0 +1,131 @@
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import { checkNumber } from "../../base/options.ts";
+import type { Random } from "../../base/random.ts";
+import type { Database, Row } from "../../store/database.ts";
+import { limitRange } from "./concurrency.ts";
+import { resend, untilKnown } from "../../store/retry.ts";
+import { holdLimits, letTry, unblock } from "../sql/concurrency.ts";
+import { dropLimit, lookAtScopes, putLimit, scopesOfNote, tenantCounts } from "../sql/limits.ts";
+import { tenantOf } from "../sql/rooms.ts";
+
+/** How a limit stands. */
+export type LimitState = {
+  /** `key/<name>/<key>`, `queue/<queue>` or `tenant/<tenant>`. */
+  readonly scope: string;
+  /** How many may run at once; null where there is no limit. */
+  readonly limit: number | null;
+  /** Set by `limits.set`, so that what the code says doesn't count. */
+  readonly byHand: boolean;
+  readonly running: number;
+  /** Tasks that wait for room of this scope. A tenant's wait at the gate instead. */
+  readonly blocked: number;
+};
+
+export type TenantState = {
+  readonly tenant: string;
+  readonly limit: number | null;
+  readonly running: number;
+  /** Tasks that could run if there were room and somebody free. */
+  readonly ready: number;
+  /** Tasks that wait for room of their key. */
+  readonly blocked: number;
+};
+
+export type Limits = {
+  /**
+   * Sets how many tasks of a scope may run at once in the whole fleet, over what the code says; null
+   * takes that back. What runs goes on, also where it is more than the new limit. Where an answer is lost
+   * it is set again, also over what was set in between.
+   */
+  set(scope: string, limit: number | null): Promise<void>;
+  get(scope: string): Promise<LimitState>;
+  /** The limits that were set, and those that something waits for. 1,000 at most. */
+  list(): Promise<LimitState[]>;
+  /** Tenants that have a limit, or tasks that run or wait. */
+  tenants(): Promise<TenantState[]>;
+};
+
+// A transaction shouldn't free more at once; the leader sees to the rest.
+const unblockedMost = 500;
+const scopePattern =
+  /^(key\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\/.{0,500}|queue\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}|tenant\/.{1,500})$/su;
+
+export function createLimits(parts: {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  /** Told after a limit was changed, so that a pod in this process needn't wait for a hint. */
+  onEnqueued?: () => void;
+}): Limits {
+  const { database, onEnqueued } = parts;
+
+  const look = async (scopes: readonly string[]): Promise<LimitState[]> => {
+    const wanted = scopes.map((scope) => ({ scope, tenant: tenantOf(scope) ?? null }));
+    return (await database.read(lookAtScopes(wanted))).map(toLimit);
+  };
+
+  return {
+    async set(scope, limit) {
+      checkScope(scope);
+      if (limit !== null) checkNumber(`the limit of ${scope}`, limit, limitRange);
+      const change = limit === null ? dropLimit(scope) : putLimit(scope, limit);
+      // Without one, those that wait try again, and whoever claims them says how many may run.
+      const freeing = (limit === null ? letTry : unblock)([scope], unblockedMost);
+      const statements = [holdLimits([scope]), change, freeing];
+      await resend(database, statements, { ...parts, ...untilKnown, hint: true });
+      onEnqueued?.();
+    },
+    async get(scope) {
+      checkScope(scope);
+      return (await look([scope]))[0]!;
+    },
+    async list() {
+      const scopes = await database.read(scopesOfNote());
+      if (scopes.length === 0) return [];
+      return look(scopes.map((row) => row["scope"] as string));
+    },
+    async tenants() {
+      return toTenants(await database.read(tenantCounts()));
+    },
+  };
+}
+
+export function checkScope(scope: unknown): asserts scope is string {
+  const isText = typeof scope === "string" && scope.isWellFormed() && !scope.includes("\u0000");
+  if (!isText || !scopePattern.test(scope)) {
+    throw new FlotillaError(
+      "invalid_option",
+      `a limit is of \`tenant/<tenant>\`, \`queue/<queue>\` or \`key/<name>/<key>\`, not ${JSON.stringify(scope)?.slice(0, 80)}`,
+    );
+  }
+  if (tenantOf(scope) === "default") {
+    throw new FlotillaError(
+      "invalid_option",
+      "the tenant `default` has no limit: it is whose tasks are nobody's. Give tasks a tenant",
+    );
+  }
+}
+
+function toLimit(row: Row): LimitState {
+  return {
+    scope: row["scope"],
+    limit: row["max_running"] === null ? null : Number(row["max_running"]),
+    byHand: Number(row["by_hand"] ?? 0) === 1,
+    running: Number(row["running"]),
+    blocked: Number(row["blocked"]),
+  };
+}
+
+function toTenants(counts: readonly Row[]): TenantState[] {
+  const byTenant = new Map<string, { -readonly [Key in keyof TenantState]: TenantState[Key] }>();
+  for (const row of counts) {
+    const state = row["state"] as "blocked" | "limit" | "ready" | "running";
+    const tenant = state === "limit" ? tenantOf(row["tenant"])! : (row["tenant"] as string);
+    const none = { tenant, limit: null, running: 0, ready: 0, blocked: 0 };
+    const of = byTenant.get(tenant) ?? none;
+    of[state] = Number(row["tasks"]);
+    byTenant.set(tenant, of);
+  }
+  return [...byTenant.values()].toSorted((one, other) => (one.tenant < other.tenant ? -1 : 1));
+}

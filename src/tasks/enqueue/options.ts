@@ -1,0 +1,173 @@
+import { yearMs } from "../../base/durations.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Ids } from "../../base/ids.ts";
+import { encodeJson } from "../../base/json.ts";
+import { checkNumber, checkOptions, checkText } from "../../base/options.ts";
+import { check } from "../../base/schema.ts";
+import type { TraceHeaders } from "../../base/trace-context.ts";
+import { gateOf } from "../concurrency/concurrency.ts";
+import { type KeyOptions, keyOptionNames, policyOf } from "./keys.ts";
+import type { NewTask } from "../sql/enqueue.ts";
+import { checkName, type TaskContract } from "../task.ts";
+import { checkAfter, type WaitingOptions, waitingOptionNames } from "../dependencies.ts";
+
+export type EnqueueOptions = KeyOptions &
+  WaitingOptions & {
+    /** Higher runs first, −100 to 100. Default 0. */
+    priority?: number;
+    /** How long before it may run. Default 0. */
+    delayMs?: number;
+    /** When it may run, as a date or in milliseconds since 1970. A time that has passed is now. */
+    runAt?: Date | number;
+    /** How often it is tried. Default: what its handler says. */
+    attempts?: number;
+    /** Whose task it is, where one store serves several. Default `default`. */
+    tenant?: string;
+    /**
+     * What it is counted with: only so many of one name and key run at once in the whole fleet, as many
+     * as the contract's `concurrency` or a limit says, else one. Default: what the contract makes of the
+     * input.
+     */
+    concurrencyKey?: string;
+    /** A connection of the caller's to the same database: the task is there when that commits. */
+    tx?: unknown;
+    /** The W3C trace context that it belongs to, where no span of OpenTelemetry's is active. */
+    trace?: TraceHeaders;
+  };
+
+/** As for one, but a key is made of each input, since one key for many would make them one task. */
+export type EnqueueManyOptions<Input = unknown> = Omit<EnqueueOptions, "concurrencyKey" | "key"> & {
+  key?: (input: Input) => string;
+  concurrencyKey?: string | ((input: Input) => string);
+};
+
+/** What the options for many mean for one of them. */
+export function optionsOfOne<Input>(
+  { key, concurrencyKey, ...same }: EnqueueManyOptions<Input>,
+  input: Input,
+): EnqueueOptions {
+  const counted = typeof concurrencyKey === "function" ? concurrencyKey(input) : concurrencyKey;
+  const rest = { ...same, ...(counted !== undefined && { concurrencyKey: counted }) };
+  if (key === undefined) return rest;
+  if (typeof key === "function") return { ...rest, key: key(input) };
+  throw new FlotillaError(
+    "invalid_option",
+    "enqueueMany: `key` must be a function that makes a key of each input",
+  );
+}
+
+export type Enqueued = {
+  readonly taskId: string;
+  /** False where a task with that key was there already. */
+  readonly created: boolean;
+  /** With `onDuplicate: "replace"`: whether what was there does this now. False where a pod runs it, or it is a run. */
+  readonly replaced?: boolean;
+};
+
+export const enqueueOptionNames = [
+  "priority",
+  "delayMs",
+  "runAt",
+  ...keyOptionNames,
+  ...waitingOptionNames,
+  "attempts",
+  "tenant",
+  "concurrencyKey",
+  "tx",
+  "trace",
+] as const;
+
+const keyChars = 500;
+
+/** Turns what a caller gives into a row, or refuses it. Synchronous unless the schema isn't. */
+export function prepareTask(
+  contract: TaskContract | string,
+  input: unknown,
+  options: EnqueueOptions,
+  { ids, maxPayloadBytes }: { ids: Ids; maxPayloadBytes: number },
+  trace: string | null = null,
+): NewTask | Promise<NewTask> {
+  const name = typeof contract === "string" ? contract : contract.name;
+  checkName(name);
+  checkOptions(`enqueue "${name}"`, options, enqueueOptionNames);
+  const { priority = 0, delayMs = 0, key = null, attempts = null, tenant = "default" } = options;
+  checkNumber("priority", priority, { min: -100, max: 100 });
+  checkNumber("delayMs", delayMs, { min: 0, max: yearMs });
+  const runAtMs = runAtOf(options);
+  const policy = policyOf(options);
+  const waiting = checkAfter(options);
+  if (attempts !== null) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
+  if (key !== null) checkText("key", key, { max: keyChars });
+  checkText("tenant", tenant, { max: keyChars });
+  // The input form is what is stored; the handler's side makes the output form of it.
+  const payload = encodeJson(`the payload of "${name}"`, input, { maxBytes: maxPayloadBytes });
+  const { concurrencyKey } = options;
+  const {
+    concurrency,
+    queue,
+    isFlow = false,
+  } = typeof contract === "string" ? ({} as Partial<TaskContract>) : contract;
+  if (isFlow && policy?.onDuplicate === "replace") {
+    throw new FlotillaError("invalid_option", `"${name}" is a flow: a run can't replace another`);
+  }
+  if (isFlow && attempts !== null) {
+    throw new FlotillaError(
+      "invalid_option",
+      `"${name}" is a flow: attempts are those of its transitions`,
+    );
+  }
+  const ready = (): NewTask => ({
+    taskId: ids.next(),
+    tenant,
+    name,
+    payload,
+    priority,
+    delayMs,
+    ...(runAtMs !== undefined && { runAtMs }),
+    maxAttempts: attempts,
+    key,
+    ...(policy && { policy }),
+    ...waiting,
+    trace,
+    ...gateOf({ name, concurrency, queue, input, concurrencyKey, tenant }),
+    ...(isFlow && { isRun: true }),
+  });
+  const schema = typeof contract === "string" ? undefined : contract.input;
+  const checked = check(schema, input, `the payload of "${name}"`, "invalid_input");
+  return checked instanceof Promise ? checked.then(ready) : ready();
+}
+
+// Dates beyond this are a mistake, such as seconds or microseconds taken for milliseconds.
+const lastMs = Date.UTC(9999, 11, 31);
+
+function runAtOf({ runAt, delayMs }: EnqueueOptions): number | undefined {
+  if (runAt === undefined) return undefined;
+  if (delayMs !== undefined) {
+    throw new FlotillaError("invalid_option", "runAt and delayMs say the same: give one of them");
+  }
+  const ms = runAt instanceof Date ? runAt.getTime() : runAt;
+  if (typeof ms === "number" && Number.isInteger(ms) && ms >= 0 && ms <= lastMs) return ms;
+  throw new FlotillaError(
+    "invalid_option",
+    "runAt must be a date, or a whole number of milliseconds since 1970, up to the year 9999",
+  );
+}
+
+// A transaction must not keep everybody else waiting for long, and its rows travel as one text.
+const bulkTasks = 10_000;
+const bulkChars = 64 * 1024 * 1024;
+
+/** Refuses more tasks than one transaction should hold. */
+export function checkBulk(tasks: number, payloadChars = 0): void {
+  if (tasks <= bulkTasks && payloadChars <= bulkChars) return;
+  throw new FlotillaError(
+    "payload_too_large",
+    tasks > bulkTasks
+      ? `enqueueMany takes ${bulkTasks} tasks at most, not ${tasks}: send them in parts`
+      : `enqueueMany takes ${bulkChars} characters of payload at most, not ${payloadChars}: send them in parts`,
+  );
+}
+
+export function namesOf(tasks: readonly { readonly name: string }[]): ReadonlySet<string> {
+  return new Set(tasks.map(({ name }) => name));
+}

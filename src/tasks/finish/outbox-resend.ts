@@ -1,0 +1,91 @@
+import type { Clock } from "../../base/clock.ts";
+import { hasCode, messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Random } from "../../base/random.ts";
+import type { Database } from "../../store/database.ts";
+import { createFinishing, type Finished, type Finishing } from "./finish-writer.ts";
+import { untilMended } from "../../store/retry.ts";
+import type { Finish } from "../sql/finish.ts";
+import type { LeftOver, Outbox } from "./outbox.ts";
+
+export type LeftoverParts = {
+  outbox: Outbox;
+  database: Database;
+  clock: Clock;
+  random: Random;
+  log: Logger;
+  signal: AbortSignal;
+};
+
+/**
+ * Sends what earlier processes on this machine had done and couldn't store. It counts if nobody has
+ * claimed the task since: the fence is the token, not who sends. Resolves when all is sent.
+ */
+export async function sendLeftovers(parts: LeftoverParts): Promise<void> {
+  const { outbox, log } = parts;
+  let left: LeftOver[];
+  try {
+    left = await outbox.takeOver();
+  } catch (error) {
+    return log.warn({ error: messageOf(error) }, "what earlier pods left couldn't be read");
+  }
+  if (left.length === 0) return;
+  log.info({ tasks: left.length }, "sending results that earlier pods couldn't store");
+  // What happened to a task is noted with the pod that it happened on.
+  const podIds = new Set(left.map(({ podId }) => podId));
+  await Promise.all(
+    [...podIds].flatMap((podId) => {
+      const finishing = createFinishing({ ...parts, podId });
+      const entries = left.filter((entry) => entry.podId === podId);
+      return entries.map((entry) => send(entry, finishing, parts));
+    }),
+  );
+}
+
+async function send(
+  entry: LeftOver,
+  finishing: Finishing,
+  { log, signal }: LeftoverParts,
+): Promise<void> {
+  const fields = { task: entry.finish.taskId, token: entry.finish.token, pod: entry.podId };
+  try {
+    const outcome = await storeDecidingAgain(entry.finish, finishing);
+    entry.done();
+    log.info({ ...fields, outcome }, "sent what an earlier pod couldn't store");
+  } catch (error) {
+    // It stays for the next process.
+    if (signal.aborted || hasCode(error, "closed", ...untilMended)) return;
+    entry.done();
+    log.error({ ...fields, error: messageOf(error) }, "the store refused what an earlier pod left");
+  }
+}
+
+async function storeDecidingAgain(
+  left: Finish,
+  finishing: Finishing,
+): Promise<Exclude<Finished["type"], "woken">> {
+  for (let finish = left; ;) {
+    const finished = await finishing.store(finish);
+    if (finished.type !== "woken") return finished.type;
+    finish = decideAgain(finish, finished);
+  }
+}
+
+/** What an ending means once its row has been woken: it stays so, unless the task was cancelled. */
+export function decideAgain(
+  finish: Finish,
+  { wake, cancelRequested }: { wake: number; cancelRequested: boolean },
+): Finish {
+  if (!cancelRequested) return { ...finish, wake };
+  return {
+    taskId: finish.taskId,
+    token: finish.token,
+    status: "cancelled",
+    result: null,
+    error: null,
+    counted: 0,
+    delayMs: null,
+    wake: null,
+    event: { type: "cancelled", attempt: finish.event?.attempt ?? 1, detail: null },
+  };
+}

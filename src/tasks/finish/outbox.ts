@@ -1,0 +1,212 @@
+import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
+import { type Logger, silentLogger } from "../../base/log.ts";
+import type { Finish } from "../sql/finish.ts";
+import { type Entry, keyOf, type OutboxDisk } from "./disk.ts";
+
+export type OutboxOptions = {
+  disk: OutboxDisk;
+  podId: string;
+  clock: Clock;
+  /** What is kept at once has this size at most. More stays in memory, and the pod claims nothing. */
+  maxBytes: number;
+  log?: Logger;
+};
+
+/**
+ * Keeps how attempts ended on this machine's disk while the store can't be told, so that they outlive
+ * the process. Sending them is for those who bring them: this only remembers what isn't sent yet.
+ */
+export type Outbox = {
+  /** An attempt has ended and is about to be stored. */
+  watch(finish: Finish): void;
+  /** It needn't be sent any more. */
+  done(finish: Finish): void;
+  /** It will be decided anew, and then watched in its new form. What is kept stays until then. */
+  again(finish: Finish): void;
+  /** The store refused or didn't answer: whatever waits for it is kept now, and what comes until it is back. */
+  trouble(): void;
+  /** Resolves when all that waits is kept, as far as it can be. */
+  settle(): Promise<void>;
+  /** What earlier processes left on this disk, to be sent by this one. */
+  takeOver(): Promise<LeftOver[]>;
+  /** The tasks that earlier processes have done and this one hasn't sent yet. */
+  readonly leftOver: readonly string[];
+  /** Whether there is more to keep than fits, so that nothing more should be begun. */
+  readonly full: boolean;
+  close(): Promise<void>;
+};
+
+/** `done` says that it needn't be sent any more. */
+export type LeftOver = Entry & { done(): void };
+
+// A store that is well answers sooner. One that hangs isn't known to be away for most of a minute. What
+// is there at one look and still at the next is kept, so that nothing need be timed on its own.
+const lookEveryMs = 500;
+const diskAgainMs = 5_000;
+
+export function createOutbox(options: OutboxOptions): Outbox {
+  const { disk, podId, clock, maxBytes, log = silentLogger } = options;
+  /** What isn't stored yet and is only in memory: since the last look, and from before it. */
+  let fresh = new Set<Finish>();
+  let seen = new Set<Finish>();
+  /** What the disk is to be told: to keep an entry, or to drop what has this key. The newest counts. */
+  let news = new Map<string, Entry | undefined>();
+  /** What the disk holds or is being told to hold, with its size. */
+  const sizes = new Map<string, number>();
+  const foreign = new Map<string, Finish>();
+  let bytes = 0;
+  let away = false;
+  let full = false;
+  let ailing = false;
+  let cancelLook: (() => void) | undefined;
+  let cancelAgain: (() => void) | undefined;
+  let telling: Promise<void> | undefined;
+
+  const look = () => {
+    cancelLook = undefined;
+    for (const finish of seen) keep(finish);
+    for (const finish of seen) fresh.add(finish);
+    [seen, fresh] = [fresh, new Set()];
+    if (seen.size > 0 && !full) cancelLook ??= clock.after(lookEveryMs, look);
+  };
+
+  const keep = (finish: Finish) => {
+    const key = keyOf(finish);
+    const size = sizeOf(finish);
+    if (bytes + size > maxBytes) {
+      if (!full) {
+        const fields = { pod: podId, bytes, maxBytes };
+        log.warn(fields, "the outbox is full: nothing is claimed until the store takes results");
+      }
+      full = true;
+      return;
+    }
+    forget(finish);
+    bytes += size - (sizes.get(key) ?? 0);
+    sizes.set(key, size);
+    news.set(key, { podId, finish });
+    tell();
+  };
+
+  const forget = (finish: Finish) => fresh.delete(finish) || seen.delete(finish);
+
+  const keepAll = () => {
+    for (const finish of [...seen, ...fresh]) keep(finish);
+  };
+
+  const drop = (finish: Finish) => {
+    forget(finish);
+    // Nearly always nothing is kept, and then this costs nothing.
+    if (sizes.size === 0 && !full) return;
+    const key = keyOf(finish);
+    const size = sizes.get(key);
+    if (size !== undefined) {
+      sizes.delete(key);
+      bytes -= size;
+      news.set(key, undefined);
+      tell();
+    }
+    if (!full) return;
+    full = false;
+    if (away) keepAll();
+    else look();
+  };
+
+  const tell = () => {
+    telling ??= (async () => {
+      // What comes in the same moment is one write.
+      await Promise.resolve();
+      while (news.size > 0 && !cancelAgain) await write();
+      telling = undefined;
+    })();
+  };
+
+  const write = async (): Promise<void> => {
+    const told = news;
+    news = new Map();
+    const kept = [...told.values()].filter((entry) => entry !== undefined);
+    const dropped = [...told].flatMap(([key, entry]) => (entry ? [] : [attemptOf(key)]));
+    try {
+      await disk.write(kept, dropped);
+      if (ailing) log.info({ pod: podId }, "the outbox can be written again");
+      ailing = false;
+    } catch (error) {
+      if (!ailing) {
+        const fields = { pod: podId, error: messageOf(error) };
+        log.warn(fields, "results that the store can't take now are kept in memory only");
+      }
+      ailing = true;
+      news = new Map([...told, ...news]);
+      cancelAgain = clock.after(diskAgainMs, () => {
+        cancelAgain = undefined;
+        tell();
+      });
+    }
+  };
+
+  return {
+    watch(finish) {
+      fresh.add(finish);
+      // What was decided anew takes the place of what is kept.
+      if (away || (sizes.size > 0 && sizes.has(keyOf(finish)))) keep(finish);
+      else cancelLook ??= clock.after(lookEveryMs, look);
+    },
+    done(finish) {
+      away = false;
+      drop(finish);
+    },
+    again: (finish) => void forget(finish),
+    trouble() {
+      away = true;
+      keepAll();
+    },
+    async settle() {
+      keepAll();
+      await telling;
+    },
+    async takeOver() {
+      const entries = await disk.takeOver();
+      return entries.map((entry) => {
+        const { finish } = entry;
+        const key = keyOf(finish);
+        const size = sizeOf(finish);
+        sizes.set(key, size);
+        bytes += size;
+        foreign.set(key, finish);
+        return {
+          ...entry,
+          done() {
+            foreign.delete(key);
+            drop(finish);
+          },
+        };
+      });
+    },
+    get leftOver() {
+      return [...foreign.values()].map(({ taskId }) => taskId);
+    },
+    get full() {
+      return full;
+    },
+    async close() {
+      cancelLook?.();
+      await telling;
+      cancelAgain?.();
+      await disk.close();
+    },
+  };
+}
+
+function attemptOf(key: string) {
+  const [token, taskId] = key.split(" ") as [string, string];
+  return { token: Number(token), taskId };
+}
+
+// What isn't text takes about this much.
+const restBytes = 200;
+
+function sizeOf({ result, error, event }: Finish): number {
+  const texts = [result, error, event?.detail];
+  return texts.reduce((sum, text) => sum + Buffer.byteLength(text ?? ""), restBytes);
+}

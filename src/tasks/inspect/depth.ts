@@ -1,0 +1,68 @@
+import type { Database } from "../../store/database.ts";
+import { levelsInUse } from "../sql/claim.ts";
+import { depthLimit, namesWaiting, otherDepths, readyDepth } from "../sql/depth.ts";
+import { everything, listPauses } from "../sql/pause.ts";
+
+/**
+ * Where a task stands: it can be claimed, waits for its time, for other tasks or for room of its key,
+ * must run alone, runs, or has failed. What has ended otherwise isn't counted: there may be millions.
+ */
+export type DepthState =
+  | "ready"
+  | "delayed"
+  | "waiting"
+  | "blocked"
+  | "alone"
+  | "running"
+  | "failed";
+
+export type NameDepth = Readonly<Record<DepthState, number>> & {
+  /** How long the task that has been due for longest has waited; 0 where none is due. */
+  readonly oldestMs: number;
+  /** Whether nobody claims any, because the name or everything is paused. */
+  readonly paused: boolean;
+};
+
+/** How many tasks there are of each name. No number is counted beyond `depthLimit`. */
+export type Depth = ReadonlyMap<string, NameDepth>;
+
+/** Looks at the ends of indexes only, so that it costs the same in a table of any size. */
+export async function readDepth(database: Database): Promise<Depth> {
+  const [names, others, pauses] = await Promise.all([
+    database.read(namesWaiting()),
+    database.read(otherDepths()),
+    database.read(listPauses()),
+  ]);
+  const paused = new Set(pauses.map((row) => row["name"] as string));
+  const waiting = names.map((row) => row["name"] as string);
+  const levels =
+    waiting.length === 0
+      ? []
+      : (await database.read(levelsInUse(waiting))).map((row) => ({
+          name: row["name"] as string,
+          priority: Number(row["priority"]),
+        }));
+  const ready = levels.length === 0 ? [] : await database.read(readyDepth(levels));
+  const depth = new Map<string, { -readonly [Key in keyof NameDepth]: NameDepth[Key] }>();
+  const none = (name: string) => ({
+    ready: 0,
+    delayed: 0,
+    waiting: 0,
+    blocked: 0,
+    alone: 0,
+    running: 0,
+    failed: 0,
+    oldestMs: 0,
+    paused: paused.has(name) || paused.has(everything),
+  });
+  for (const name of paused) if (name !== everything) depth.set(name, none(name));
+  for (const row of [...ready, ...others]) {
+    const name = row["name"] as string;
+    const state = (row["state"] ?? "ready") as DepthState;
+    const of = depth.get(name) ?? none(name);
+    of[state] = Math.min(depthLimit, of[state] + Number(row["tasks"]));
+    of.oldestMs = Math.max(of.oldestMs, Number(row["age_ms"] ?? 0));
+    depth.set(name, of);
+  }
+  return depth;
+}

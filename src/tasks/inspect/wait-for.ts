@@ -1,0 +1,214 @@
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Json } from "../../base/jsonify.ts";
+import type { Database } from "../../store/database.ts";
+import type { Task } from "../rows.ts";
+import { getTasks } from "../sql/inspect.ts";
+import { lookAt } from "../sql/finish.ts";
+import { toTasks } from "../dependencies.ts";
+import { whyOpen } from "./why-waiting.ts";
+import type { Workers } from "./blocked-by.ts";
+
+export type WaitOptions = {
+  /** How long to wait before rejecting with `timeout`. Default: no limit. */
+  timeoutMs?: number;
+  signal?: AbortSignal;
+};
+
+export type WaitingParts = { database: Database; clock: Clock; workers: Workers };
+
+/** Whether it was seen to be there a moment ago. */
+type Known = { seen?: boolean };
+
+type Waiter = {
+  /** Whether it was there, so that it is gone once it isn't. */
+  seen: boolean;
+  /** When its absence is taken to mean that there is no such task. */
+  readonly untilMs: number;
+  resolve: (task: Task) => void;
+  reject: (error: unknown) => void;
+};
+
+// A hint of the store shortens the wait, but one may get lost, and some stores give none of what has
+// ended. So it looks again soon at first, then less and less often.
+const firstPollMs = 20;
+const pollMs = 500;
+const lookGapMs = 5;
+// A task that is in a transaction of the caller's can't be seen until that commits.
+const unseenMs = 60_000;
+
+/** Waits for tasks to finish: one question to the store for all that are waited for. */
+export function createWaiting({ database, clock, workers }: WaitingParts) {
+  const waiters = new Map<string, Set<Waiter>>();
+  /** Those to look at now: what is new, and what has ended in this process. */
+  let fresh = new Set<string>();
+  /** When to look at all of them. */
+  let allAtMs = Infinity;
+  let armedMs = Infinity;
+  let stopTimer: (() => void) | undefined;
+  let stopHints: (() => void) | undefined;
+  let looking = false;
+  let nextPollMs = firstPollMs;
+  let closed = false;
+
+  const lookAtOne = (taskId: string) => {
+    fresh.add(taskId);
+    arm();
+  };
+  const lookAtAll = (delayMs: number) => {
+    allAtMs = Math.min(allAtMs, clock.monotonic() + delayMs);
+    arm();
+  };
+
+  /** Whatever comes while a look is under way is for the next one: that look may have come too early for it. */
+  const arm = () => {
+    if (closed || looking || waiters.size === 0) return;
+    const nowMs = clock.monotonic();
+    const atMs = fresh.size > 0 ? nowMs : allAtMs;
+    if (stopTimer && atMs >= armedMs) return;
+    stopTimer?.();
+    armedMs = atMs;
+    stopTimer = clock.after(Math.max(0, atMs - nowMs), () => {
+      stopTimer = undefined;
+      void look();
+    });
+  };
+
+  const look = async (): Promise<void> => {
+    looking = true;
+    const isForAll = clock.monotonic() >= allAtMs;
+    const asked = isForAll ? [...waiters.keys()] : [...fresh].filter((id) => waiters.has(id));
+    fresh = new Set();
+    if (isForAll) allAtMs = Infinity;
+    try {
+      await ask(asked);
+    } catch {
+      // The store is away for a moment; the next look will tell.
+    }
+    looking = false;
+    if (waiters.size === 0) {
+      stopHints?.();
+      stopHints = undefined;
+      allAtMs = Infinity;
+      return;
+    }
+    if (allAtMs === Infinity) {
+      lookAtAll(nextPollMs);
+      nextPollMs = Math.min(pollMs, nextPollMs * 2);
+    }
+    arm();
+  };
+
+  const ask = async (asked: readonly string[]): Promise<void> => {
+    if (asked.length === 0) return;
+    const states = new Map(
+      (await database.read(lookAt(asked))).map((row) => [row["task_id"], row["status"]]),
+    );
+    const ended: string[] = [];
+    for (const taskId of asked) {
+      const exists = states.has(taskId);
+      if (exists && !isOpen(states.get(taskId))) ended.push(taskId);
+      else note(taskId, exists);
+    }
+    // Payloads and results may be large, so only those that somebody gets are read.
+    if (ended.length === 0) return;
+    for (const task of await toTasks(database, await database.read(getTasks(ended)))) {
+      for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
+    }
+  };
+
+  const note = (taskId: string, exists: boolean): void => {
+    for (const waiter of waiters.get(taskId) ?? []) {
+      if (exists) waiter.seen = true;
+      else if (waiter.seen) waiter.reject(gone(taskId));
+      else if (clock.monotonic() >= waiter.untilMs) waiter.reject(neverSeen(taskId));
+    }
+  };
+
+  const timedOut = async (waiter: Waiter, taskId: string, timeoutMs: number): Promise<void> => {
+    const why = await whyOpen({ database, clock, workers }, taskId);
+    const message = `task ${taskId} didn't finish within ${timeoutMs} ms${why ? `: ${why}` : ""}`;
+    waiter.reject(new FlotillaError("timeout", message, { details: { taskId, timeoutMs } }));
+  };
+
+  const settled = (
+    taskId: string,
+    { timeoutMs, signal, seen = false }: WaitOptions & Known,
+  ): Promise<Task> =>
+    new Promise((resolve, reject) => {
+      if (closed) return reject(new FlotillaError("closed", "the connection was closed"));
+      if (signal?.aborted) return reject(new FlotillaError("cancelled", "the wait was cut short"));
+      const done = () => {
+        stopTimeout?.();
+        signal?.removeEventListener("abort", onAbort);
+        waiters.get(taskId)?.delete(waiter);
+        if (waiters.get(taskId)?.size === 0) waiters.delete(taskId);
+      };
+      const waiter: Waiter = {
+        seen,
+        untilMs: clock.monotonic() + unseenMs,
+        resolve: (task) => (done(), resolve(task)),
+        reject: (error) => (done(), reject(error as Error)),
+      };
+      const onAbort = () => waiter.reject(new FlotillaError("cancelled", "the wait was cut short"));
+      const stopTimeout =
+        timeoutMs === undefined
+          ? undefined
+          : clock.after(timeoutMs, () => void timedOut(waiter, taskId, timeoutMs));
+      signal?.addEventListener("abort", onAbort, { once: true });
+      waiters.set(taskId, (waiters.get(taskId) ?? new Set()).add(waiter));
+      // What this process has stored itself it is told of by whoever has.
+      stopHints ??= database.subscribe((whose) => {
+        if (whose !== "own") lookAtAll(lookGapMs);
+      });
+      nextPollMs = firstPollMs;
+      lookAtOne(taskId);
+    });
+
+  return {
+    settled,
+    /** A task has ended in this process. */
+    ended(taskId: string): void {
+      if (waiters.has(taskId)) lookAtOne(taskId);
+    },
+    async result(taskId: string, options: WaitOptions & Known): Promise<Json> {
+      return resultOf(await settled(taskId, options));
+    },
+    close() {
+      closed = true;
+      stopTimer?.();
+      stopHints?.();
+      const error = new FlotillaError("closed", "the connection was closed");
+      for (const each of waiters.values()) for (const waiter of each) waiter.reject(error);
+      waiters.clear();
+    },
+  };
+}
+
+function neverSeen(taskId: string): FlotillaError {
+  return new FlotillaError(
+    "not_found",
+    `there is no task ${taskId}: it was deleted, or the transaction that enqueued it hasn't committed within ${unseenMs} ms`,
+    { details: { taskId } },
+  );
+}
+
+function gone(taskId: string): FlotillaError {
+  return new FlotillaError("not_found", `task ${taskId} was deleted while it was waited for`);
+}
+
+function isOpen(status: unknown): boolean {
+  return status === "pending" || status === "claimed";
+}
+
+/** The result of a task that has completed; throws what went wrong where it hasn't. */
+export function resultOf(task: Task): Json {
+  const what = `${task.flowVersion === null ? "task" : "run"} ${task.taskId} (${task.name})`;
+  if (task.status === "completed") return task.result;
+  if (task.status === "failed") {
+    const message = `${what} failed: ${task.error.message}`;
+    throw new FlotillaError("task_failed", message, { details: { ...task.error } });
+  }
+  const reason = task.status === "cancelled" && task.flowVersion !== null && task.error?.message;
+  throw new FlotillaError("cancelled", `${what} was cancelled${reason ? `: ${reason}` : ""}`);
+}

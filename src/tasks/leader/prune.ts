@@ -1,0 +1,60 @@
+import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
+import type { Database } from "../../store/database.ts";
+import type { Retention } from "./retention.ts";
+import { lookAt } from "../sql/finish.ts";
+import { deleteFinished, sweep } from "../sql/recover.ts";
+
+export type PruneOptions = {
+  /** Only tasks that ended so long ago: a minute at least, since some may still be asked for. */
+  olderThanMs: number;
+  /** Only tasks that ended so. Default: however they ended. */
+  status?: keyof Retention;
+  signal?: AbortSignal;
+  /** Told after every part of the table. */
+  onProgress?: (pruned: Pruned) => void;
+};
+
+export type Pruned = {
+  /** Tasks that were deleted. */
+  readonly deleted: number;
+  /** Tasks that were looked at. */
+  readonly seen: number;
+};
+
+const outcomes = ["completed", "failed", "cancelled"] as const;
+const range = { min: 60_000, max: 3_650 * 24 * 60 * 60_000 };
+const pageTasks = 10_000;
+const deleteTogether = 500;
+// Nothing is as old as this.
+const neverMs = 1e15;
+
+/** Deletes finished tasks now, as the leader does by and by. What somebody still waits for stays. */
+export async function prune(database: Database, options: PruneOptions): Promise<Pruned> {
+  checkOptions("prune", options, ["olderThanMs", "status", "signal", "onProgress"]);
+  const { olderThanMs, status, signal, onProgress } = options;
+  checkNumber("olderThanMs", olderThanMs, range);
+  if (status !== undefined) checkChoice("status", status, outcomes);
+  const keptMs = (outcome: keyof Retention) =>
+    status === undefined || status === outcome ? olderThanMs : neverMs;
+  const kept: Retention = {
+    completed: keptMs("completed"),
+    failed: keptMs("failed"),
+    cancelled: keptMs("cancelled"),
+  };
+  let [deleted, seen, after] = [0, 0, ""];
+  for (;;) {
+    const page = await database.read(sweep(after, pageTasks, kept));
+    const old = page.filter((row) => Number(row["old"]) === 1);
+    for (let at = 0; at < old.length && !signal?.aborted; at += deleteTogether) {
+      const ids = old.slice(at, at + deleteTogether).map((row) => row["task_id"] as string);
+      await database.write(deleteFinished(ids, kept));
+      deleted += ids.length - (await database.read(lookAt(ids))).length;
+      onProgress?.({ deleted, seen: seen + Math.floor((at / old.length) * pageTasks) });
+    }
+    const last = page.find((row) => Number(row["old"]) === 0);
+    seen += pageTasks;
+    onProgress?.({ deleted, seen });
+    if (!last || signal?.aborted) return { deleted, seen };
+    after = last["task_id"] as string;
+  }
+}

@@ -1,0 +1,124 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Claim } from "../rows.ts";
+import type { Ending } from "../finish/outcome.ts";
+import type { TaskHandler } from "../task.ts";
+import type { Throttled } from "../claim/throttle-scene.ts";
+import { type RunSpan, traceIdOf } from "../trace.ts";
+
+/** Why a running attempt was told to stop. */
+export type StopReason = "timeout" | "cancel" | "shutdown" | "claim_lost";
+
+/** One attempt under way on this pod. */
+export type Running = {
+  readonly claim: Claim;
+  readonly handler: TaskHandler;
+  /** When what runs now has begun: the attempt, or the transition of a run. */
+  startedMs: number;
+  /** How long that may take. */
+  timeoutMs: number;
+  /** When the worker must look at it again: its timeout, then the end of its grace. */
+  actAtMs: number;
+  /** The `wake` last seen, which a later decision must not miss. */
+  wake: number;
+  /** How often whoever drives a run has written it. 0 for a task. */
+  runSeq: number;
+  stopped: StopReason | undefined;
+  /** Set once, when the worker has taken its ending; a handler that settles later changes nothing. */
+  ended: boolean;
+  /** Set once the handler has asked to complete it in a transaction of its own. */
+  completing: boolean;
+  controller: AbortController | undefined;
+  /** Whether whoever drives a run knows that it was asked to cancel, and needn't be told again. */
+  cancelSeen: boolean;
+  /** Told that what was to stop didn't within its grace. Only where somebody else ends the attempt. */
+  abandon: (() => void) | undefined;
+  /** Only where the program traces. */
+  span: RunSpan | undefined;
+  /** Only where its name is throttled. */
+  throttled: Throttled | undefined;
+};
+
+export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): Running {
+  return {
+    claim,
+    handler,
+    startedMs: nowMs,
+    timeoutMs: handler.options.timeoutMs,
+    actAtMs: nowMs + handler.options.timeoutMs,
+    wake: claim.wake,
+    runSeq: claim.run?.seq ?? 0,
+    stopped: undefined,
+    ended: false,
+    completing: false,
+    controller: undefined,
+    cancelSeen: false,
+    abandon: undefined,
+    span: undefined,
+    throttled: undefined,
+  };
+}
+
+/** Tells the handler to stop. The first reason is the one that counts. */
+export function stopRun(running: Running, reason: StopReason): void {
+  if (running.stopped !== undefined) return;
+  running.stopped = reason;
+  running.controller?.abort(stopError(running));
+}
+
+export function stopError({ claim, timeoutMs, stopped }: Running): FlotillaError {
+  switch (stopped) {
+    case "timeout":
+      return new FlotillaError("timeout", `the attempt took longer than ${timeoutMs} ms`);
+    case "claim_lost":
+      return new FlotillaError("claim_lost", `another pod has task ${claim.taskId} now`);
+    case "cancel":
+      return new FlotillaError("cancelled", `task ${claim.taskId} was cancelled`);
+    case "shutdown":
+    case undefined:
+      return new FlotillaError("cancelled", "this pod is shutting down");
+  }
+}
+
+/** The signal of what runs. Most never ask for it, so it is made when somebody does. */
+export function signalOf(running: Running): AbortSignal {
+  if (!running.controller) {
+    running.controller = new AbortController();
+    if (running.stopped) running.controller.abort(stopError(running));
+  }
+  return running.controller.signal;
+}
+
+/** What it means that a handler threw, or never settled, after it was told to stop. */
+export function endingOf(running: Running, thrown: unknown): Ending {
+  switch (running.stopped) {
+    case "timeout":
+      return { type: "timed_out", timeoutMs: running.timeoutMs };
+    case "cancel":
+      return { type: "cancelled" };
+    case "shutdown":
+    case "claim_lost":
+      return { type: "interrupted" };
+    case undefined:
+      return { type: "threw", thrown };
+  }
+}
+
+/** What every line of the log says of whom it is about: a task, or a run as it was claimed. */
+export function taskFields({ claim, span, handler }: Running, podId: string) {
+  const traceId = traceIdOf(span, claim.trace);
+  const { flow } = handler;
+  return {
+    ...(flow
+      ? {
+          run_id: claim.taskId,
+          flow: claim.name,
+          run_version: flow.version,
+          transition: claim.run?.cursor ?? null,
+        }
+      : { task: claim.taskId, name: claim.name }),
+    pod: podId,
+    attempt: claim.failures + 1,
+    token: claim.token,
+    ...(traceId !== undefined && { trace_id: traceId }),
+  };
+}

@@ -1,0 +1,113 @@
+import { existsSync, mkdirSync, renameSync } from "node:fs";
+import { join } from "node:path";
+import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { DatabaseSync } from "../../store/sqlite/driver.ts";
+import { makePrivate } from "../../store/sqlite/private-file.ts";
+
+/** The attempt that a progress belongs to. */
+export type Attempt = { readonly taskId: string; readonly token: number };
+
+/** Progress that is kept on this machine, every time: for tasks that save often and must not lose it. */
+export type LocalProgress = {
+  /** Whether it could be kept. */
+  save(attempt: Attempt, value: string): boolean;
+  last(taskId: string): (Pick<Attempt, "token"> & { readonly value: string }) | undefined;
+  /** The task has ended, or is another's to go on with. */
+  forget(attempt: Attempt): void;
+  close(): void;
+};
+
+// Tasks that ended elsewhere leave theirs behind.
+const keptMs = 30 * 24 * 60 * 60_000;
+// Several processes may share the file; each holds it for a moment.
+const patienceMs = 200;
+
+/**
+ * One file for all processes that share a folder, so that whichever goes on with a task finds it. A
+ * kill loses nothing; a power cut may lose the last moments, because a save doesn't wait for the disk.
+ */
+export function localProgress(
+  folder: string,
+  { clock, log }: { clock: Clock; log: Logger },
+): LocalProgress {
+  const path = join(folder, "progress.db");
+  let opened: ReturnType<typeof open> | undefined;
+  let ailing = false;
+
+  const attempted = <Result>(work: (file: ReturnType<typeof open>) => Result) => {
+    try {
+      opened ??= openOrSetAside(path, folder, clock.now() - keptMs, log);
+      const result = work(opened);
+      ailing = false;
+      return result;
+    } catch (error) {
+      if (!ailing) {
+        const fields = { path, error: messageOf(error) };
+        log.warn(fields, "progress can't be kept on this machine, only in the store");
+      }
+      ailing = true;
+      return undefined;
+    }
+  };
+
+  return {
+    save({ taskId, token }, value) {
+      return attempted(({ put }) => put.run(taskId, token, value, clock.now())) !== undefined;
+    },
+    last(taskId) {
+      if (!opened && !existsSync(path)) return undefined;
+      const row = attempted(({ get }) => get.get(taskId));
+      return row && { token: Number(row["token"]), value: String(row["value"]) };
+    },
+    forget({ taskId, token }) {
+      if (!opened) return;
+      attempted(({ drop }) => drop.run(taskId, token));
+    },
+    close() {
+      opened?.db.close();
+      opened = undefined;
+    },
+  };
+}
+
+function open(path: string, olderThanMs: number) {
+  makePrivate(path);
+  const db = new DatabaseSync(path, { timeout: patienceMs });
+  try {
+    db.exec("pragma journal_mode = wal; pragma synchronous = normal");
+    db.exec(`create table if not exists progress (
+      task_id text primary key, token integer not null, value text not null, at integer not null)`);
+    db.prepare("delete from progress where at < ?").run(olderThanMs);
+    return {
+      db,
+      put: db.prepare(`insert into progress (task_id, token, value, at) values (?, ?, ?, ?)
+        on conflict (task_id) do update set token = excluded.token, value = excluded.value,
+          at = excluded.at where excluded.token >= progress.token`),
+      get: db.prepare("select token, value from progress where task_id = ?"),
+      drop: db.prepare("delete from progress where task_id = ? and token <= ?"),
+    };
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+const damaged = [11, 26];
+
+/** A damaged file is of no use to anybody: the tasks go on from what the store has. */
+function openOrSetAside(path: string, folder: string, olderThanMs: number, log: Logger) {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  try {
+    return open(path, olderThanMs);
+  } catch (error) {
+    const code = error instanceof Error && "errcode" in error ? Number(error.errcode) & 0xff : 0;
+    if (!damaged.includes(code)) throw error;
+    for (const end of ["", "-wal", "-shm"]) {
+      if (existsSync(`${path}${end}`)) renameSync(`${path}${end}`, `${path}.damaged${end}`);
+    }
+    log.warn({ path }, "the file of progress was damaged and set aside");
+    return open(path, olderThanMs);
+  }
+}

@@ -1,0 +1,81 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { TaskContext } from "../task.ts";
+
+/** Goes on: to the next middleware, and after the last to the handler. Gives what that returns. */
+export type Next = () => Promise<unknown>;
+
+/**
+ * What runs around every handler. It calls `next` once and waits for it; what it returns is the
+ * result, and what it throws counts as thrown by the handler.
+ */
+export type Middleware = (context: TaskContext<unknown>, next: Next) => unknown;
+
+/** A pod's middleware costs each of its runs, and more than this is a mistake. */
+const middlewareMost = 100;
+
+/** Refuses what can't be run around a handler. */
+export function checkMiddleware(given: unknown): asserts given is readonly Middleware[] {
+  if (!Array.isArray(given) || given.length > middlewareMost) {
+    throw new FlotillaError(
+      "invalid_option",
+      `middleware must be an array of ${middlewareMost} functions at most`,
+    );
+  }
+  const odd = given.findIndex((each) => typeof each !== "function");
+  if (odd === -1) return;
+  throw new FlotillaError("invalid_option", `middleware[${odd}] must be a function`);
+}
+
+type Layer<Context> = (context: Context, next: Next) => unknown;
+
+/** Runs a handler inside of its middleware, the first outermost. */
+export function runAround<Context>(
+  middleware: readonly Layer<Context>[],
+  context: Context,
+  run: (context: Context) => unknown,
+): Promise<unknown> {
+  const from = (at: number): Promise<unknown> => {
+    const layer = middleware[at];
+    if (layer === undefined) return (async () => run(context))();
+    return runLayer(layer, context, () => from(at + 1));
+  };
+  return from(0);
+}
+
+/**
+ * Holds one middleware to its word. Nothing it does lets a handler run twice, or on after the attempt
+ * has ended, or reject with nobody listening, which would end the process.
+ */
+async function runLayer<Context>(layer: Layer<Context>, context: Context, goOn: Next) {
+  let going: Promise<unknown> | undefined;
+  let settled = false;
+  let over = false;
+  let fault: FlotillaError | undefined;
+  const next: Next = () => {
+    if (going === undefined && !over) {
+      going = goOn();
+      const settle = () => void (settled = true);
+      going.then(settle, settle);
+      return going;
+    }
+    fault ??= misused(layer, over ? "called `next` after it had ended" : "called `next` twice");
+    const refused = Promise.reject(fault);
+    refused.catch(() => {});
+    return refused;
+  };
+  try {
+    const returned = await layer(context, next);
+    if (going === undefined) fault ??= misused(layer, "returned without calling `next`");
+    else if (!settled) fault ??= misused(layer, "returned without waiting for `next`");
+    if (fault) throw fault;
+    return returned;
+  } finally {
+    over = true;
+    await (going as Promise<unknown> | undefined)?.catch(() => {});
+  }
+}
+
+function misused({ name }: { readonly name: string }, what: string): FlotillaError {
+  const which = name ? `the middleware "${name}"` : "a middleware";
+  return new FlotillaError("invalid_middleware", `${which} ${what}`);
+}

@@ -1,0 +1,238 @@
+import {
+  holdTask,
+  isAmong,
+  now,
+  rowAddress,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
+import { isPending, ungated } from "./task-state.ts";
+
+const tasks = table("step_tracker");
+const waits = table("step_wait");
+
+/** One task that waits for another, which may be named by its key where a task may hold that already. */
+export type Wait = {
+  readonly awaitedId: string;
+  readonly waiterId: string;
+  /** Which of those that the waiter was given it is. */
+  readonly place: number;
+  readonly holds?: { readonly tenant: string; readonly name: string; readonly key: string };
+};
+
+/**
+ * Wakes whoever waits for these tasks, as far as they have ended, and for nothing else that is open:
+ * goes into every write that ends tasks, after the statement that does. Where two of them end at
+ * once, each in a transaction that can't see the other, the second waits here for the first, and
+ * then sees that both have ended. For that the waiter is held in one statement and judged in the
+ * next; and it is changed even where it has to wait on, so that a transaction of a caller's that
+ * looks at the past is refused.
+ */
+export function wakeWaiters(endedIds: readonly string[]): Statement[] {
+  return wake(sql`
+    select distinct wait.waiter_id as id from ${waits} wait
+    where ${isAmong(sql`select task_id from ${idRows(endedIds)} ended`, sql`wait.awaited_id`)}
+      and (select task.status from ${tasks} task where task.task_id = wait.awaited_id)
+        not in ('pending', 'claimed')`);
+}
+
+/**
+ * The same for what a release is about to cancel, which nobody can name afterwards. Goes before it,
+ * and the tasks of that call must be held already.
+ */
+export function wakeWaitersOfCall(podId: string, call: number): Statement[] {
+  const leaving = (task: Statement) => sql`${task}.claimed_by = ${podId}
+    and ${task}.claim_call = ${call} and ${task}.status = 'claimed' and ${task}.cancel_requested = 1
+    and ${task}.flow_version is null`;
+  return wake(
+    sql`select distinct waiter_id as id from ${waits} where awaited_id in (
+      select task.task_id from ${tasks} task where ${leaving(sql`task`)})`,
+    sql`case when ${leaving(sql`awaited`)} then 'cancelled' else awaited.status end`,
+  );
+}
+
+/** The same for those children of these runs that have just been cancelled. */
+export function wakeWaitersOfChildren(parentIds: readonly string[]): Statement[] {
+  return wake(sql`
+    select distinct wait.waiter_id as id
+    from ${waits} own join ${waits} wait on wait.awaited_id = own.awaited_id
+    where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`own.waiter_id`)}
+      and (select task.status from ${tasks} task
+        where task.task_id = own.awaited_id and task.parent_id = own.waiter_id) = 'cancelled'`);
+}
+
+/** Wakes these tasks themselves if nothing that they wait for is open. Nobody else may see them yet. */
+export function wakeIfNothingIsOpen(waiterIds: readonly string[]): Statement {
+  return judgeWaiters(sql`select task_id as id from ${idRows(waiterIds)} fresh`);
+}
+
+/** The same for the children of runs, as far as those wait themselves. */
+export function wakeChildren(parentIds: readonly string[]): Statement {
+  return judgeWaiters(sql`
+    select awaited_id as id from ${waits}
+    where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`waiter_id`)}`);
+}
+
+/**
+ * Goes around what starts tasks over, which makes them open again for the runs that have started them: one
+ * that has seen them ended, and is about to go on with that, looks once more. The parents are held first,
+ * because a parent's own write holds it before its children; and whatever their status, because one that
+ * has ended may be started over before the last statement.
+ */
+export function tellingParents(startedIds: readonly string[], starting: readonly Statement[]) {
+  const parents = (isStarted: Statement) => sql`
+    select distinct child.parent_id as id from ${tasks} child
+    where ${isAmong(sql`select task_id from ${idRows(startedIds)} started`, sql`child.task_id`)}
+      and child.parent_id is not null ${isStarted}`;
+  return [
+    sql`select task_id from ${tasks} task where ${named(parents(sql``))}
+      order by task_id ${holdTask}`,
+    ...starting,
+    sql`update ${tasks} set wake = wake + 1
+      where ${named(parents(sql`and child.status in ('pending', 'claimed')`))}
+        and status in ('pending', 'claimed')`,
+  ];
+}
+
+function wake(waiters: Statement, status?: Statement): Statement[] {
+  return [
+    sql`select task_id from ${tasks} task where ${named(waiters)} order by task_id ${holdTask}`,
+    judgeWaiters(waiters, status),
+  ];
+}
+
+/**
+ * How an awaited task counts for its waiter. A run that waits for children waits for those of one
+ * transition, whose keys begin with what `awaits` says: one of an earlier transition, or a task that the run
+ * was to run after, may have been started over since. A run that is started over itself waits for the
+ * latter, and for the children of the transition at which it stands. A child without a key may be of any
+ * transition, so the run waits for it too.
+ */
+function counted(status: Statement): Statement {
+  const begin = sql`coalesce(${tasks}.awaits, ${tasks}.task_id || '/' || ${tasks}.cursor || '/')`;
+  return sql`case when awaited.parent_id = ${tasks}.task_id
+      then case when coalesce(substr(awaited.unique_key, 1, length(${begin})), ${begin}) = ${begin}
+        then ${status} end
+    when ${tasks}.awaits is null then ${status} end`;
+}
+
+/**
+ * Lets go those for which nothing is open, and those that won't run because something has failed. What
+ * is gone counts as ended well. Each awaited task is looked up on its own, so that no plan can read
+ * the whole table, and once, however many there are: 2 where the waiter is doomed by it, 1 while it is
+ * open.
+ */
+function judgeWaiters(waiters: Statement, status = sql`awaited.status`): Statement {
+  const waiter = tasks;
+  return sql`
+    update ${tasks}
+    set wake = wake + 1, last_update = ${now}, (waits, parked) = (
+      select case when verdict = 2 then 3 else ${waiter}.waits end,
+        case when verdict = 1 then 2 when ${waiter}.run_at > ${now} then 1 else ${ungated} end
+      from (
+        select coalesce(max(
+          case (select ${counted(status)} from ${tasks} awaited
+              where awaited.task_id = wait.awaited_id)
+            when 'pending' then 1 when 'claimed' then 1
+            when 'failed' then case when ${waiter}.waits = 1 then 2 else 0 end
+            when 'cancelled' then case when ${waiter}.waits = 1 then 2 else 0 end
+            else 0 end), 0) as verdict
+        from ${waits} wait where wait.waiter_id = ${waiter}.task_id) judged)
+    where ${named(waiters)} and ${isPending(tasks)} and parked = 2`;
+}
+
+/** The tasks that a query names by `id`. Each is looked up on its own, for the same reason. */
+function named(ids: Statement) {
+  return isAmong(sql`
+    select (select ${rowAddress} from ${tasks} task where task.task_id = named.id)
+    from (${ids}) named`);
+}
+
+/** The condition that every task that is to be waited for is there, so that nothing is stored else. */
+export function allThere(awaitedIds: readonly string[]): Statement {
+  return sql`not exists (${missing(awaitedIds)})`;
+}
+
+/** Those that are to be waited for and aren't there. */
+export function missing(awaitedIds: readonly string[]): Statement {
+  return sql`
+    select task_id from ${idRows(awaitedIds)} wanted
+    where not exists (select 1 from ${tasks} task where task.task_id = wanted.task_id)`;
+}
+
+/**
+ * Notes who waits for whom, once the waiters are stored. What they wait for is held and counts them, so
+ * that whoever ends it at the same moment either has ended it already, or finds them. A waiter that
+ * has its notes already keeps them.
+ */
+export function beginWaiting(given: readonly Wait[]): Statement[] {
+  const wanted = rows(
+    {
+      awaited_id: "text",
+      waiter_id: "text",
+      place: "integer",
+      tenant: "text",
+      name: "text",
+      unique_key: "text",
+    },
+    given.map(({ awaitedId, waiterId, place, holds }) => [
+      awaitedId,
+      waiterId,
+      place,
+      holds?.tenant ?? null,
+      holds?.name ?? null,
+      holds?.key ?? null,
+    ]),
+  );
+  const waiterIds = [...new Set(given.map(({ waiterId }) => waiterId))];
+  const awaited = sql`select distinct awaited_id as id from ${waits}
+    where ${isAmong(sql`select task_id from ${idRows(waiterIds)} fresh`, sql`waiter_id`)}`;
+  return [
+    sql`
+      insert into ${waits} (awaited_id, waiter_id, place)
+      select coalesce(holder.task_id, wanted.awaited_id), wanted.waiter_id, wanted.place
+      from ${wanted} wanted left join ${tasks} holder
+        on holder.tenant = wanted.tenant and holder.name = wanted.name
+        and holder.unique_key = wanted.unique_key
+      where exists (select 1 from ${tasks} task where task.task_id = wanted.waiter_id)
+        and not exists (select 1 from ${waits} wait where wait.waiter_id = wanted.waiter_id)
+      on conflict do nothing`,
+    sql`select task_id from ${tasks} task where ${named(awaited)} order by task_id ${holdTask}`,
+    sql`update ${tasks} set awaited = awaited + 1 where ${named(awaited)}`,
+    wakeIfNothingIsOpen(waiterIds),
+  ];
+}
+
+/** What these tasks wait for, or have waited for, in the order that was given. */
+export function waitsOf(waiterIds: readonly string[]): Statement {
+  return sql`
+    select waiter_id, awaited_id from ${waits}
+    where ${isAmong(sql`select task_id from ${idRows(waiterIds)} wanted`, sql`waiter_id`)} order by waiter_id, place`;
+}
+
+/** The tasks that one waits for, or has waited for. */
+export function getParents(waiterId: string): Statement {
+  return sql`
+    select task.* from ${waits} wait join ${tasks} task on task.task_id = wait.awaited_id
+    where wait.waiter_id = ${waiterId} order by wait.place`;
+}
+
+/** The condition that nobody who hasn't ended waits for a task or may still read how it ended. */
+export const unneeded = sql`(awaited = 0 or not exists (
+  select 1 from ${waits} wait where wait.awaited_id = ${tasks}.task_id
+    and (select waiter.status from ${tasks} waiter where waiter.task_id = wait.waiter_id)
+      in ('pending', 'claimed')))`;
+
+/** Forgets what tasks have waited for that are gone. */
+export function forgetWaits(goneIds: Statement): Statement {
+  return sql`delete from ${waits} where waiter_id in (${goneIds})`;
+}
+
+function idRows(taskIds: readonly string[]) {
+  return rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+}

@@ -1,0 +1,213 @@
+import { pageBytes } from "../../base/page.ts";
+import { bytesOf, pageOf } from "../../store/page.ts";
+import { isAmong, holdTask, join, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { nextSeq, requestMark } from "./events.ts";
+import { ungated } from "./task-state.ts";
+import {
+  tellingParents,
+  wakeIfNothingIsOpen,
+  wakeWaiters,
+  wakeWaitersOfChildren,
+} from "./dependencies.ts";
+
+const tasks = table("step_tracker");
+const events = table("step_event");
+const waits = table("step_wait");
+
+const isPendingTask = sql`status = 'pending' and flow_version is null`;
+// What can't be read has no finalizers that anybody could run, as far as the person knows who gives it up.
+const isAside = sql`status = 'pending' and flow_version is not null and parked = 6`;
+
+/**
+ * What a task that hasn't ended is set to when it is to be cancelled: it ends at once, or is asked. A run
+ * mustn't wait any longer for whatever it is parked for; one that was set aside is cancelled when somebody
+ * takes it up.
+ */
+const askedToCancel = asking(isPendingTask);
+
+function asking(endsAtOnce: Statement): Statement {
+  return sql`
+  cancel_requested = 1, wake = wake + 1, last_update = ${now},
+  claim_token = claim_token + case when ${endsAtOnce} then 1 else 0 end,
+  status = case when ${endsAtOnce} then 'cancelled' else status end,
+  run_at = case when flow_version is not null and status = 'pending' and run_at > ${now}
+    then ${now} else run_at end,
+  parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+    then ${ungated} else parked end`;
+}
+
+/** What `cancel` does, for all children that haven't ended. */
+export function cancelChildren(
+  parentIds: readonly string[],
+  fence: (task: Statement) => Statement,
+): Statement[] {
+  const parents = rows(
+    { task_id: "text" },
+    parentIds.map((taskId) => [taskId]),
+  );
+  const open = sql`
+    select child.task_id from ${parents} parent
+    join ${waits} wait on wait.waiter_id = parent.task_id
+    join ${tasks} child on child.task_id = wait.awaited_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from ${fence(sql`task`)})`;
+  const among = isAmong(open, sql`task_id`);
+  return [
+    sql`select task_id from ${tasks} task where ${among} order by task_id ${holdTask}`,
+    sql`
+      insert into ${events} (task_id, seq, type)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
+      where ${among}`,
+    sql`
+      update ${tasks}
+      set ${askedToCancel}
+      where ${among}`,
+  ];
+}
+
+/**
+ * Cancels: at once where nobody runs it, otherwise by asking the pod that does. A run has finalizers, so
+ * it is only asked: one that waits for a time, for others or for a word goes on to them. One that nobody
+ * can read is given up without, together with its children, also where it was asked before. What is noted
+ * names the request, so that sending it again does nothing, though the task may have been started over, or
+ * the run set aside, meanwhile.
+ */
+export function cancelTask(taskId: string, requestId: string): Statement[] {
+  const { mark, isFirst } = requestMark(taskId, requestId);
+  const isOpen = sql`task_id = ${taskId} and status in ('pending', 'claimed')`;
+  const unasked = sql`${isOpen} and cancel_requested = 0 and ${isFirst}`;
+  const givenUp = sql`${isOpen} and ${isAside} and ${isFirst}`;
+  return [
+    sql`select task_id from ${tasks} task where ${isOpen} ${holdTask}`,
+    ...cancelChildren(
+      [taskId],
+      (task) => sql`${tasks} ${task}
+      where ${task}.task_id in (select task_id from ${tasks} where ${givenUp})`,
+    ),
+    sql`
+      insert into ${events} (task_id, seq, type, detail)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested', '{' || ${mark}
+      from ${tasks} task where ${unasked}`,
+    sql`
+      insert into ${events} (task_id, seq, type, detail)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'given_up', '{' || ${mark}
+      from ${tasks} task where ${givenUp}`,
+    sql`
+      update ${tasks}
+      set ${asking(sql`(${isPendingTask} or ${isAside})`)}
+      where ${unasked} or ${givenUp}`,
+    ...wakeWaitersOfChildren([taskId]),
+    ...wakeWaiters([taskId]),
+    sql`select status, cancel_requested, group_key from ${tasks} where task_id = ${taskId}`,
+  ];
+}
+
+/**
+ * Where a run goes on that is started over: where it stopped, or where it stood when it was cancelled while
+ * nobody could read it. It may have stopped elsewhere before that.
+ */
+const restartedAt = sql`case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end`;
+
+/**
+ * What a task that has ended is set to when it starts over: a new generation, with all its attempts. One
+ * that waits for others waits anew, so `wakeIfNothingIsOpen` must follow.
+ */
+export const startedOver = sql`
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when waits > 0 then 2 else ${ungated} end,
+  waits = case when waits = 3 then 1 else waits end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
+  cursor = ${restartedAt}, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1`;
+
+/**
+ * Starts a finished task over: a new generation, noted as such. What it waits for is looked at anew. The
+ * note names the request and the token that it leads to, so that sending it again does nothing, though
+ * the task may have failed again meanwhile.
+ */
+export function retryTask(taskId: string, requestId: string): Statement[] {
+  const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
+  const mark = `{"request":"${requestId}","token":`;
+  const noted = sql`exists (
+    select 1 from ${events} past
+    where past.task_id = ${taskId} and past.type = 'retried' and past.detail like ${`${mark}%`})`;
+  return [
+    ...tellingParents(
+      [taskId],
+      [
+        sql`
+          insert into ${events} (task_id, seq, type, detail)
+          select task_id, ${nextSeq(sql`task.task_id`)}, 'retried',
+            ${mark} || cast(task.claim_token + 1 as text) || '}'
+          from ${tasks} task where ${ended} and not ${noted} ${holdTask}`,
+        sql`
+          update ${tasks}
+          set ${startedOver}
+          where ${ended} and exists (
+            select 1 from ${events} past
+            where past.task_id = ${tasks}.task_id and past.type = 'retried'
+              and past.detail = ${mark} || cast(${tasks}.claim_token + 1 as text) || '}')`,
+      ],
+    ),
+    wakeIfNothingIsOpen([taskId]),
+    sql`select status, case when ${noted} then 1 else 0 end as retried
+      from ${tasks} where task_id = ${taskId}`,
+  ];
+}
+
+export function getTask(taskId: string): Statement {
+  return sql`select * from ${tasks} where task_id = ${taskId}`;
+}
+
+export function getTasks(taskIds: readonly string[]): Statement {
+  const wanted = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  return sql`select * from ${tasks} where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
+}
+
+export type ListFilter = {
+  readonly name?: string;
+  readonly status?: string;
+  readonly tenant?: string;
+  /** Only tasks with a lower id: the last of the page before. */
+  readonly before?: string;
+  readonly limit: number;
+};
+
+/** A page of tasks, newest first. */
+export function listTasks(filter: ListFilter): Statement {
+  const conditions = [
+    ...(filter.name === undefined ? [] : [sql`name = ${filter.name}`]),
+    ...(filter.status === undefined ? [] : [sql`status = ${filter.status}`]),
+    ...(filter.tenant === undefined ? [] : [sql`tenant = ${filter.tenant}`]),
+    ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
+  ];
+  const where = conditions.length > 0 ? sql`where ${join(conditions, " and ")}` : sql``;
+  const from = sql`from ${tasks} ${where}`;
+  const { begin, keys, found } = pageOf({ ...taskPage, from, limit: filter.limit });
+  return sql`${begin}
+    select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
+}
+
+const idBytes = 40;
+
+/** How pages of tasks and runs are ordered, and what a row of them takes as it is shown. */
+export const taskPage = {
+  key: sql`task_id`,
+  order: "desc",
+  bytes: sql`500 + ${bytesOf(sql`payload`)} + ${bytesOf(sql`state`)} + ${bytesOf(sql`progress`)}
+    + ${bytesOf(sql`result`)} + ${bytesOf(sql`error`)} + ${bytesOf(sql`waiting`)}
+    + ${bytesOf(sql`intent`)} + ${bytesOf(sql`aside`)}
+    + case when waits = 0 then 0 else
+      (select count(*) from ${waits} wait where wait.waiter_id = task_id) * ${idBytes} end`,
+  maxBytes: pageBytes,
+} as const;
+
+export function countTasks(): Statement {
+  return sql`
+    select name, status, count(*) as tasks from ${tasks} group by name, status order by name, status`;
+}

@@ -1,0 +1,171 @@
+import { aloneAfterDeaths, deathLimit } from "../../base/death-limit.ts";
+import type { PodSeen } from "../../pods/liveness.ts";
+import {
+  holdTask,
+  isAmong,
+  limit,
+  now,
+  returning,
+  rowAddress,
+  rows,
+  sql,
+  type Statement,
+  table,
+  takeRows,
+  takeTask,
+} from "../../store/sql.ts";
+import type { Retention } from "../leader/retention.ts";
+import { nextSeq } from "./events.ts";
+import { type FollowUp, insertFollowUps } from "./follow-up.ts";
+import { forgetWaits, unneeded } from "./dependencies.ts";
+
+const tasks = table("step_tracker");
+const events = table("step_event");
+const pods = table("pod_health");
+
+/**
+ * The claims of pods that were seen silent, with the tokens to recover them by. They are picked in the
+ * order of the index of claims: to pick them in order of their ids, a planner that takes everything
+ * for claimed would go through all tasks.
+ */
+export function claimsOf(podIds: readonly string[], count: number): Statement {
+  const silent = rows(
+    { pod_id: "text" },
+    podIds.map((podId) => [podId]),
+  );
+  return sql`
+    select task_id, claim_token, claimed_by, deaths from (
+      select task_id, claim_token, claimed_by, deaths from ${tasks}
+      where status = 'claimed' and claimed_by in (select pod_id from ${silent} silent)
+      order by claimed_by, claim_call ${limit(count)}) held
+    order by task_id`;
+}
+
+export type Orphan = { readonly taskId: string; readonly token: number; readonly pod: PodSeen };
+
+const orphanColumns = {
+  task_id: "text",
+  token: "integer",
+  pod_id: "text",
+  beat: "integer",
+} as const;
+
+function orphanRows(orphans: readonly Orphan[]) {
+  return rows(
+    orphanColumns,
+    orphans.map(({ taskId, token, pod }) => [taskId, token, pod.podId, pod.beat]),
+  );
+}
+
+/**
+ * Gives orphans back: still claimed, by the pod seen silent, with the token seen, and that pod hasn't
+ * beaten since. The attempt isn't counted, and the token stays, so that the pod may still finish
+ * what it has done if nobody else has claimed it. A row that somebody holds is left for the next
+ * pass, because one transaction that idles must not keep all the others from being recovered.
+ */
+export function recoverTasks(orphans: readonly Orphan[]): Statement {
+  const silent = orphanRows(orphans);
+  // A run has finalizers. Whoever claims it next leads it to them.
+  const isTask = sql`flow_version is null`;
+  const spent = sql`deaths + 1 >= ${deathLimit} and ${isTask}`;
+  const cancelled = sql`cancel_requested = 1 and ${isTask}`;
+  const status = sql`case when ${cancelled} then 'cancelled' when ${spent} then 'failed'
+    else 'pending' end`;
+  const token = sql`claim_token + case when ${cancelled} or ${spent} then 1 else 0 end`;
+  return sql`
+    update ${tasks}
+    set status = ${status},
+      error = case when ${cancelled} then error when ${spent} then ${poisonError} else error end,
+      claim_token = ${token},
+      deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = ${now}
+    from ${silent} orphan
+    where ${isOrphan(tasks)} and ${isAmong(sql`
+      select ${rowAddress} from ${tasks}
+      where ${isAmong(sql`select task_id from ${orphanRows(orphans)} wanted`, sql`task_id`)} ${takeRows}`)}
+    ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
+      before: sql`
+        select task.task_id, task.name, ${status} as status, ${token} as claim_token
+        from ${silent} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${holdTask}`,
+    })}`;
+}
+
+export function noteRecovery(orphans: readonly Orphan[]): Statement {
+  return sql`
+    insert into ${events} (task_id, seq, type, attempt, pod_id)
+    select orphan.task_id, ${nextSeq(sql`orphan.task_id`)}, 'pod_died', task.retry_count + 1, orphan.pod_id
+    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${takeTask}`;
+}
+
+/** Stores what follows the tasks that recovery is about to fail. Goes between its note and itself. */
+export function followRecovery(
+  followUps: readonly FollowUp[],
+  orphans: readonly Orphan[],
+): Statement {
+  return insertFollowUps(
+    followUps,
+    sql`task.deaths + 1 >= ${deathLimit} and task.cancel_requested = 0 and task.flow_version is null
+      and exists (select 1 from ${orphanRows(orphans)} orphan where ${isOrphan(sql`task`)})
+    ${takeTask}`,
+  );
+}
+
+// A pod whose row is gone is seen with the beat -1. One that was seen with another has lost its row
+// since, and is watched anew.
+function isOrphan(from: typeof tasks | Statement): Statement {
+  return sql`${from}.task_id = orphan.task_id and ${from}.claim_token = orphan.token
+    and ${from}.status = 'claimed' and ${from}.claimed_by = orphan.pod_id
+    and coalesce((select pod.beat from ${pods} pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat`;
+}
+
+export const poisonError = JSON.stringify({
+  code: "pod_died",
+  message: `${deathLimit} pods died while they ran this task, ${deathLimit - aloneAfterDeaths} of them with nothing else to run`,
+});
+
+// An enqueue whose answer was lost is sent again for half a minute. It must find what it has stored,
+// or it would store and run the same task again.
+const youngMs = 60_000;
+
+/** Whether a task has ended so long ago that it needn't be kept. */
+function isOld({ completed, failed, cancelled }: Retention): Statement {
+  return sql`created_at < ${now} - ${youngMs}
+    and (status = 'completed' and last_update < ${now} - ${completed}
+      or status = 'failed' and last_update < ${now} - ${failed}
+      or status = 'cancelled' and last_update < ${now} - ${cancelled})`;
+}
+
+/**
+ * Walks over so many tasks in order of their ids. Gives those that are finished and old and, unless
+ * the walk came to the end, the one to go on after. One statement however many there are.
+ */
+export function sweep(after: string, count: number, kept: Retention): Statement {
+  return sql`
+    with page as (
+      select task_id, status, created_at, last_update from ${tasks}
+      where task_id > ${after} order by task_id ${limit(count)})
+    select task_id, 1 as old from page where ${isOld(kept)}
+    union all
+    select max(task_id), 0 from page having count(*) = ${count}`;
+}
+
+/**
+ * Deletes tasks that needn't be kept any longer, unless somebody waits for them or may still
+ * read how they ended; and then what belongs to those that are gone.
+ */
+export function deleteFinished(taskIds: readonly string[], kept: Retention): Statement[] {
+  const old = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  const gone = sql`select task_id from ${old} old
+    where not exists (select 1 from ${tasks} task where task.task_id = old.task_id)`;
+  return [
+    sql`delete from ${tasks} where ${isAmong(sql`
+      select ${rowAddress} from ${tasks}
+      where ${isAmong(sql`select task_id from ${old} old`, sql`task_id`)}
+        and ${isOld(kept)} and ${unneeded} ${takeRows}`)}`,
+    sql`delete from ${events} where task_id in (${gone})`,
+    forgetWaits(gone),
+    sql`delete from ${table("step_signal")} where task_id in (${gone})`,
+  ];
+}

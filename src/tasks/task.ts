@@ -1,0 +1,235 @@
+import { dayMs } from "../base/durations.ts";
+import { type Backoff, checkBackoff } from "../base/backoff.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Json, Jsonify } from "../base/jsonify.ts";
+import type { Logger } from "../base/log.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { checkSchema, type Schema } from "../base/schema.ts";
+import { followUpName, type TaskFailure } from "./failure.ts";
+import type { Task } from "./rows.ts";
+import { checkConcurrency, type Concurrency, type NamedQueue } from "./concurrency/concurrency.ts";
+import type { Drive } from "./run/drive.ts";
+import { checkThrottle, type TaskThrottle, type ThrottleOfHandler } from "./claim/throttle.ts";
+
+/** What a handler gets. */
+export type TaskContext<Input> = {
+  readonly input: Input;
+  readonly taskId: string;
+  readonly name: string;
+  /** 1 on the first try. */
+  readonly attempt: number;
+  /** How often it has thrown `snooze`, which isn't counted as an attempt. */
+  readonly snoozes: number;
+  /** The time of its schedule that it was made for, however late it runs; else undefined. */
+  readonly scheduledAtMs: number | undefined;
+  /** Rises with every claim; give it to systems that can refuse an older one. */
+  readonly token: number;
+  /** Fires on timeout, cancel, shutdown, and when another pod has the task. */
+  readonly signal: AbortSignal;
+  /** Shows others how far the task is. The newest value wins; it is stored a few times a second. */
+  readonly progress: (value: Json) => void;
+  /** The tasks that this one was enqueued after, as they stand now, in the order that was given. */
+  readonly parents: () => Promise<Task[]>;
+  /** What was saved last, by this attempt or one before it; null where nothing was. */
+  readonly lastProgress: () => Promise<Json>;
+  /**
+   * Completes the task in a transaction of yours on the same database, and gives the result back:
+   * what you write there and the completion are committed together or not at all. Where another pod
+   * has the task by now it throws, so that you roll back. What you return afterwards isn't stored.
+   */
+  readonly complete: <Result>(tx: unknown, result: Result) => Promise<Result>;
+  readonly log: Logger;
+};
+
+export type HandleOptions<Input = any> = {
+  /** How often the task is tried before it is failed. Default 3. */
+  attempts?: number;
+  /** How long one attempt may take before its signal fires. Default 15 minutes. */
+  timeoutMs?: number;
+  backoff?: Backoff;
+  /** How many of this task one pod runs at once. Default: as many as it has room for. */
+  slots?: number;
+  /**
+   * `local`: every progress is kept on this machine at once, and in the store every five seconds, for
+   * tasks that save often and go on from there. Default `store`: a few times a second.
+   */
+  progress?: "store" | "local";
+  /**
+   * The throttle of the downstream that it calls: a task is claimed only when there is a permit, and its
+   * first call has it.
+   */
+  throttle?: ThrottleOfHandler<Input>;
+  /** Runs after the task has failed for good, as a task of its own: `<name>:failed`. */
+  onFailure?: (context: TaskContext<TaskFailure<Input>>) => unknown;
+};
+
+export type ContractOptions<Input, Parsed, Returned, Output> = {
+  input?: Schema<Input, Parsed>;
+  /** Checks what the handler returns; its output form is what is stored. */
+  output?: Schema<Returned, Output>;
+  /** How many run at once in the whole fleet, by a key made of the input. Default: no limit. */
+  concurrency?: Concurrency<Input>;
+};
+
+/** A task's name and types, without its code: safe to import anywhere. */
+export type TaskContract<Input = any, Parsed = any, Output = any> = {
+  readonly name: string;
+  readonly input: Schema<Input, Parsed> | undefined;
+  readonly output: Schema<any, Output> | undefined;
+  readonly concurrency?: Concurrency;
+  /** The named queue whose limit it counts against, together with others. */
+  readonly queue?: NamedQueue | undefined;
+  /** Whether it is a flow, and what is stored of it a run. */
+  readonly isFlow?: true;
+};
+
+/** The same of a flow, which is started and not enqueued. */
+export type FlowContract<Input = any, Parsed = any, Output = any> = TaskContract<
+  Input,
+  Parsed,
+  Output
+> & { readonly isFlow: true };
+
+/** A contract together with the code that does it. Goes into `use`. */
+export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
+  Input,
+  Parsed,
+  Output
+> & {
+  readonly options: {
+    readonly attempts: number;
+    readonly timeoutMs: number;
+    readonly backoff: Backoff;
+    readonly slots?: number;
+    readonly progress?: "store" | "local";
+  };
+  readonly throttle?: TaskThrottle;
+  /** The handler of what follows where it fails for good. */
+  readonly onFailure?: TaskHandler;
+  readonly run: (context: TaskContext<Parsed>) => unknown;
+  /** Of a flow: its version, and what drives its runs in place of `run`. */
+  readonly flow?: { readonly version: number; readonly drive: Drive };
+};
+
+type Handle<Input, Parsed, Returned, Output> = {
+  (run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
+  (options: HandleOptions<Input>, run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
+};
+
+type Run<Parsed, Returned> = (context: TaskContext<Parsed>) => Returned | Promise<Returned>;
+
+export const handleDefaults = { attempts: 3, timeoutMs: 15 * 60_000 };
+
+const nameChars = 200;
+const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
+
+/** Names a task. `task(name, options)` is the contract; with a function it is the handler too. */
+export function task<Input = Json, Parsed = Input, Returned = unknown, Output = Returned>(
+  name: string,
+  options?: ContractOptions<Input, Parsed, Returned, Output>,
+): TaskContract<Input, Parsed, Output> & { handle: Handle<Input, Parsed, Returned, Output> };
+export function task<Input = Json, Parsed = Input, Returned = unknown, Output = Returned>(
+  name: string,
+  options: ContractOptions<Input, Parsed, Returned, Output> & HandleOptions<Input>,
+  run: Run<Parsed, Returned>,
+): TaskHandler<Input, Parsed, Output>;
+export function task(
+  name: string,
+  options: ContractOptions<any, any, any, any> & HandleOptions = {},
+  run?: Run<any, any>,
+): unknown {
+  checkName(name);
+  if (typeof options === "function") {
+    throw new FlotillaError(
+      "invalid_option",
+      `task "${name}": the function comes third, as in \`task("${name}", {}, async ({ input }) => …)\``,
+    );
+  }
+  const { input, output, concurrency, ...rest } = options;
+  checkSchema(`task "${name}": input`, input);
+  checkSchema(`task "${name}": output`, output);
+  if (concurrency !== undefined) checkConcurrency(`task "${name}"`, concurrency);
+  const contract: TaskContract = { name, input, output, ...(concurrency && { concurrency }) };
+  if (run) return withRun(contract, rest, run);
+  checkOptions(`task "${name}"`, rest, ["input", "output", "concurrency"], {
+    options: handleOptions,
+    how: "is given with the code, as in `.handle({ … }, async ({ input }) => …)`",
+  });
+  return {
+    ...contract,
+    handle: (first: HandleOptions | Run<any, any>, second?: Run<any, any>) =>
+      typeof first === "function"
+        ? withRun(contract, {}, first)
+        : withRun(contract, first, second!),
+  };
+}
+
+export function checkName(name: unknown): asserts name is string {
+  if (typeof name === "string" && namePattern.test(name)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `a task's name is 1 to 200 letters, digits and _ . : / -, and begins with a letter, a digit or _, not ${JSON.stringify(name)?.slice(0, 80)}`,
+  );
+}
+
+const handleOptions = [
+  "attempts",
+  "timeoutMs",
+  "backoff",
+  "slots",
+  "progress",
+  "throttle",
+  "onFailure",
+];
+
+function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any>): TaskHandler {
+  const what = `task "${contract.name}"`;
+  checkOptions(what, given, handleOptions);
+  if (typeof run !== "function") {
+    throw new FlotillaError("invalid_option", `${what}: the handler must be a function`);
+  }
+  const { attempts = handleDefaults.attempts, timeoutMs = handleDefaults.timeoutMs } = given;
+  const { backoff = {}, slots, progress, throttle, onFailure } = given;
+  if (progress !== undefined) checkChoice(`${what}: progress`, progress, ["store", "local"]);
+  if (slots !== undefined) checkNumber(`${what}: slots`, slots, { min: 1, max: 100_000 });
+  checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000 });
+  checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: 7 * dayMs });
+  checkBackoff(what, backoff);
+  const options = {
+    attempts,
+    timeoutMs,
+    backoff,
+    ...(slots !== undefined && { slots }),
+    ...(progress && { progress }),
+  };
+  const handler: TaskHandler = {
+    ...contract,
+    options,
+    run,
+    ...(throttle !== undefined && { throttle: checkThrottle(what, throttle) }),
+  };
+  if (onFailure === undefined) return handler;
+  return { ...handler, onFailure: followUpHandler(contract.name, onFailure) };
+}
+
+/** What follows a failure is tried as often as any task that says nothing of it. */
+function followUpHandler(name: string, onFailure: Run<any, unknown>): TaskHandler {
+  const following = followUpName(name);
+  if (following.length > nameChars) {
+    throw new FlotillaError(
+      "invalid_option",
+      `task "${name}": with \`onFailure\` its name may have ${nameChars - following.length + name.length} characters at most, because "${followUpName("")}" is added`,
+    );
+  }
+  if (typeof onFailure !== "function") {
+    throw new FlotillaError("invalid_option", `task "${name}": onFailure must be a function`);
+  }
+  return withRun({ name: following, input: undefined, output: undefined }, {}, onFailure);
+}
+
+export type InputOf<T extends TaskContract> =
+  T extends TaskContract<infer Input, any, any> ? Input : never;
+
+/** What `waitFor` gives: the handler's value after a trip through JSON. */
+export type ResultOf<T extends TaskContract> =
+  T extends TaskContract<any, any, infer Output> ? Jsonify<Output> : never;

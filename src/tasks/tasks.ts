@@ -1,0 +1,314 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { defaultMaxBytes } from "../base/json.ts";
+import type { Json } from "../base/jsonify.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import { fitPage } from "../base/page.ts";
+import type { Random } from "../base/random.ts";
+import type { Database, Row } from "../store/database.ts";
+import { hasMore } from "../store/page.ts";
+import type {
+  CheckedRows,
+  EachResult,
+  EnqueueEachOptions,
+  EnqueueRow,
+  EnqueueRows,
+} from "./enqueue/each.ts";
+import type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./enqueue/options.ts";
+import { createLimits, type Limits } from "./concurrency/limits.ts";
+import { createPausing, type Pausing } from "./claim/pauses.ts";
+import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue/graph.ts";
+import { createProducing } from "./enqueue/enqueue.ts";
+import { resend, untilKnown } from "../store/retry.ts";
+import { freeKey } from "./concurrency/unblock.ts";
+import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
+import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
+import { getEvents } from "./sql/events.ts";
+import { checkName, type InputOf, type ResultOf, type TaskContract } from "./task.ts";
+import { createNoWorkerLook } from "./inspect/no-worker.ts";
+import { createWaiting, type WaitOptions } from "./inspect/wait-for.ts";
+import { toTasks } from "./dependencies.ts";
+import { createWorkers, readNoWorker } from "./inspect/blocked-by.ts";
+
+export type ListOptions = {
+  name?: string;
+  status?: TaskStatus;
+  tenant?: string;
+  /** The `next` of the page before. */
+  cursor?: string;
+  /** 1 to 1,000. Default 50. */
+  limit?: number;
+};
+
+export type TaskEventsOptions = {
+  /** Only what came behind the event with this number. */
+  after?: number;
+  /** 1 to 1,000 at most, and no more than a page may take. Default: all of it. */
+  limit?: number;
+};
+
+export type TaskPage = { readonly tasks: Task[]; readonly next: string | null };
+
+/** How many tasks there are of each name and status: what `count(*)` says. */
+export type Stats = {
+  readonly byStatus: Readonly<Record<TaskStatus, number>>;
+  readonly byName: Readonly<Record<string, Readonly<Record<TaskStatus, number>>>>;
+  /** Names with waiting tasks that no pod which is up works on. */
+  readonly noWorker: readonly string[];
+};
+
+export type TaskEvent = {
+  readonly seq: number;
+  readonly atMs: number;
+  readonly type: string;
+  readonly attempt: number | null;
+  readonly podId: string | null;
+  readonly detail: Json;
+};
+
+/** A new task whose result type is known. */
+export type EnqueuedTask<T extends TaskContract> = Enqueued & { readonly contract?: T };
+
+/** Everything that can be asked of tasks from outside: by producers, servers, the command line. */
+export type Tasks = Pausing & {
+  /** How many tasks of a key or of a tenant may run at once. */
+  readonly limits: Limits;
+  // Compilers complain in terms of the last one, which most mistakes are about.
+  enqueue(
+    name: string,
+    input: unknown,
+    options?: EnqueueOptions,
+  ): Promise<EnqueuedTask<TaskContract>>;
+  enqueue<T extends TaskContract>(
+    task: T,
+    input: InputOf<T>,
+    options?: EnqueueOptions,
+  ): Promise<EnqueuedTask<T>>;
+  /** Stores all of them in one transaction, or none. */
+  enqueueMany<T extends TaskContract>(
+    task: T | string,
+    inputs: readonly InputOf<T>[],
+    options?: EnqueueManyOptions<InputOf<T>>,
+  ): Promise<Enqueued[]>;
+  /**
+   * Stores each of any number of rows on its own account, and says what became of it. A row that is
+   * refused sinks no other.
+   */
+  enqueueEach<const T extends readonly TaskContract[]>(
+    rows: { readonly [At in keyof T]: EnqueueRow<T[At]> | Error },
+    options?: EnqueueEachOptions,
+  ): Promise<EachResult>;
+  enqueueEach<Rows extends EnqueueRows & { readonly length?: never }>(
+    rows: Rows & CheckedRows<Rows>,
+    options?: EnqueueEachOptions,
+  ): Promise<EachResult>;
+  /**
+   * Stores tasks that may wait for each other, by the names that `ref` gives them, in one transaction.
+   * Answers by ref.
+   */
+  enqueueGraph<const Rows extends readonly GraphRow[]>(
+    rows: Rows & TypedRows<Rows>,
+    options?: GraphOptions,
+  ): Promise<GraphEnqueued<Rows>>;
+  /** Of these names, those that no pod which is up works on: their tasks wait until one does. */
+  noWorker(names: readonly string[]): Promise<string[]>;
+  get(taskId: string): Promise<Task | undefined>;
+  events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
+  list(options?: ListOptions): Promise<TaskPage>;
+  stats(): Promise<Stats>;
+  /** Resolves when the cancel is stored: `cancelled` at once, or `cancelling` while somebody must still end it. */
+  cancel(taskId: string): Promise<"cancelled" | "cancelling" | "finished">;
+  /** Starts a failed or cancelled task over. */
+  retry(taskId: string): Promise<void>;
+  /** The result of a task, once it has completed. Rejects if it fails or is cancelled. */
+  waitFor<T extends TaskContract>(
+    task: EnqueuedTask<T>,
+    options?: WaitOptions,
+  ): Promise<ResultOf<T>>;
+  waitFor(taskId: string, options?: WaitOptions): Promise<Json>;
+  /** The task, once it has ended, however it ended. */
+  settled(taskId: string, options?: WaitOptions): Promise<Task>;
+};
+
+export type TasksParts = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  maxPayloadBytes?: number;
+  /** Told after tasks were stored here, so that a pod in this process needn't wait for a hint. */
+  onEnqueued?: () => void;
+  /** Told of a name that a task was enqueued under and that no pod which is up works on, once in a while. */
+  onNoWorker?: (name: string) => void;
+};
+
+/** What the process itself has of them besides. */
+export type OwnTasks = Tasks & {
+  /** A task has ended here, so that whoever waits for it in this process needn't wait for a look. */
+  ended(taskId: string): void;
+  close(): void;
+};
+
+export function createTasks(parts: TasksParts): OwnTasks {
+  const { database, clock, random, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
+  const workers = createWorkers(parts);
+  const waiting = createWaiting({ ...parts, workers });
+  const { onNoWorker } = parts;
+  const onNames = onNoWorker && createNoWorkerLook({ ...parts, onNoWorker });
+
+  return {
+    ...createProducing({ ...parts, maxPayloadBytes, ...(onNames && { onNames }) }),
+    async noWorker(names) {
+      for (const name of names) checkName(name);
+      return workers.noWorker(names);
+    },
+    ...createPausing(parts),
+    limits: createLimits(parts),
+    async get(taskId) {
+      const found = await toTasks(database, await database.read(getTask(taskId)));
+      return (await workers.markWaiting(found))[0];
+    },
+    async events(taskId, options = {}) {
+      checkEventsOptions("events", options);
+      return fitEvents((await database.read(getEvents(taskId, options))).map(toEvent), options);
+    },
+    async list(options = {}) {
+      checkOptions("list", options, ["name", "status", "tenant", "cursor", "limit"]);
+      const { cursor, limit = 50, status, ...filter } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      if (status !== undefined && !taskStatuses.includes(status)) {
+        throw new FlotillaError(
+          "invalid_option",
+          `status must be one of ${taskStatuses.join(", ")}`,
+        );
+      }
+      const found = await database.read(
+        listTasks({
+          ...filter,
+          ...(status !== undefined && { status }),
+          ...(cursor !== undefined && { before: cursor }),
+          limit,
+        }),
+      );
+      const tasks = await workers.markWaiting(await toTasks(database, found));
+      const page = fitPage(tasks, hasMore(found));
+      return { tasks: page.items, next: page.hasMore ? page.items.at(-1)!.taskId : null };
+    },
+    async stats() {
+      const counts = toCounts(await database.read(countTasks()));
+      const waiting = Object.entries(counts.byName).filter(([, { pending }]) => pending > 0);
+      const names = waiting.map(([name]) => name);
+      return { ...counts, noWorker: [...(await readNoWorker(database, names))] };
+    },
+    async cancel(taskId) {
+      const { tables } = await resend(database, cancelTask(taskId, parts.ids.next()), {
+        clock,
+        random,
+        ...untilKnown,
+        hint: true,
+      });
+      const [row] = tables.at(-1)!;
+      if (!row) throw notFound(taskId);
+      if (row["status"] === "cancelled") await freeKey(parts, row["group_key"]);
+      // Whoever waited for it may be free now.
+      onEnqueued?.();
+      waiting.ended(taskId);
+      if (row["status"] === "cancelled") return "cancelled";
+      // A run that nobody has claimed has its finalizers before it.
+      const isOpen = row["status"] === "claimed" || row["status"] === "pending";
+      // What was cancelled had ended, and was started over before the answer came.
+      if (isOpen && Number(row["cancel_requested"]) === 0) return "finished";
+      return isOpen ? "cancelling" : "finished";
+    },
+    async retry(taskId) {
+      const { tables } = await resend(database, retryTask(taskId, parts.ids.next()), {
+        clock,
+        random,
+        ...untilKnown,
+        hint: true,
+      });
+      const [row] = tables.at(-1)!;
+      if (!row) throw notFound(taskId);
+      if (Number(row["retried"]) === 1) return onEnqueued?.();
+      throw new FlotillaError(
+        "conflict",
+        `task ${taskId} is ${row["status"]}: only failed and cancelled tasks can be retried`,
+      );
+    },
+    async waitFor(task: Enqueued | string, options: WaitOptions = {}): Promise<any> {
+      checkOptions("waitFor", options, ["timeoutMs", "signal"]);
+      const { taskId, seen } = await existing(task);
+      return waiting.result(taskId, { ...options, seen });
+    },
+    async settled(taskId, options = {}) {
+      checkOptions("settled", options, ["timeoutMs", "signal"]);
+      const { seen } = await existing(taskId as Enqueued | string);
+      return waiting.settled(taskId, { ...options, seen });
+    },
+    ended: waiting.ended,
+    close: waiting.close,
+  };
+
+  async function existing(task: Enqueued | string): Promise<{ taskId: string; seen: boolean }> {
+    if (typeof task !== "string") return { taskId: idOf(task), seen: false };
+    const [row] = await database.read(getTask(task));
+    if (!row) throw notFound(task);
+    return { taskId: task, seen: true };
+  }
+}
+
+function idOf(task: Enqueued): string {
+  if (typeof task?.taskId === "string") return task.taskId;
+  const what =
+    (task as unknown) instanceof Promise
+      ? "got a promise: await what `enqueue` gives first, as in `waitFor(await enqueue(…))`"
+      : "needs what `enqueue` gives, or a task's id";
+  throw new FlotillaError("invalid_option", `waiting for a task ${what}`);
+}
+
+function notFound(taskId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
+}
+
+export function toEvent(row: Row): TaskEvent {
+  return {
+    seq: Number(row["seq"]),
+    atMs: Number(row["at"]),
+    type: row["type"],
+    attempt: row["attempt"] === null ? null : Number(row["attempt"]),
+    podId: row["pod_id"],
+    detail: row["detail"] === null ? null : (JSON.parse(row["detail"]) as Json),
+  };
+}
+
+function toCounts(counts: Row[]): Omit<Stats, "noWorker"> {
+  const none = (): Record<TaskStatus, number> => ({
+    pending: 0,
+    claimed: 0,
+    completed: 0,
+    failed: 0,
+    cancelled: 0,
+  });
+  const byStatus = none();
+  const byName: Record<string, Record<TaskStatus, number>> = Object.create(null);
+  for (const row of counts) {
+    const status = row["status"] as TaskStatus;
+    const name = (byName[row["name"]] ??= none());
+    name[status] += Number(row["tasks"]);
+    byStatus[status] += Number(row["tasks"]);
+  }
+  return { byStatus, byName };
+}
+
+export function checkEventsOptions(what: string, options: TaskEventsOptions): void {
+  checkOptions(what, options, ["after", "limit"]);
+  const { after, limit } = options;
+  if (after !== undefined) checkNumber("after", after, { min: 0, max: 2 ** 31 - 1 });
+  if (limit !== undefined) checkNumber("limit", limit, { min: 1, max: 1_000 });
+}
+
+/** What was asked for in pages is held to what a page may take. */
+export function fitEvents<Event>(events: Event[], { limit }: TaskEventsOptions): Event[] {
+  return limit === undefined ? events : fitPage(events, false).items;
+}

@@ -1,0 +1,221 @@
+import {
+  type Context,
+  context,
+  createTraceState,
+  diag,
+  isSpanContextValid,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+  type Tracer,
+  type TracerProvider,
+} from "@opentelemetry/api";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import {
+  contextOfHeaders,
+  contextOfText,
+  textOfContext,
+  type TraceContext,
+  type TraceHeaders,
+} from "../base/trace-context.ts";
+import type { Enqueued } from "./enqueue/options.ts";
+import type { Claim, TaskError } from "./rows.ts";
+
+/**
+ * Spans from enqueue to run, for OpenTelemetry. The enqueue's context is stored with the task, and
+ * every run of it is a child of that: after a retry, on another pod, after a crash. Where the program
+ * has registered no SDK nothing is made, stored or allocated here.
+ */
+const tracerName = "flotilla";
+
+/** The tracer of the SDK that is registered; undefined where there is none. */
+export function activeTracer(): Tracer | undefined {
+  const provider: TracerProvider & Delegating = trace.getTracerProvider();
+  return provider.getDelegateTracer
+    ? provider.getDelegateTracer(tracerName)
+    : provider.getTracer(tracerName);
+}
+
+// What the API gives stands in for an SDK that may come later, and knows whether one has.
+type Delegating = { getDelegateTracer?: (name: string) => Tracer | undefined };
+
+/** What is stored where nobody traces: the caller's context, so that the run can belong to it. */
+export function passedOn(given: TraceHeaders | undefined): string | null {
+  const parsed = given && contextOfHeaders(given);
+  return parsed === undefined ? null : textOfContext(parsed);
+}
+
+/** The context of the span that is active in the caller, else the given one. */
+export function carriedHere(given: TraceHeaders | undefined): string | null {
+  const active = quietly(() => trace.getSpanContext(context.active()));
+  if (active === undefined || !isSpanContextValid(active)) return passedOn(given);
+  const { traceId, spanId, traceFlags, traceState } = active;
+  return textOfContext({ traceId, spanId, flags: traceFlags, state: traceState?.serialize() });
+}
+
+export type EnqueueSpan = {
+  readonly name: string;
+  /** Tasks are enqueued, runs of flows are started. */
+  readonly verb?: "enqueue" | "start";
+  /** How many tasks one call brings, if it is a call for many. */
+  readonly batch?: number;
+  /** The caller's context, which counts where no span is active here. */
+  readonly given: TraceHeaders | undefined;
+};
+
+/** Stores tasks within a span, whose context goes into their rows. */
+export async function tracedEnqueue<Answer>(
+  tracer: Tracer,
+  { name, verb = "enqueue", batch, given }: EnqueueSpan,
+  store: (carried: string | null) => Promise<Answer>,
+): Promise<Answer> {
+  const active = context.active();
+  const parent = trace.getSpanContext(active)
+    ? active
+    : remote(active, given && contextOfHeaders(given));
+  const span = quietly(() =>
+    tracer.startSpan(
+      `${verb} ${name}`,
+      {
+        kind: SpanKind.PRODUCER,
+        attributes: {
+          ...messaging(name),
+          "messaging.operation.name": verb,
+          "messaging.operation.type": "send",
+          ...(batch !== undefined && { "messaging.batch.message_count": batch }),
+        },
+      },
+      parent,
+    ),
+  );
+  if (span === undefined) return store(passedOn(given));
+  try {
+    const answer = await store(textOf(span));
+    if (isEnqueued(answer)) note(span, answer);
+    return answer;
+  } catch (error) {
+    const code = error instanceof FlotillaError ? error.code : "internal";
+    quietly(() => fail(span, { code, message: messageOf(error) }));
+    throw error;
+  } finally {
+    quietly(() => span.end());
+  }
+}
+
+export type RunSpan = Span;
+
+/** The span of one attempt, a child of the enqueue's, wherever that was. */
+export function startRunSpan(claim: Claim, podId: string): RunSpan | undefined {
+  const tracer = activeTracer();
+  if (tracer === undefined) return undefined;
+  return quietly(() =>
+    tracer.startSpan(
+      `run ${claim.name}`,
+      {
+        kind: SpanKind.CONSUMER,
+        attributes: {
+          ...messaging(claim.name),
+          "messaging.operation.name": "run",
+          "messaging.operation.type": "process",
+          "messaging.message.id": claim.taskId,
+          "messaging.client.id": podId,
+          "flotilla.task.attempt": claim.failures + 1,
+          "flotilla.task.deaths": claim.deaths,
+          "flotilla.task.token": claim.token,
+        },
+      },
+      // Never what happens to be active: a claim may have been woken by anybody's request.
+      remote(ROOT_CONTEXT, contextOfText(claim.trace)),
+    ),
+  );
+}
+
+/** Runs a handler with its span active, so that the spans it makes are children of it. */
+export function inSpan<Result>(span: RunSpan, run: () => Result): Result {
+  const came: { result?: { readonly value: Result } | { readonly thrown: unknown } } = {};
+  quietly(() =>
+    context.with(trace.setSpan(ROOT_CONTEXT, span), () => {
+      try {
+        came.result = { value: run() };
+      } catch (thrown) {
+        came.result = { thrown };
+      }
+    }),
+  );
+  const { result } = came;
+  if (result === undefined) return run();
+  if ("thrown" in result) throw result.thrown;
+  return result.value;
+}
+
+/** Ends the span of an attempt once it is known what became of it, with its error as it is stored. */
+export function endRunSpan(span: RunSpan, outcome: string, error: string | null): void {
+  quietly(() => {
+    if (span.isRecording()) {
+      span.setAttribute("flotilla.task.outcome", outcome);
+      if (error !== null) fail(span, JSON.parse(error) as TaskError);
+    }
+    span.end();
+  });
+}
+
+/** The trace that an attempt belongs to, for its logs. */
+export function traceIdOf(span: RunSpan | undefined, carried: string | null): string | undefined {
+  const own = span && quietly(() => span.spanContext().traceId);
+  return own ?? contextOfText(carried)?.traceId;
+}
+
+export function messaging(name: string) {
+  return { "messaging.system.name": "flotilla", "messaging.destination.name": name };
+}
+
+/** Notes an error with a span, as it is stored. */
+export function fail(span: Span, { code, message, stack }: TaskError): void {
+  if (!span.isRecording()) return;
+  span.setAttribute("error.type", code);
+  span.recordException({ name: code, message, ...(stack !== undefined && { stack }) });
+  span.setStatus({ code: SpanStatusCode.ERROR, message });
+}
+
+function note(span: Span, { taskId, created }: Enqueued): void {
+  quietly(() => {
+    if (!span.isRecording()) return;
+    span.setAttribute("messaging.message.id", taskId);
+    span.setAttribute("flotilla.task.created", created);
+  });
+}
+
+/** A part of somebody's SDK that throws must cost a span, never a task. */
+export function quietly<Result>(action: () => Result): Result | undefined {
+  try {
+    return action();
+  } catch (error) {
+    diag.error(`flotilla: a span was lost: ${messageOf(error)}`);
+    return undefined;
+  }
+}
+
+/** The context of a span, as it is stored. */
+export function textOf(span: Span): string {
+  const { traceId, spanId, traceFlags, traceState } = span.spanContext();
+  return textOfContext({ traceId, spanId, flags: traceFlags, state: traceState?.serialize() });
+}
+
+/** A context whose span is in another program. */
+export function remote(base: Context, from: TraceContext | undefined): Context {
+  if (from === undefined) return base;
+  const { traceId, spanId, flags, state } = from;
+  return trace.setSpanContext(base, {
+    traceId,
+    spanId,
+    traceFlags: flags,
+    isRemote: true,
+    ...(state !== undefined && { traceState: createTraceState(state) }),
+  });
+}
+
+function isEnqueued(answer: unknown): answer is Enqueued {
+  return typeof answer === "object" && answer !== null && "taskId" in answer;
+}
