@@ -18,7 +18,7 @@ import { createTasks } from "../tasks/tasks.ts";
 import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
 import { createOutbox } from "../tasks/finish/outbox.ts";
 import { createLeader } from "../tasks/leader/recover.ts";
-import { createSchedules, putAll } from "../schedules/client.ts";
+import { createSchedules, putAll } from "../schedules/schedules.ts";
 import { createFiring } from "../schedules/fire.ts";
 import { throttlesOf } from "../tasks/inspect/throttle-held.ts";
 import { flowsOf } from "../tasks/inspect/blocked-by.ts";

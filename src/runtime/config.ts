@@ -8,7 +8,7 @@ import { checkMiddleware, type Middleware } from "../tasks/run/middleware.ts";
 import type { PressureLimits } from "../tasks/claim/pressure.ts";
 import { type Retention, retentionOf } from "../tasks/leader/retention.ts";
 import type { Usable } from "./handlers.ts";
-import { checkSchedules } from "../schedules/client.ts";
+import { checkSchedules } from "../schedules/schedules.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Durability } from "../store/database.ts";
 import { checkDataDir } from "./data-folder.ts";

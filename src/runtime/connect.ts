@@ -14,7 +14,7 @@ import { noWorkerWarning } from "../tasks/inspect/no-worker.ts";
 import type { PodState } from "../tasks/run/telling.ts";
 import { type Depth, readDepth } from "../tasks/inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../tasks/leader/prune.ts";
-import { createSchedules, type Schedules } from "../schedules/client.ts";
+import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import type { SessionsHere } from "../session/here.ts";
 import { readSessionCounts, type SessionCounts } from "../session/look.ts";
 import type { SessionService } from "../session/service.ts";

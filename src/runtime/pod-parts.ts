@@ -12,7 +12,7 @@ import type { OutboxDisk } from "../tasks/finish/disk.ts";
 import type { Pressure } from "../tasks/claim/pressure.ts";
 import type { PodState } from "../tasks/run/telling.ts";
 import type { Worker, WorkerEvent } from "../tasks/run/worker.ts";
-import type { Schedules } from "../schedules/client.ts";
+import type { Schedules } from "../schedules/schedules.ts";
 import type { Fired } from "../schedules/fire.ts";
 import type { Database } from "../store/database.ts";
 import type { SessionLoad } from "../session/here.ts";

@@ -6,7 +6,7 @@ import type { Database } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql, table } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
-import { createSchedules, type Schedules } from "./client.ts";
+import { createSchedules, type Schedules } from "./schedules.ts";
 import { createFiring, type Firing } from "./fire.ts";
 import { schedule } from "./schedule.ts";
 

@@ -5,7 +5,7 @@ import { openStore } from "../store/open.ts";
 import { planning } from "../store/planning.contract.ts";
 import { render, type Value } from "../store/sql.ts";
 import { sqliteDialect } from "../store/sqlite/dialect.ts";
-import { getSchedules, insertFired, lookAtDue, moveSchedules } from "./statements.ts";
+import { getSchedules, insertFired, lookAtDue, moveSchedules } from "./sql.ts";
 
 const task = {
   taskId: "t",

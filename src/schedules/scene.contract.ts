@@ -3,7 +3,7 @@ import { openQueue, type QueueUnderTest, rowsOf } from "../queue/queue.contract.
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
-import { createSchedules, type Schedules } from "./client.ts";
+import { createSchedules, type Schedules } from "./schedules.ts";
 import { createFiring, type Fired } from "./fire.ts";
 import { schedule } from "./schedule.ts";
 

@@ -4,7 +4,7 @@ import { task } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import { createSchedules, putAll } from "./client.ts";
+import { createSchedules, putAll } from "./schedules.ts";
 import { everyMs, mail, rows, schedulesScene } from "./scene.contract.ts";
 import { schedule } from "./schedule.ts";
 

@@ -1,7 +1,7 @@
 import { expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import { task } from "../tasks/task.ts";
-import type { Schedules } from "./client.ts";
+import type { Schedules } from "./schedules.ts";
 import { schedule, type ScheduleDeclaration } from "./schedule.ts";
 
 const report = task("report", { input: z.object({ full: z.boolean() }) });

@@ -14,7 +14,7 @@ import { type Config, resolveConfig } from "../runtime/config.ts";
 import type { Usable } from "../runtime/handlers.ts";
 import { createDeadLetters, type DeadLetters } from "../deadletters/client.ts";
 import { createRuns, type Runs } from "../flow/client.ts";
-import { createSchedules, type Schedules } from "../schedules/client.ts";
+import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import type { Sessions } from "../session/sessions.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { movableClock, watchedClock } from "./clock.ts";

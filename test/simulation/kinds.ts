@@ -22,7 +22,7 @@ import { retentionOf } from "../../src/tasks/leader/retention.ts";
 import { deleteFinished, recoverTasks } from "../../src/tasks/sql/recover.ts";
 import { dropPause, putPause, tellPod } from "../../src/tasks/sql/pause.ts";
 import { keepRuns, leaveRuns } from "../../src/tasks/sql/run-rows.ts";
-import { moveSchedules } from "../../src/schedules/statements.ts";
+import { moveSchedules } from "../../src/schedules/sql.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 
 export type Kind =

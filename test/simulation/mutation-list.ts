@@ -194,7 +194,7 @@ export const mutations: readonly Mutation[] = [
     name: "fire: without comparing, nor a key for each time",
     edits: [
       {
-        file: "src/schedules/statements.ts",
+        file: "src/schedules/sql.ts",
         find: "and ${schedules}.next_at = moved.seen_at and ${schedules}.revision = moved.seen_revision",
         put: "",
       },
@@ -209,7 +209,7 @@ export const mutations: readonly Mutation[] = [
     name: "fire: though it wasn't moved, nor a key for each time",
     edits: [
       {
-        file: "src/schedules/statements.ts",
+        file: "src/schedules/sql.ts",
         find: "and schedule.mark = made.mark)",
         put: ")",
       },

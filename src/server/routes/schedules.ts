@@ -1,7 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import type { Schedule } from "../../schedules/row.ts";
+import type { Schedule } from "../../schedules/rows.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
 import { route, type Route } from "../route.ts";
 import { scheduleSpecs } from "../specs/schedules.ts";

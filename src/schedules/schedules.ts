@@ -10,7 +10,7 @@ import type { TaskContract } from "../tasks/task.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
 import type { Statement } from "../store/sql.ts";
-import { type Schedule, taskOf, toSchedule } from "./row.ts";
+import { type Schedule, taskOf, toSchedule } from "./rows.ts";
 import {
   checkId,
   definitionOf,
@@ -29,7 +29,7 @@ import {
   removeSchedule,
   resumeSchedule,
   type SeenSchedule,
-} from "./statements.ts";
+} from "./sql.ts";
 import { timesOf } from "./times.ts";
 
 export type SchedulePage = { readonly schedules: Schedule[]; readonly next: string | null };
