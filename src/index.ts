@@ -10,11 +10,11 @@ export type {
   RedriveOptions,
   RedrivePage,
   RedrivesOptions,
-} from "./deadletters/client.ts";
-export type { DeadLetter } from "./deadletters/letter.ts";
-export type { Redrive, RedriveReason, RedriveState } from "./deadletters/redrive.ts";
-export type { Selection } from "./deadletters/selection.ts";
-export type { ErrorGroup, ErrorGroups } from "./deadletters/view.ts";
+} from "./dead-letters/dead-letters.ts";
+export type { DeadLetter } from "./dead-letters/dead-letter.ts";
+export type { Redrive, RedriveReason, RedriveState } from "./dead-letters/redrive.ts";
+export type { Selection } from "./dead-letters/selection.ts";
+export type { ErrorGroup, ErrorGroups } from "./dead-letters/index.ts";
 // Of a chain's types, those too that declarations of exported flows name.
 export type {
   ChildOutcome,

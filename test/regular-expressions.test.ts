@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { blocksOf } from "../examples/chat/src/lib/prose.ts";
-import { withoutQuotations } from "../src/deadletters/fingerprint.ts";
+import { withoutQuotations } from "../src/dead-letters/fingerprint.ts";
 import { parsePartialJson } from "../src/protocol/partial-json.ts";
 import { readLimitHeaders } from "../src/throttles/rate-headers.ts";
 import { type Literal, literals, worstOf } from "./expressions.ts";

@@ -3,9 +3,9 @@ import { rowsOf } from "../queue/queue.contract.ts";
 import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { now, sql, table } from "../store/sql.ts";
-import type { DeadLetter } from "./letter.ts";
-import { countStep, toStored } from "./redrive.ts";
-import { getRedrive, takeStep } from "./redrive-statements.ts";
+import type { DeadLetter } from "../dead-letters/dead-letter.ts";
+import { countStep, toStored } from "../dead-letters/redrive.ts";
+import { getRedrive, takeStep } from "../dead-letters/redrive-statements.ts";
 import { forgetful, openScene, type Scene } from "./scene.contract.ts";
 
 /** What redrives promise on every store. */

@@ -3,11 +3,11 @@ import { openQueue } from "../queue/queue.contract.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { now, rows, sql, table } from "../store/sql.ts";
-import { createDeadLetters } from "./client.ts";
-import { followFailed } from "./follow.ts";
-import { createDeadLetterLead } from "./lead.ts";
-import type { DeadLetter } from "./letter.ts";
-import { openView } from "./view.ts";
+import { createDeadLetters } from "../dead-letters/dead-letters.ts";
+import { followFailed } from "../dead-letters/index-sync.ts";
+import { createDeadLetterLead } from "../dead-letters/leader.ts";
+import type { DeadLetter } from "../dead-letters/dead-letter.ts";
+import { openView } from "../dead-letters/index.ts";
 
 const tasks = table("step_tracker");
 const everything = 100_000;

@@ -4,12 +4,12 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Row } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { now, rows, sql, table } from "../store/sql.ts";
-import { createDeadLetters } from "./client.ts";
-import { followFailed, overlapMs } from "./follow.ts";
-import { discardTasks } from "./redrive-statements.ts";
+import { createDeadLetters } from "../dead-letters/dead-letters.ts";
+import { followFailed, overlapMs } from "../dead-letters/index-sync.ts";
+import { discardTasks } from "../dead-letters/redrive-statements.ts";
 import { openScene, type Scene } from "./scene.contract.ts";
-import { failedSince } from "./statements.ts";
-import { openView } from "./view.ts";
+import { failedSince } from "../dead-letters/sql.ts";
+import { openView } from "../dead-letters/index.ts";
 
 const tasks = table("step_tracker");
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
-import { createDeadLetters } from "../deadletters/client.ts";
-import { createDeadLetterLead } from "../deadletters/lead.ts";
+import { createDeadLetters } from "../dead-letters/dead-letters.ts";
+import { createDeadLetterLead } from "../dead-letters/leader.ts";
 import { prune } from "../tasks/leader/prune.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table, type TableName } from "../store/sql.ts";

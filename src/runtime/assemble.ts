@@ -1,7 +1,7 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { pruneMail } from "../bus/sql.ts";
-import { createDeadLetters } from "../deadletters/client.ts";
-import { createDeadLetterLead } from "../deadletters/lead.ts";
+import { createDeadLetters } from "../dead-letters/dead-letters.ts";
+import { createDeadLetterLead } from "../dead-letters/leader.ts";
 import {
   leaderOf,
   type Liveness,

@@ -1,5 +1,5 @@
 import type { Logger } from "../base/log.ts";
-import { type Views, viewsIn } from "../deadletters/views.ts";
+import { type Views, viewsIn } from "../dead-letters/index-files.ts";
 import type { Database } from "../store/database.ts";
 import { canBeWritten, dataFolderOf } from "./data-folder.ts";
 

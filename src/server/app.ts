@@ -4,7 +4,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { createFewAtOnce } from "../base/semaphore.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
-import type { DeadLetters } from "../deadletters/client.ts";
+import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { Machine } from "../flow/machine.ts";
 import type { TaskContract } from "../tasks/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Redrive } from "../../src/deadletters/redrive.ts";
+import type { Redrive } from "../../src/dead-letters/redrive.ts";
 import { createFleet, type Fleet, storeKinds } from "./harness.ts";
 import { startsIn } from "./ledger.ts";
 import type { PodProcess } from "./pod-handle.ts";

@@ -2,14 +2,14 @@
  * Which statement of the product a write carries, and with which values. A statement is known by
  * its template, which is the same object every time it is made.
  */
-import { countStep, type Stored } from "../../src/deadletters/redrive.ts";
+import { countStep, type Stored } from "../../src/dead-letters/redrive.ts";
 import {
   cancelRedrive,
   endRedrive,
   insertRedrive,
   stopRedrive,
   takeStep,
-} from "../../src/deadletters/redrive-statements.ts";
+} from "../../src/dead-letters/redrive-statements.ts";
 import { resumeAside, sendSignal, takeUp } from "../../src/flow/statements.ts";
 import { type Held, releaseOf } from "../../src/flow/write.ts";
 import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/sql.ts";

@@ -7,16 +7,16 @@ const pause = (find: string, put = ""): Edit => ({
   put,
 });
 const redrive = (find: string, put = ""): Edit => ({
-  file: "src/deadletters/redrive-statements.ts",
+  file: "src/dead-letters/redrive-statements.ts",
   find,
   put,
 });
 const decide = (find: string, put = ""): Edit => ({
-  file: "src/deadletters/redrive.ts",
+  file: "src/dead-letters/redrive.ts",
   find,
   put,
 });
-const lead = (find: string, put = ""): Edit => ({ file: "src/deadletters/lead.ts", find, put });
+const lead = (find: string, put = ""): Edit => ({ file: "src/dead-letters/leader.ts", find, put });
 
 export const pauseMutations: readonly Mutation[] = [
   {

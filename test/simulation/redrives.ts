@@ -3,9 +3,9 @@
  * no task is taken twice or by two, and none that was there is passed over. Counts agree with what became
  * of the tasks.
  */
-import { groupOf } from "../../src/deadletters/fingerprint.ts";
-import { errorOf } from "../../src/deadletters/letter.ts";
-import type { Selection } from "../../src/deadletters/selection.ts";
+import { groupOf } from "../../src/dead-letters/fingerprint.ts";
+import { errorOf } from "../../src/dead-letters/dead-letter.ts";
+import type { Selection } from "../../src/dead-letters/selection.ts";
 import type { Database, Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
 import type { Change } from "./audit.ts";

@@ -1,6 +1,6 @@
-import { countStep, toStored } from "../../deadletters/redrive.ts";
-import { discardTasks, stepTasks, takeStep } from "../../deadletters/redrive-statements.ts";
-import { failedAfter, failedSince, failedTasks } from "../../deadletters/statements.ts";
+import { countStep, toStored } from "../../dead-letters/redrive.ts";
+import { discardTasks, stepTasks, takeStep } from "../../dead-letters/redrive-statements.ts";
+import { failedAfter, failedSince, failedTasks } from "../../dead-letters/sql.ts";
 import {
   type Candidate,
   candidatesOf,

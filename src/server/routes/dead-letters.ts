@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { DeadLetters } from "../../deadletters/client.ts";
+import type { DeadLetters } from "../../dead-letters/dead-letters.ts";
 import { route, type Route } from "../route.ts";
 import { deadLetterSpecs } from "../specs/dead-letters.ts";
 import { given } from "./tasks.ts";

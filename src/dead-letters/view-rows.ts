@@ -1,4 +1,4 @@
-import type { DeadLetter } from "./letter.ts";
+import type { DeadLetter } from "./dead-letter.ts";
 import type { Picking, Selection } from "./selection.ts";
 
 export type ErrorGroup = {

@@ -2,7 +2,7 @@ import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { openView, type View } from "./view.ts";
+import { openView, type View } from "./index.ts";
 
 /** Where views of failed tasks are kept. */
 export type Views = {

@@ -5,10 +5,10 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
 import type { Database } from "../store/database.ts";
 import { storeKinds } from "../store/kinds.contract.ts";
-import { createDeadLetters } from "./client.ts";
-import { createDeadLetterLead } from "./lead.ts";
-import { openScene, type Scene } from "./scene.contract.ts";
-import { viewsIn } from "./views.ts";
+import { createDeadLetters } from "./dead-letters.ts";
+import { createDeadLetterLead } from "./leader.ts";
+import { openScene, type Scene } from "../deadletters/scene.contract.ts";
+import { viewsIn } from "./index-files.ts";
 
 const most = 100_000;
 

@@ -1,7 +1,7 @@
 import type { Database, Row } from "../store/database.ts";
-import { beforeAll, failedAfter, failedSince, failedTasks, type Place } from "./statements.ts";
-import { letterOf } from "./letter.ts";
-import type { Seen, View } from "./view.ts";
+import { beforeAll, failedAfter, failedSince, failedTasks, type Place } from "./sql.ts";
+import { letterOf } from "./dead-letter.ts";
+import type { Seen, View } from "./index.ts";
 
 // A page is what is asked for at once, so that neither the store nor this thread is busy for long.
 export const pageTasks = 1_000;

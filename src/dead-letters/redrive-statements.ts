@@ -3,8 +3,8 @@ import { startedOver } from "../tasks/sql/inspect.ts";
 import { tellingParents, wakeIfNothingIsOpen } from "../tasks/sql/dependencies.ts";
 import { holdTask, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { RedriveReason, StepCounts, Stored } from "./redrive.ts";
-import { hasFailed } from "./statements.ts";
-import type { DeadLetter } from "./letter.ts";
+import { hasFailed } from "./sql.ts";
+import type { DeadLetter } from "./dead-letter.ts";
 import type { Selection } from "./selection.ts";
 
 const tasks = table("step_tracker");

@@ -6,7 +6,7 @@ import type { Random } from "../base/random.ts";
 import { resend, untilKnown } from "../store/retry.ts";
 import type { Database, Row } from "../store/database.ts";
 import { fingerprintVersion, groupOf, groupVersion } from "./fingerprint.ts";
-import { followFailed } from "./follow.ts";
+import { followFailed } from "./index-sync.ts";
 import {
   countStep,
   decide,
@@ -24,11 +24,11 @@ import {
   stopRedrive,
   takeStep,
 } from "./redrive-statements.ts";
-import { type DeadLetter, errorOf } from "./letter.ts";
+import { type DeadLetter, errorOf } from "./dead-letter.ts";
 import type { Picking } from "./selection.ts";
-import { manyFailed } from "./statements.ts";
-import type { View } from "./view.ts";
-import { type Views, viewsInMemory } from "./views.ts";
+import { manyFailed } from "./sql.ts";
+import type { View } from "./index.ts";
+import { type Views, viewsInMemory } from "./index-files.ts";
 
 export type LeadOptions = {
   database: Database;

@@ -1,8 +1,8 @@
 import { makePrivate } from "../store/sqlite/private-file.ts";
-import type { DeadLetter } from "./letter.ts";
+import type { DeadLetter } from "./dead-letter.ts";
 import { fingerprintVersion } from "./fingerprint.ts";
 import type { Picking, Selection } from "./selection.ts";
-import type { Place } from "./statements.ts";
+import type { Place } from "./sql.ts";
 import { conditionOf, type ErrorGroups, toGroup, toLetter } from "./view-rows.ts";
 import { DatabaseSync } from "../store/sqlite/driver.ts";
 

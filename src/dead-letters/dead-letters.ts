@@ -7,7 +7,7 @@ import type { Random } from "../base/random.ts";
 import { resend, untilKnown } from "../store/retry.ts";
 import { getTask } from "../tasks/sql/inspect.ts";
 import type { Database, Row } from "../store/database.ts";
-import { type Kept, openKept, readStep } from "./lead.ts";
+import { type Kept, openKept, readStep } from "./leader.ts";
 import { hasEnded, type Redrive, toStored, withStep } from "./redrive.ts";
 import {
   cancelRedrive,
@@ -17,10 +17,10 @@ import {
   listRedrives,
   openMost,
 } from "./redrive-statements.ts";
-import type { DeadLetter } from "./letter.ts";
+import type { DeadLetter } from "./dead-letter.ts";
 import { type Selection, checkSelection } from "./selection.ts";
-import type { ErrorGroups } from "./view.ts";
-import { type Views, viewsInMemory } from "./views.ts";
+import type { ErrorGroups } from "./index.ts";
+import { type Views, viewsInMemory } from "./index-files.ts";
 
 export type GroupsOptions = {
   name?: string;

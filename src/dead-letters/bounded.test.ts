@@ -6,8 +6,8 @@ import type { Database } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql, table } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
-import { createDeadLetters } from "./client.ts";
-import { createDeadLetterLead } from "./lead.ts";
+import { createDeadLetters } from "./dead-letters.ts";
+import { createDeadLetterLead } from "./leader.ts";
 
 test("a pass does a bounded piece of the work, however many tasks have failed", async () => {
   const clock = movableClock();
