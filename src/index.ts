@@ -28,11 +28,11 @@ export type {
   StateIsOutput,
   Transitions,
   TriesOptions,
-} from "./flow/builder.ts";
-export type { Outcome } from "./flow/context.ts";
-export type { Interceptor } from "./flow/machine.ts";
-export type { Flat } from "./flow/merged.ts";
-export type { RunError } from "./flow/run.ts";
+} from "./flows/builder.ts";
+export type { Outcome } from "./flows/drive/context.ts";
+export type { Interceptor } from "./flows/machine.ts";
+export type { Flat } from "./flows/merged.ts";
+export type { RunError } from "./flows/decide/run.ts";
 export type {
   HistoryOptions,
   OpenSignal,
@@ -42,14 +42,14 @@ export type {
   SignalSendOptions,
   StartedRun,
   StartOptions,
-} from "./flow/client.ts";
-export type { FlowCount } from "./flow/counts.ts";
-export type { HistoryEntry } from "./flow/entries.ts";
-export type { StuckOptions, StuckRuns } from "./flow/stuck.ts";
-export type { Doing, RunView } from "./flow/row.ts";
-export { flow } from "./flow/flow.ts";
-export { cancel, unrecoverable, type UnrecoverableOptions } from "./flow/thrown.ts";
-export type { FlowOptions } from "./flow/declare.ts";
+} from "./flows/runs.ts";
+export type { FlowCount } from "./flows/counts.ts";
+export type { HistoryEntry } from "./flows/entries.ts";
+export type { StuckOptions, StuckRuns } from "./flows/stuck.ts";
+export type { Doing, RunView } from "./flows/rows.ts";
+export { flow } from "./flows/flow.ts";
+export { cancel, unrecoverable, type UnrecoverableOptions } from "./flows/decide/thrown.ts";
+export type { FlowOptions } from "./flows/declare.ts";
 export type { Json, Jsonify } from "./base/jsonify.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
-import { flow } from "../src/flow/flow.ts";
+import { flow } from "../src/flows/flow.ts";
 import type { Pod } from "../src/runtime/assemble.ts";
 import { connect, type Flotilla } from "../src/runtime/connect.ts";
 import { startPod } from "../src/runtime/pod.ts";

@@ -1,7 +1,7 @@
 import { expectTypeOf, test } from "vitest";
 import type { z } from "zod";
-import type { Doing, RunView as ServerRun } from "../flow/row.ts";
-import type { RunError } from "../flow/run.ts";
+import type { Doing, RunView as ServerRun } from "../flows/rows.ts";
+import type { RunError } from "../flows/decide/run.ts";
 import type { Task, TaskError } from "../tasks/rows.ts";
 import type { runSpecs } from "../server/specs/runs.ts";
 import type { enqueueOptions, task } from "../server/specs/tasks.ts";

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort } from "../base/errors.ts";
 import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { openRuns, type RunsUnderTest, soon } from "./scene-of-runs.contract.ts";
 
 /** What a run that is to come after others is promised on every store. */

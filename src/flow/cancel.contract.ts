@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { lookAt } from "../tasks/sql/finish.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import {
   givesBack,
   holding,
@@ -10,7 +10,7 @@ import {
   openRuns,
   type RunsUnderTest,
 } from "./scene-of-runs.contract.ts";
-import { cancel } from "./thrown.ts";
+import { cancel } from "../flows/decide/thrown.ts";
 
 const hourMs = 3_600_000;
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { moody, talker, waitsFor } from "./children.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { givesBack, holding, openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
 
 /** What becomes of parents and children where one of them fails or is cancelled, on every store. */

@@ -4,11 +4,11 @@ import { rowsOf } from "../queue/queue.contract.ts";
 import { cancelTask } from "../tasks/sql/inspect.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import type { Flow } from "./builder.ts";
+import type { Flow } from "../flows/builder.ts";
 import { moody, talker, waitsFor } from "./children.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { givesBack, holding, openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
-import { childrenOf } from "./statements.ts";
+import { childrenOf } from "../flows/sql.ts";
 
 const looksAtChildren = childrenOf("", "").strings;
 

@@ -4,7 +4,7 @@ import { rowsOf } from "../queue/queue.contract.ts";
 import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { openRuns, type RunsUnderTest, soon } from "./scene-of-runs.contract.ts";
 
 export const double = flow<number>("double", { version: 1 })

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
 import { rowsOf } from "../queue/queue.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { codeOf, openRuns, type RunsUnderTest } from "./open-runs.contract.ts";
 
 /** What a run does that nothing gets in the way of, on every store. */

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, snooze } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { openRuns, type RunsUnderTest, soon } from "./scene-of-runs.contract.ts";
-import { cancel } from "./thrown.ts";
+import { cancel } from "../flows/decide/thrown.ts";
 
 /** What finalizers are promised on every store where they fail, or their pods do. */
 export function finalizersTroubleContract(kind: StoreKind): void {

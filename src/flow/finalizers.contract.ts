@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { abort } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import {
   givesBack,
   holding,
@@ -10,7 +10,7 @@ import {
   type RunsUnderTest,
   soon,
 } from "./scene-of-runs.contract.ts";
-import { cancel, unrecoverable } from "./thrown.ts";
+import { cancel, unrecoverable } from "../flows/decide/thrown.ts";
 
 /** Every way in which a run can end, and what its finalizers are told of it. */
 const endings = {

@@ -7,7 +7,7 @@ import { task } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { givesBack, openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
 
 /** What others do to the row of a run, or to what it has started, in a moment that doesn't suit it. */

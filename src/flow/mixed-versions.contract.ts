@@ -6,9 +6,9 @@ import { task } from "../tasks/task.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import type { Database } from "../store/database.ts";
 import { sql } from "../store/sql.ts";
-import type { Flow } from "./builder.ts";
-import { createRuns } from "./client.ts";
-import { flow } from "./flow.ts";
+import type { Flow } from "../flows/builder.ts";
+import { createRuns } from "../flows/runs.ts";
+import { flow } from "../flows/flow.ts";
 import { codeOf, openRuns, type RunsUnderTest } from "./open-runs.contract.ts";
 
 /** What holds while pods have different versions of a flow, on every store. */

@@ -7,15 +7,15 @@ import type { Worker, WorkerOptions } from "../tasks/run/worker.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
-import type { Flow } from "./builder.ts";
-import { createRuns, type StartedRun } from "./client.ts";
-import { type EventRow, toHistory } from "./event-row.ts";
-import { flowHandler } from "./handler.ts";
-import { fold, type HistoryEvent } from "./history.ts";
-import type { RunView } from "./row.ts";
+import type { Flow } from "../flows/builder.ts";
+import { createRuns, type StartedRun } from "../flows/runs.ts";
+import { type EventRow, toHistory } from "../flows/decide/event-row.ts";
+import { flowHandler } from "../flows/drive/handler.ts";
+import { fold, type HistoryEvent } from "../flows/decide/history.ts";
+import type { RunView } from "../flows/rows.ts";
 import { endOf } from "./scene-of-runs.contract.ts";
-import { toColumns } from "./stored.ts";
-import { takeUpAside } from "./take-up.ts";
+import { toColumns } from "../flows/drive/load.ts";
+import { takeUpAside } from "../flows/drive/take-up.ts";
 
 export type RunsUnderTest = Awaited<ReturnType<typeof openRuns>>;
 

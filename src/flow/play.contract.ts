@@ -1,13 +1,13 @@
 import { seededRandom } from "../base/random.ts";
-import { advance } from "./advance.ts";
-import type { Decision } from "./decision.ts";
-import type { Happened, Now } from "./happened.ts";
-import type { HistoryEvent } from "./history.ts";
-import type { Callable, Machine } from "./machine.ts";
-import type { Run } from "./run.ts";
-import { openRun, type RunColumns, toColumns } from "./stored.ts";
-import { type Step, stepOf } from "./step.ts";
-import type { Thrown } from "./thrown.ts";
+import { advance } from "../flows/decide/advance.ts";
+import type { Decision } from "../flows/decide/decision.ts";
+import type { Happened, Now } from "../flows/decide/event.ts";
+import type { HistoryEvent } from "../flows/decide/history.ts";
+import type { Callable, Machine } from "../flows/machine.ts";
+import type { Run } from "../flows/decide/run.ts";
+import { openRun, type RunColumns, toColumns } from "../flows/drive/load.ts";
+import { type Step, stepOf } from "../flows/decide/next-step.ts";
+import type { Thrown } from "../flows/decide/thrown.ts";
 
 /** What chance does to a run, one after another. When they are used up, everything goes well. */
 export type Chance = number;

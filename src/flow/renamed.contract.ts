@@ -3,7 +3,7 @@ import { abort } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { talker } from "./children.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
 
 /** What runs are promised that wait under a name which a later version has changed, on every store. */

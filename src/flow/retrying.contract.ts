@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, retryAfter, snooze } from "../base/errors.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { openRuns, type RunsUnderTest } from "./open-runs.contract.ts";
-import { cancel, unrecoverable } from "./thrown.ts";
+import { cancel, unrecoverable } from "../flows/decide/thrown.ts";
 
 /** Things that a transition may throw, none of which may get in the way of trying again. */
 const thrown: [string, () => unknown][] = [

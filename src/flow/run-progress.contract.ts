@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Json } from "../base/jsonify.ts";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { openRuns, type RunsUnderTest } from "./open-runs.contract.ts";
 
 /** What is kept of the progress of a transition, and for whom, on every store. */

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { sql } from "../store/sql.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import type { Flow } from "./builder.ts";
-import type { StartedRun } from "./client.ts";
-import { flow } from "./flow.ts";
+import type { Flow } from "../flows/builder.ts";
+import type { StartedRun } from "../flows/runs.ts";
+import { flow } from "../flows/flow.ts";
 import { codeOf, openRuns, type RunsUnderTest } from "./open-runs.contract.ts";
 
 /** Which runs may begin, and when, on every store. */

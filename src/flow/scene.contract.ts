@@ -1,10 +1,10 @@
 import { seededRandom } from "../base/random.ts";
-import type { Decision } from "./decision.ts";
-import type { Flow } from "./builder.ts";
-import { flow } from "./flow.ts";
-import type { Now } from "./happened.ts";
-import type { Run, State } from "./run.ts";
-import type { Thrown } from "./thrown.ts";
+import type { Decision } from "../flows/decide/decision.ts";
+import type { Flow } from "../flows/builder.ts";
+import { flow } from "../flows/flow.ts";
+import type { Now } from "../flows/decide/event.ts";
+import type { Run, State } from "../flows/decide/run.ts";
+import type { Thrown } from "../flows/decide/thrown.ts";
 
 /** Moments of runs, for tests that decide about them. */
 export const now: Now = {

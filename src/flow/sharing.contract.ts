@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Database } from "../store/database.ts";
 import type { StoreKind } from "../store/database.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { openRuns, type RunsUnderTest } from "./open-runs.contract.ts";
 
 /** How many commits it takes to store what many runs do, on every store. */

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { rowsOf } from "../queue/queue.contract.ts";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql } from "../store/sql.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import {
   givesBack,
   holding,
@@ -11,7 +11,7 @@ import {
   type RunsUnderTest,
 } from "./scene-of-runs.contract.ts";
 import { asking } from "./signals.contract.ts";
-import { sendSignal } from "./statements.ts";
+import { sendSignal } from "../flows/sql.ts";
 
 /** No signal is missed that comes while a run is being parked, on every store. */
 export function signalsRacesContract(kind: StoreKind): void {

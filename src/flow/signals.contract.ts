@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { StoreKind } from "../store/database.contract.ts";
 import { sql, table } from "../store/sql.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
-import { signalsMost } from "./statements.ts";
+import { signalsMost } from "../flows/sql.ts";
 
 const yes = z.object({ by: z.string() });
 

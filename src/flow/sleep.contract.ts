@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../store/database.contract.ts";
-import { flow } from "./flow.ts";
+import { flow } from "../flows/flow.ts";
 import { givesBack, holding, openRuns, type RunsUnderTest } from "./scene-of-runs.contract.ts";
 
 /** What a run that sleeps is promised on every store. */

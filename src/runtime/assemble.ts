@@ -12,8 +12,8 @@ import {
   silenceOf,
 } from "../pods/liveness.ts";
 import { leave } from "../pods/sql.ts";
-import { createRuns } from "../flow/client.ts";
-import { takeUpAside } from "../flow/take-up.ts";
+import { createRuns } from "../flows/runs.ts";
+import { takeUpAside } from "../flows/drive/take-up.ts";
 import { createTasks } from "../tasks/tasks.ts";
 import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
 import { createOutbox } from "../tasks/finish/outbox.ts";

@@ -7,7 +7,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
-import { createRuns, type Runs } from "../flow/client.ts";
+import { createRuns, type Runs } from "../flows/runs.ts";
 import { listPods } from "../pods/sql.ts";
 import { createTasks, type Tasks } from "../tasks/tasks.ts";
 import { noWorkerWarning } from "../tasks/inspect/no-worker.ts";

@@ -1,7 +1,7 @@
-import type { FlowCount } from "../flow/counts.ts";
-import { isFlow } from "../flow/handler.ts";
-import type { Machine } from "../flow/machine.ts";
-import type { StuckOptions, StuckRuns } from "../flow/stuck.ts";
+import type { FlowCount } from "../flows/counts.ts";
+import { isFlow } from "../flows/drive/handler.ts";
+import type { Machine } from "../flows/machine.ts";
+import type { StuckOptions, StuckRuns } from "../flows/stuck.ts";
 import type { Flotilla, PodInfo } from "./connect.ts";
 import type { Usable } from "./handlers.ts";
 

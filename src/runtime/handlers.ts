@@ -1,8 +1,8 @@
 import { FlotillaError } from "../base/errors.ts";
 import { nearest } from "../base/options.ts";
 import { withFollowUps } from "../tasks/finish/on-failure.ts";
-import type { Flow } from "../flow/builder.ts";
-import { flowHandler, isFlow } from "../flow/handler.ts";
+import type { Flow } from "../flows/builder.ts";
+import { flowHandler, isFlow } from "../flows/drive/handler.ts";
 import type { TaskHandler } from "../tasks/task.ts";
 import type { AgentSpec } from "../session/agents/spec.ts";
 

@@ -3,7 +3,7 @@ import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
-import type { Runs } from "../flow/client.ts";
+import type { Runs } from "../flows/runs.ts";
 import type { Views } from "../dead-letters/index-files.ts";
 import type { Heartbeat, HeartbeatOptions } from "../pods/heartbeat.ts";
 import type { Tasks } from "../tasks/tasks.ts";

@@ -3,7 +3,7 @@ import { silentLogger } from "../base/log.ts";
 import { until } from "../base/movable-clock.contract.ts";
 import { task } from "../tasks/task.ts";
 import { temporaryFile } from "../store/kinds.contract.ts";
-import { flow } from "../flow/flow.ts";
+import { flow } from "../flows/flow.ts";
 import { connect } from "./connect.ts";
 import { type PodEvent } from "./assemble.ts";
 import { startPod } from "./pod.ts";

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { Runs } from "../flow/client.ts";
+import type { Runs } from "../flows/runs.ts";
 import type { Tasks } from "../tasks/tasks.ts";
 import { createAgentBook } from "../session/agents/book.ts";
 import { warnOfShadowed } from "../session/agents/shadowed.ts";

@@ -5,7 +5,7 @@ import { createFewAtOnce } from "../base/semaphore.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
-import type { Machine } from "../flow/machine.ts";
+import type { Machine } from "../flows/machine.ts";
 import type { TaskContract } from "../tasks/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import type { ApiKey } from "../runtime/server-config.ts";

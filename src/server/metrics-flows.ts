@@ -1,6 +1,6 @@
 import { messageOf } from "../base/errors.ts";
-import type { DoingCounts } from "../flow/doing.ts";
-import type { Machine } from "../flow/machine.ts";
+import type { DoingCounts } from "../flows/doing.ts";
+import type { Machine } from "../flows/machine.ts";
 import type { WorkerEvent } from "../tasks/run/events.ts";
 import { askedSeldom } from "./metrics-asking.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";

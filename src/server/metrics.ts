@@ -2,7 +2,7 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { type Pod, type PodEvent, reasonCodes } from "../runtime/assemble.ts";
 import type { Logger } from "../base/log.ts";
-import type { DoingCounts } from "../flow/doing.ts";
+import type { DoingCounts } from "../flows/doing.ts";
 import type { Depth } from "../tasks/inspect/depth.ts";
 import type { SessionLoad } from "../session/here.ts";
 import type { LimiterSnapshot } from "../throttles/limiter/limiter-snapshot.ts";

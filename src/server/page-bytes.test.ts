@@ -1,7 +1,7 @@
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { pageBytes } from "../base/page.ts";
-import { flow } from "../flow/flow.ts";
+import { flow } from "../flows/flow.ts";
 import { inboxPage } from "./routes/session-streams.ts";
 import { serving } from "./serving.contract.ts";
 

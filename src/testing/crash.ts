@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
-import type { Flow } from "../flow/builder.ts";
-import type { Finalizer, Part } from "../flow/machine.ts";
+import type { Flow } from "../flows/builder.ts";
+import type { Finalizer, Part } from "../flows/machine.ts";
 import { moveHead } from "../session/journal/heads.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";

@@ -13,7 +13,7 @@ import type { InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
 import { type Config, resolveConfig } from "../runtime/config.ts";
 import type { Usable } from "../runtime/handlers.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
-import { createRuns, type Runs } from "../flow/client.ts";
+import { createRuns, type Runs } from "../flows/runs.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import type { Sessions } from "../session/sessions.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { abort } from "../base/errors.ts";
-import { flow } from "../flow/flow.ts";
-import { cancel } from "../flow/thrown.ts";
+import { flow } from "../flows/flow.ts";
+import { cancel } from "../flows/decide/thrown.ts";
 import { schedule } from "../schedules/schedule.ts";
 import { testFlotilla } from "./flotilla.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { flow } from "../flow/flow.ts";
+import { flow } from "../flows/flow.ts";
 import { runTransition } from "./transition.ts";
 
 const child = flow("child", { version: 1 })

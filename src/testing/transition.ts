@@ -4,19 +4,19 @@ import type { Json } from "../base/jsonify.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { checkOptions, nearest } from "../base/options.ts";
 import { check } from "../base/schema.ts";
-import type { Flow } from "../flow/builder.ts";
-import type { Outcome } from "../flow/context.ts";
-import type { NewChild } from "../flow/decision.ts";
-import { createHandoff } from "../flow/handoff.ts";
+import type { Flow } from "../flows/builder.ts";
+import type { Outcome } from "../flows/drive/context.ts";
+import type { NewChild } from "../flows/decide/decision.ts";
+import { createHandoff } from "../flows/decide/handoff.ts";
 import {
   type Callable,
   finalizerAt,
   type Machine,
   partAt,
   type SignalPart,
-} from "../flow/machine.ts";
-import { readReturned, readSignal } from "../flow/returned.ts";
-import type { State } from "../flow/run.ts";
+} from "../flows/machine.ts";
+import { readReturned, readSignal } from "../flows/decide/returned.ts";
+import type { State } from "../flows/decide/run.ts";
 import { runAround } from "../tasks/run/middleware.ts";
 import type { InputOf } from "../tasks/task.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { until } from "../../src/base/movable-clock.contract.ts";
 import { type Client, createClient, type RunView, type TaskView } from "../../src/client/index.ts";
-import { flow } from "../../src/flow/flow.ts";
+import { flow } from "../../src/flows/flow.ts";
 import { task } from "../../src/tasks/task.ts";
 import { serving } from "../../src/server/serving.contract.ts";
 import { agent } from "../../src/session/agents/agent.ts";

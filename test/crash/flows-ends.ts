@@ -1,7 +1,7 @@
-import { type EventRow, toHistory } from "../../src/flow/event-row.ts";
-import { fold, type HistoryEvent } from "../../src/flow/history.ts";
-import type { RunColumns } from "../../src/flow/stored.ts";
-import { toColumns } from "../../src/flow/stored.ts";
+import { type EventRow, toHistory } from "../../src/flows/decide/event-row.ts";
+import { fold, type HistoryEvent } from "../../src/flows/decide/history.ts";
+import type { RunColumns } from "../../src/flows/drive/load.ts";
+import { toColumns } from "../../src/flows/drive/load.ts";
 import type { Fleet } from "./fleet.ts";
 import { callsIn, readSaid } from "./flows-said.ts";
 

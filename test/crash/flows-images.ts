@@ -2,8 +2,8 @@ import { join } from "node:path";
 import type { Runs, TaskHandler } from "flotilla";
 import { imageFlows, type ImageFlows } from "../../examples/images/flows/image.ts";
 import { openHome } from "../../examples/images/home.ts";
-import type { Interceptor } from "../../src/flow/machine.ts";
-import { flowHandler } from "../../src/flow/handler.ts";
+import type { Interceptor } from "../../src/flows/machine.ts";
+import { flowHandler } from "../../src/flows/drive/handler.ts";
 
 export type ImagesGiven = {
   /** Where the images come from. */

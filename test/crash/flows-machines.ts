@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { abort, cancel, type Flow, flow, type Runs } from "flotilla";
 import { z } from "zod";
 import { sleep, systemClock } from "../../src/base/clock.ts";
-import type { Interceptor } from "../../src/flow/machine.ts";
+import type { Interceptor } from "../../src/flows/machine.ts";
 
 const input = z.object({
   key: z.string(),

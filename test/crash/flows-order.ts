@@ -1,6 +1,6 @@
 import { type Flow, flow, snooze } from "flotilla";
 import { z } from "zod";
-import type { Interceptor } from "../../src/flow/machine.ts";
+import type { Interceptor } from "../../src/flows/machine.ts";
 
 const input = z.object({
   key: z.string(),

@@ -10,8 +10,8 @@ import {
   stopRedrive,
   takeStep,
 } from "../../src/dead-letters/redrive-statements.ts";
-import { resumeAside, sendSignal, takeUp } from "../../src/flow/statements.ts";
-import { type Held, releaseOf } from "../../src/flow/write.ts";
+import { resumeAside, sendSignal, takeUp } from "../../src/flows/sql.ts";
+import { type Held, releaseOf } from "../../src/flows/drive/save.ts";
 import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/sql.ts";
 import { cancelTask, retryTask } from "../../src/tasks/sql/inspect.ts";
 import { claimReserved, reserveAlone, unparkDue } from "../../src/tasks/sql/claim.ts";

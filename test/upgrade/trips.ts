@@ -1,5 +1,5 @@
-import { flow } from "../../src/flow/flow.ts";
-import type { Flow } from "../../src/flow/builder.ts";
+import { flow } from "../../src/flows/flow.ts";
+import type { Flow } from "../../src/flows/builder.ts";
 
 /** What the functions of the flows ask of whoever runs them. */
 export type TripHooks = {

@@ -1,9 +1,9 @@
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
-import { describeFlow, type PlaceCounts } from "../../flow/describe.ts";
-import type { RunView } from "../../flow/row.ts";
-import type { StuckRuns } from "../../flow/stuck.ts";
+import { describeFlow, type PlaceCounts } from "../../flows/describe.ts";
+import type { RunView } from "../../flows/rows.ts";
+import type { StuckRuns } from "../../flows/stuck.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import {
   asJson,

@@ -1,5 +1,5 @@
-import type { RunView } from "../../flow/row.ts";
-import type { StuckRuns } from "../../flow/stuck.ts";
+import type { RunView } from "../../flows/rows.ts";
+import type { StuckRuns } from "../../flows/stuck.ts";
 import type { FlowWorkers } from "../../runtime/flows.ts";
 import { ago, oneLine } from "../output.ts";
 import { plural } from "../progress.ts";

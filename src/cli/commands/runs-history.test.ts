@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { runError, unrecoverable } from "../../flow/thrown.ts";
+import { runError, unrecoverable } from "../../flows/decide/thrown.ts";
 import { errorText } from "./runs-history.ts";
 
 test("an error says whose fault it was, where somebody has said so", () => {

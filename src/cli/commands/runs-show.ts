@@ -1,8 +1,8 @@
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { OpenSignal, RunPage } from "../../flow/client.ts";
-import type { HistoryEntry } from "../../flow/entries.ts";
-import type { RunView } from "../../flow/row.ts";
+import type { OpenSignal, RunPage } from "../../flows/runs.ts";
+import type { HistoryEntry } from "../../flows/entries.ts";
+import type { RunView } from "../../flows/rows.ts";
 import type { Flotilla, PodInfo } from "../../runtime/connect.ts";
 import { onStore } from "../connection.ts";
 import type { StoreFlags } from "../flags.ts";

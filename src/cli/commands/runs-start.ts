@@ -1,7 +1,7 @@
 import process from "node:process";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
-import type { StartOptions } from "../../flow/client.ts";
+import type { StartOptions } from "../../flows/runs.ts";
 import type { FlowContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import type { Workable } from "../../runtime/handlers.ts";

@@ -1,4 +1,4 @@
-import type { RunView } from "../../flow/row.ts";
+import type { RunView } from "../../flows/rows.ts";
 import { ago, oneLine, paint } from "../output.ts";
 
 const statusStyles = {

@@ -1,8 +1,8 @@
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { RunListOptions } from "../../flow/client.ts";
-import type { RunView } from "../../flow/row.ts";
+import type { RunListOptions } from "../../flows/runs.ts";
+import type { RunView } from "../../flows/rows.ts";
 import { onStore } from "../connection.ts";
 import {
   listsByDefault,

@@ -2,7 +2,7 @@ import { createElement } from "react";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/movable-clock.contract.ts";
 import { textOf } from "../../protocol/text-of.ts";
-import { flow } from "../../flow/flow.ts";
+import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
 import { serving } from "../../server/serving.contract.ts";
 import { agent } from "../../session/agents/agent.ts";

@@ -1,7 +1,7 @@
 import { SignJWT } from "jose";
 import { expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
-import { flow } from "../../flow/flow.ts";
+import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
 import { serving } from "../../server/serving.contract.ts";
 import { createClient } from "../index.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
-import { flow } from "../../flow/flow.ts";
+import { flow } from "../../flows/flow.ts";
 import { connect } from "../../runtime/connect.ts";
 import { version } from "../../runtime/version.ts";
 import { agent } from "../../session/agents/agent.ts";

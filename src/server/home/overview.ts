@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { Machine } from "../../flow/machine.ts";
+import type { Machine } from "../../flows/machine.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { askedSeldom } from "../metrics-asking.ts";
 

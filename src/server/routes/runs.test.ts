@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
-import { flow } from "../../flow/flow.ts";
+import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
 import { machinesOf } from "../../runtime/flows.ts";
 import { handlersByName } from "../../runtime/handlers.ts";

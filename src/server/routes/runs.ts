@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { Machine } from "../../flow/machine.ts";
+import type { Machine } from "../../flows/machine.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { FlowContract, TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";

@@ -1,6 +1,6 @@
 import { SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { flow } from "../../flow/flow.ts";
+import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
 import { serving } from "../serving.contract.ts";
 

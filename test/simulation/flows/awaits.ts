@@ -4,7 +4,7 @@
  */
 import type { Database } from "../../../src/store/database.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
-import { createRuns } from "../../../src/flow/client.ts";
+import { createRuns } from "../../../src/flows/runs.ts";
 import { createTasks } from "../../../src/tasks/tasks.ts";
 import { createSimDisk } from "../disk.ts";
 import { createLane, laneClock } from "../lane.ts";

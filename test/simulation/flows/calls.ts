@@ -4,7 +4,7 @@
  */
 import { sleep } from "../../../src/base/clock.ts";
 import { abort, hasCode, retryAfter, snooze } from "../../../src/base/errors.ts";
-import { cancel, unrecoverable } from "../../../src/flow/thrown.ts";
+import { cancel, unrecoverable } from "../../../src/flows/decide/thrown.ts";
 import type { SimPod } from "../pod.ts";
 import type { World } from "../world.ts";
 import { type Context, type Fate, firstName, type Perform, type Version } from "./machines.ts";

@@ -4,8 +4,8 @@
  * was there before.
  */
 import { deathLimit } from "../../../src/base/death-limit.ts";
-import type { HistoryEvent } from "../../../src/flow/history.ts";
-import { openRun, type RunColumns } from "../../../src/flow/stored.ts";
+import type { HistoryEvent } from "../../../src/flows/decide/history.ts";
+import { openRun, type RunColumns } from "../../../src/flows/drive/load.ts";
 import { aloneAfterDeaths } from "../../../src/base/death-limit.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Noted } from "../audit.ts";

@@ -5,7 +5,7 @@
  */
 import { hasCode } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
-import { createRuns, type Runs, type StartOptions } from "../../../src/flow/client.ts";
+import { createRuns, type Runs, type StartOptions } from "../../../src/flows/runs.ts";
 import { createDeadLetters, type DeadLetters } from "../../../src/dead-letters/dead-letters.ts";
 import { createTasks, type Tasks } from "../../../src/tasks/tasks.ts";
 import { passing } from "../../../src/store/retry.ts";

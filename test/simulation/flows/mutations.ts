@@ -1,6 +1,6 @@
 /**
  * The fences of runs, and how each is taken out. That of signals is met so seldom by chance that a test
- * provokes it: `flow/handed-on.test.ts`, "loses no signal to a pod that had it before".
+ * provokes it: `flows/handed-on.test.ts`, "loses no signal to a pod that had it before".
  */
 import { readFileSync } from "node:fs";
 import type { Edit, Mutation } from "../mutation-list.ts";
@@ -23,10 +23,10 @@ const waits = of("tasks/sql/dependencies");
 const claim = of("tasks/sql/claim", "tasks/sql/release");
 const recover = of("tasks/sql/recover");
 const finishing = of("tasks/finish/finish-writer");
-const asking = of("flow/statements");
-const drive = of("flow/drive", "flow/sending", "flow/claimed");
-const attempt = of("flow/attempt");
-const write = of("flow/write");
+const asking = of("flows/sql");
+const drive = of("flows/drive/drive", "flows/drive/sending", "flows/drive/claimed");
+const attempt = of("flows/drive/attempt");
+const write = of("flows/drive/save");
 
 export const flowMutations: readonly Mutation[] = [
   {
@@ -66,7 +66,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "run: children anew where their step has another name by now",
-    edits: [of("flow/children")("startedBy ?? effect.transition", "effect.transition")],
+    edits: [of("flows/drive/children")("startedBy ?? effect.transition", "effect.transition")],
   },
   {
     name: "run: ended without waking those who have begun to wait",
@@ -283,7 +283,7 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "step: what has killed its pods is run again",
     edits: [
-      of("flow/step")(
+      of("flows/decide/next-step")(
         'if (run.deaths >= deathLimit) return decided("poisoned");\n  const part',
         "const part",
       ),

@@ -1,0 +1,118 @@
+import type { Decision, Effect } from "./decision.ts";
+import type { Now } from "./event.ts";
+import { applied, type HistoryEvent } from "./history.ts";
+import { firstFinalizer, type Machine, partAfter } from "../machine.ts";
+import { atEnd, type Intent, outputOf, type Run, type RunError, type State } from "./run.ts";
+
+/** A decision in the making: what has been noted so far, and the run as that leaves it. */
+export type Draft = {
+  readonly run: Run;
+  readonly events: readonly HistoryEvent[];
+  readonly effects: readonly Effect[];
+};
+
+export function draftOf(run: Run): Draft {
+  return { run: { ...run, unnoted: [] }, events: run.unnoted, effects: [] };
+}
+
+export function note(draft: Draft, event: HistoryEvent, ...effects: Effect[]): Draft {
+  return {
+    run: applied(draft.run, event),
+    events: [...draft.events, event],
+    effects: [...draft.effects, ...effects],
+  };
+}
+
+/** The attempt at what is at the cursor. A wait has begun when it was parked, however often it is looked at. */
+export function attemptAt({ run }: Draft, now: Now) {
+  return {
+    transition: run.cursor!,
+    attempt: run.failures + 1,
+    startedAtMs: run.waiting?.sinceMs ?? now.startedAtMs,
+  };
+}
+
+export type Done = {
+  readonly set: State | null;
+  /** Where it ends the run. */
+  readonly intent?: Intent;
+  readonly effect?: Effect;
+};
+
+/** A transition is done: the run goes on to the one behind it. */
+export function completing(machine: Machine, draft: Draft, done: Done, now: Now): Draft {
+  const attempt = attemptAt(draft, now);
+  const following = partAfter(machine, attempt.transition);
+  // Where the output has a schema, somebody must ask it first: the run stops at the end until then.
+  const reached: Intent | undefined =
+    following === atEnd && !machine.output ? { type: "completed" } : undefined;
+  const intent = done.intent ?? reached;
+  const event: HistoryEvent = {
+    type: "complete",
+    version: machine.version,
+    ...attempt,
+    set: done.set,
+    next: intent ? firstFinalizer(machine) : following,
+    ...(intent && { intent }),
+  };
+  return note(draft, event, ...(done.effect ? [done.effect] : []));
+}
+
+/** The run won't succeed: it goes on to the finalizers. */
+export function failing(machine: Machine, draft: Draft, error: RunError, now: Now): Draft {
+  return note(draft, {
+    type: "error",
+    version: machine.version,
+    ...attemptAt(draft, now),
+    error,
+    retryAtMs: null,
+    next: firstFinalizer(machine),
+    intent: { type: "failed", error },
+  });
+}
+
+export function cancelling(machine: Machine, draft: Draft, reason: string | null): Draft {
+  const { cursor, waiting } = draft.run;
+  const event: HistoryEvent = {
+    type: "cancel",
+    version: machine.version,
+    transition: cursor!,
+    next: firstFinalizer(machine),
+    intent: { type: "cancelled", reason },
+  };
+  const isParent = waiting?.for === "children";
+  return note(
+    draft,
+    event,
+    ...(isParent ? [{ type: "cancel_children", transition: cursor! } as const] : []),
+  );
+}
+
+/** A transition is done, and what is next is run, unless somebody has asked to cancel. */
+export function done(machine: Machine, draft: Draft, what: Done, now: Now): Decision {
+  const completed = completing(machine, draft, what, now);
+  // What has run to its end is done, and a cancel has come too late for it.
+  const isOpen = completed.run.intent === null && completed.run.cursor !== atEnd;
+  return goOn(isOpen && now.cancelRequested ? cancelling(machine, completed, null) : completed);
+}
+
+/** Stored, and on to what is next; or finished, where that is nothing. */
+export function goOn(draft: Draft): Decision {
+  const { intent, cursor, version } = draft.run;
+  if (intent === null || cursor !== atEnd) return { type: "commit", ...draft };
+  const finished = note(draft, { type: "finish", version, status: intent.type });
+  const { state } = finished.run;
+  switch (intent.type) {
+    case "completed": {
+      const result = outputOf(intent, state);
+      return { type: "finish", status: "completed", result, error: null, ...finished };
+    }
+    case "failed":
+      return { type: "finish", status: "failed", result: null, error: intent.error, ...finished };
+    case "cancelled": {
+      const { reason } = intent;
+      const error = reason === null ? null : { code: "cancelled", message: reason };
+      return { type: "finish", status: "cancelled", result: null, error, ...finished };
+    }
+  }
+}

@@ -1,0 +1,76 @@
+import type { Json } from "../../base/jsonify.ts";
+import { deathLimit } from "../../base/death-limit.ts";
+import { advance } from "./advance.ts";
+import type { Outcome } from "../drive/context.ts";
+import type { Decision } from "./decision.ts";
+import type { Now } from "./event.ts";
+import {
+  type Callable,
+  type ChildrenPart,
+  finalizerAt,
+  type Machine,
+  partAt,
+  type SignalPart,
+} from "../machine.ts";
+import { atEnd, outputOf, type Run } from "./run.ts";
+
+/** What the pod that holds a run has to do next. */
+export type Step =
+  /** Call its function, and tell what came of it. Finalizers are told the ending. */
+  | {
+      readonly type: "call";
+      readonly part: Callable;
+      readonly attempt: number;
+      readonly outcome: Outcome<Json> | null;
+    }
+  /** See whether there is a signal of this name. */
+  | { readonly type: "see_signal"; readonly part: SignalPart }
+  /** See how its children stand. */
+  | { readonly type: "see_children"; readonly part: ChildrenPart }
+  /** Hold the state to the output. */
+  | { readonly type: "conclude" }
+  /** There is nothing to run. */
+  | { readonly type: "decided"; readonly decision: Decision };
+
+export function stepOf(machine: Machine, run: Run, now: Now): Step {
+  const decided = (type: "woken" | "poisoned" | "finalized"): Step => ({
+    type: "decided",
+    decision: advance(machine, run, { type }, now),
+  });
+  const { cursor, intent } = run;
+  if (cursor === null) return decided("woken");
+  const attempt = run.failures + 1;
+  if (intent !== null) {
+    const finalizer = finalizerAt(machine, cursor);
+    if (!finalizer) return decided("finalized");
+    if (run.deaths >= deathLimit) return decided("poisoned");
+    const outcome: Outcome<Json> =
+      intent.type === "completed"
+        ? { type: "completed", output: outputOf(intent, run.state) }
+        : intent;
+    return { type: "call", part: finalizer, attempt, outcome };
+  }
+  // All transitions are done: a cancel has come too late.
+  if (cursor === atEnd) {
+    return run.deaths >= deathLimit ? decided("poisoned") : { type: "conclude" };
+  }
+  if (now.cancelRequested) {
+    const happened = { type: "cancel_asked", reason: null } as const;
+    return { type: "decided", decision: advance(machine, run, happened, now) };
+  }
+  if (run.deaths >= deathLimit) return decided("poisoned");
+  const part = partAt(machine, cursor)!;
+  switch (part.kind) {
+    case "signal":
+      return { type: "see_signal", part };
+    case "sleep":
+      if (run.waiting?.for === "sleep") return decided("woken");
+      break;
+    case "children":
+      if (run.waiting?.for === "children") return { type: "see_children", part };
+      break;
+    case "work":
+      break;
+  }
+  return { type: "call", part, attempt, outcome: null };
+}

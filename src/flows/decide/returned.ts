@@ -1,0 +1,167 @@
+import { yearMs } from "../../base/durations.ts";
+import { abort } from "../../base/errors.ts";
+import { defaultMaxBytes, encodeJson } from "../../base/json.ts";
+import type { Json } from "../../base/jsonify.ts";
+import { check } from "../../base/schema.ts";
+import { thrownText } from "../../tasks/finish/thrown.ts";
+import type { NewChild } from "./decision.ts";
+import { isHandedOff } from "./handoff.ts";
+import type { Happened } from "./event.ts";
+import { type Callable, type Machine, partAfter, type SignalPart } from "../machine.ts";
+import { atEnd, type State } from "./run.ts";
+import { classify } from "./thrown.ts";
+
+/** More would make the write that starts them too long. */
+const childrenMost = 1_000;
+
+export type Returned = {
+  readonly part: Callable;
+  readonly state: State;
+  readonly value: unknown;
+  /** Whether `handoff` was called in this attempt. */
+  readonly handoffCalled: boolean;
+  readonly maxStateBytes?: number;
+};
+
+/**
+ * What it means that a function has returned. Never throws or rejects: a value that can't be used
+ * counts as thrown. A promise only where the output's schema gives one.
+ */
+export function readReturned(machine: Machine, returned: Returned): Happened | Promise<Happened> {
+  return caught(() => {
+    const { part, value } = returned;
+    switch (part.kind) {
+      case "work":
+        return workReturned(machine, returned);
+      case "sleep":
+        return { type: "sleep_asked", ms: msOf(part.name, value) };
+      case "children":
+        return { type: "children_asked", children: childrenOf(part.name, value) };
+      case "finally":
+        return { type: "finalized" };
+    }
+  });
+}
+
+/** The state of a run that has no transition left, held to the output. */
+export function readState(machine: Machine, state: State): Happened | Promise<Happened> {
+  return caught(() =>
+    machine.output
+      ? whenChecked(outputOf(machine, state, "the state at the end"), (output) => ({
+          type: "concluded",
+          output,
+        }))
+      : { type: "concluded" },
+  );
+}
+
+/** A signal that has come, held to its schema. */
+export function readSignal(
+  part: SignalPart,
+  signal: { readonly signalId: string; readonly payload: Json },
+): Happened | Promise<Happened> {
+  const { signalId } = signal;
+  const refused = (thrown: unknown): Happened => ({
+    type: "signal_refused",
+    signalId,
+    message: thrownText(thrown),
+  });
+  const what = `the signal "${part.name}"`;
+  const seen = (payload: unknown): Happened => ({
+    type: "signal_seen",
+    signal: { signalId, payload: asJson(what, payload) },
+  });
+  try {
+    const checked = check(part.schema, signal.payload, what, "invalid_input");
+    return checked instanceof Promise ? checked.then(seen).catch(refused) : seen(checked);
+  } catch (thrown) {
+    return refused(thrown);
+  }
+}
+
+function workReturned(machine: Machine, returned: Returned): Happened | Promise<Happened> {
+  const { part, value, maxStateBytes: maxBytes = defaultMaxBytes } = returned;
+  const what = `what "${part.name}" returned`;
+  if (isHandedOff(value)) {
+    const output = outputOf(machine, value.output, `what "${part.name}" handed off`);
+    return whenChecked(output, (checked) => ({ type: "handed_off", output: checked }));
+  }
+  if (returned.handoffCalled) {
+    throw abort(`"${part.name}" called handoff but didn't return it: write \`return handoff(…)\``);
+  }
+  const set = setOf(what, value);
+  const state = set === null ? returned.state : { ...returned.state, ...set };
+  if (set !== null) encodeJson(`the state after "${part.name}"`, state, { maxBytes });
+  const isLast = partAfter(machine, part.name) === atEnd;
+  if (!isLast || !machine.output) return { type: "returned", set };
+  const output = outputOf(machine, state, `the state after "${part.name}", which is the last,`);
+  return whenChecked(output, (checked) => ({ type: "returned", set, output: checked }));
+}
+
+function setOf(what: string, value: unknown): State | null {
+  if (value === undefined || value === null) return null;
+  // A map or a set would be an empty object as JSON, and nobody would see what was lost.
+  const isObject = typeof value === "object" && !(Symbol.iterator in value);
+  const set = isObject ? asJson(what, value) : undefined;
+  if (typeof set !== "object" || set === null || Array.isArray(set)) {
+    throw abort(`${what} can't be merged into the state: it must be an object or nothing`);
+  }
+  return set as State;
+}
+
+function outputOf(machine: Machine, value: unknown, what: string): Json | Promise<Json> {
+  const checked = check<unknown>(machine.output, value, what, "invalid_output");
+  return checked instanceof Promise
+    ? checked.then((output) => asJson(what, output))
+    : asJson(what, checked);
+}
+
+/** The same as it will come from the store. */
+function asJson(what: string, value: unknown): Json {
+  return JSON.parse(encodeJson(what, value)) as Json;
+}
+
+function msOf(name: string, value: unknown): number {
+  if (typeof value === "number" && value <= yearMs) return Math.max(0, Math.ceil(value));
+  throw abort(`"${name}" must sleep for a number of milliseconds up to ${yearMs}`);
+}
+
+function childrenOf(name: string, value: unknown): NewChild[] {
+  if (!Array.isArray(value) || value.length > childrenMost) {
+    throw abort(`"${name}" must return a list of at most ${childrenMost} [flow, input, options]`);
+  }
+  return value.map((row: unknown, place): NewChild => {
+    const [flow, input, options = {}] = Array.isArray(row) ? (row as unknown[]) : [];
+    if (typeof (flow as { name?: unknown } | undefined)?.name === "string") {
+      checkChildOptions(`"${name}": child ${place}`, options);
+      const made = { flow: flow as NewChild["flow"], input };
+      return { ...made, options: options as NewChild["options"] };
+    }
+    throw abort(`"${name}": child ${place} isn't [flow, input, options]`);
+  });
+}
+
+function checkChildOptions(what: string, options: unknown): void {
+  if (typeof options !== "object" || options === null)
+    throw abort(`${what}: its options are no object`);
+  const unknown = Object.keys(options).find((key) => key !== "priority" && key !== "tenant");
+  if (unknown === undefined) return;
+  throw abort(`${what} has the unknown option "${unknown}": those are priority and tenant`);
+}
+
+function whenChecked(
+  value: Json | Promise<Json>,
+  happened: (value: Json) => Happened,
+): Happened | Promise<Happened> {
+  return value instanceof Promise ? value.then(happened) : happened(value);
+}
+
+function caught(read: () => Happened | Promise<Happened>): Happened | Promise<Happened> {
+  const threw = (thrown: unknown): Happened => ({ type: "threw", thrown: classify(thrown) });
+  try {
+    const happened = read();
+    return happened instanceof Promise ? happened.catch(threw) : happened;
+  } catch (thrown) {
+    return threw(thrown);
+  }
+}

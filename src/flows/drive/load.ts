@@ -1,0 +1,133 @@
+import { hasCode, messageOf } from "../../base/errors.ts";
+import { advance } from "../decide/advance.ts";
+import type { Decision, SetAside } from "../decide/decision.ts";
+import type { Now } from "../decide/event.ts";
+import { applied, type HistoryEvent } from "../decide/history.ts";
+import type { Machine } from "../machine.ts";
+import { atEnd, type Intent, type Run, type State, type Waiting } from "../decide/run.ts";
+import { classify } from "../decide/thrown.ts";
+import { findCursor, moveEvent } from "../versions.ts";
+
+/** A run as its row has it. */
+export type RunColumns = {
+  /** 0 or null before any version has advanced it. */
+  readonly version: number | null;
+  readonly cursor: string | null;
+  readonly state: string | null;
+  readonly intent: string | null;
+  readonly waiting: string | null;
+  readonly stoppedAt: string | null;
+  readonly failures: number;
+  readonly deaths: number;
+};
+
+export type Opened =
+  | { readonly type: "open"; readonly run: Run }
+  | Extract<Decision, { type: "set_aside" | "refuse" }>;
+
+/**
+ * Reads a run for this version of its flow. Never throws: what can't be read is set aside, so that
+ * one such run doesn't stop the others.
+ */
+export function openRun(machine: Machine, stored: RunColumns): Opened {
+  const version = stored.version ?? 0;
+  if (version > machine.version) return { type: "refuse", version };
+  const aside = (reason: SetAside["reason"], message: string): SetAside => ({
+    type: "set_aside",
+    reason,
+    message,
+    byVersion: machine.version,
+  });
+  const state = parsed(stored.state ?? "{}", isState);
+  if (state === undefined) return aside("unreadable", "its state isn't a JSON object");
+  const intent = parsed(stored.intent ?? "null", isIntent);
+  if (intent === undefined) return aside("unreadable", "its intended ending can't be read");
+  const waiting = parsed(stored.waiting ?? "null", isWaiting);
+  if (waiting === undefined) return aside("unreadable", "what it waits for can't be read");
+  const { cursor, stoppedAt, failures, deaths } = stored;
+  const kept = { version, cursor, state, intent, waiting, stoppedAt, failures, deaths };
+  const run: Run = { ...kept, unnoted: [] };
+  if (cursor === null && version === 0) {
+    const next = machine.parts[0]?.name ?? atEnd;
+    return { type: "open", run: unnoted(run, { type: "start", version: machine.version, next }) };
+  }
+  if (cursor === null) return { type: "open", run };
+  const found = findCursor(machine, cursor, intent !== null);
+  if (!found) {
+    return aside(
+      "unknown_transition",
+      `it stands at "${cursor}", which version ${machine.version} of "${machine.name}" doesn't have: declare it in \`removed\` or \`renamed\``,
+    );
+  }
+  const { why } = found;
+  if (why === null) return { type: "open", run };
+  return { type: "open", run: unnoted(run, moveEvent(machine, cursor, { ...found, why })) };
+}
+
+function unnoted(run: Run, event: HistoryEvent): Run {
+  return { ...applied(run, event), unnoted: [...run.unnoted, event] };
+}
+
+export function toColumns(run: Run): RunColumns {
+  const { version, cursor, stoppedAt, failures, deaths } = run;
+  return {
+    version,
+    cursor,
+    stoppedAt,
+    failures,
+    deaths,
+    state: JSON.stringify(run.state),
+    intent: run.intent && JSON.stringify(run.intent),
+    waiting: run.waiting && JSON.stringify(run.waiting),
+  };
+}
+
+/**
+ * What is to become of a run whose input can't be read. A new one fails, as a task would. One that is
+ * under way is set aside: the schema has changed beneath it, and what it did so far shouldn't be lost.
+ */
+export function refuseInput(machine: Machine, run: Run, thrown: unknown, now: Now): Decision {
+  const isNew = run.unnoted.some(({ type }) => type === "start");
+  const hasFailedSo = run.intent?.type === "failed" && run.intent.error.code === "invalid_input";
+  if (isNew || hasFailedSo || !hasCode(thrown, "invalid_input")) {
+    return advance(machine, run, { type: "threw", thrown: classify(thrown) }, now);
+  }
+  const byVersion = machine.version;
+  return { type: "set_aside", reason: "invalid_input", message: messageOf(thrown), byVersion };
+}
+
+function parsed<Read>(text: string, is: (value: unknown) => value is Read): Read | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return is(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function isObject(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isState(value: unknown): value is State {
+  return isObject(value);
+}
+
+function isIntent(value: unknown): value is Intent | null {
+  if (value === null) return true;
+  if (!isObject(value)) return false;
+  const { type, error } = value;
+  if (type === "failed") return isObject(error) && typeof error["code"] === "string";
+  return type === "completed" || type === "cancelled";
+}
+
+function isWaiting(value: unknown): value is Waiting | null {
+  if (value === null) return true;
+  if (!isObject(value) || typeof value["sinceMs"] !== "number") return false;
+  const { for: what, untilMs } = value;
+  if (what === "children") return true;
+  if (what === "signal") return untilMs === null || typeof untilMs === "number";
+  return what === "sleep" && typeof untilMs === "number";
+}

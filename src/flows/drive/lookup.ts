@@ -1,0 +1,77 @@
+import type { Json } from "../../base/jsonify.ts";
+import { lenientJson } from "../../tasks/rows.ts";
+import type { Database, Row } from "../../store/database.ts";
+import type { ChildSeen, Happened } from "../decide/event.ts";
+import type { SignalPart } from "../machine.ts";
+import { readSignal } from "../decide/returned.ts";
+import type { RunError } from "../decide/run.ts";
+import { childrenOf, firstSignal } from "../sql.ts";
+
+/** Whether a signal has come for a run that waits for one, by any name that it has had. */
+export async function lookForSignal(
+  database: Database,
+  runId: string,
+  part: SignalPart,
+  names: readonly string[],
+): Promise<Happened> {
+  const [row] = await database.read(firstSignal(runId, names));
+  if (!row) return { type: "signal_seen", signal: null };
+  const signalId = row["signal_id"] as string;
+  try {
+    return await readSignal(part, { signalId, payload: JSON.parse(row["payload"]) as Json });
+  } catch {
+    return { type: "signal_refused", signalId, message: "what is stored of it isn't JSON" };
+  }
+}
+
+/** How the children stand that a transition of a run has started, in the order that was given. */
+export async function lookAtChildren(
+  database: Database,
+  runId: string,
+  names: readonly string[],
+): Promise<Happened> {
+  const { found, startedBy } = await findChildren(database, runId, names);
+  return { type: "children_seen", children: found.map(toChild), startedBy };
+}
+
+/**
+ * The children that a transition of a run has started. They have the name that it had then: the newest under
+ * which there are any, and the oldest that it has had where there are none.
+ */
+export async function findChildren(
+  database: Database,
+  runId: string,
+  names: readonly string[],
+): Promise<{ found: Row[]; startedBy: string }> {
+  let found: Row[] = [];
+  let startedBy = names[0]!;
+  for (const name of names) {
+    found = await database.read(childrenOf(runId, name));
+    startedBy = name;
+    if (found.some((row) => row["status"] !== null)) break;
+  }
+  return { found, startedBy };
+}
+
+function toChild(row: Row): ChildSeen {
+  const child = { taskId: row["awaited_id"] as string, name: (row["name"] ?? "") as string };
+  switch (row["status"]) {
+    case "pending":
+    case "claimed":
+      return { ...child, status: "open" };
+    case "completed":
+      return { ...child, status: "completed", result: lenientJson(row["result"]) };
+    case "failed":
+      return {
+        ...child,
+        status: "failed",
+        error: (lenientJson(row["error"]) ?? unknown) as RunError,
+      };
+    case "cancelled":
+      return { ...child, status: "cancelled" };
+    default:
+      return { ...child, status: "gone" };
+  }
+}
+
+const unknown: RunError = { code: "internal", message: "no error was stored" };

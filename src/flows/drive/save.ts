@@ -1,0 +1,174 @@
+import type { RunFinish, RunPark, RunWrite } from "../../tasks/sql/runs.ts";
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
+import { childKeys, type Decision } from "../decide/decision.ts";
+import { toEventRow } from "../decide/event-row.ts";
+import type { HistoryEvent } from "../decide/history.ts";
+import type { Run, RunError } from "../decide/run.ts";
+import { type RunColumns, toColumns } from "./load.ts";
+
+/** A run as it was stored last, and the fences to write it with. */
+export type Held = {
+  readonly taskId: string;
+  readonly token: number;
+  readonly seq: number;
+  /** The `wake` that was seen before it was decided what it waits for. */
+  readonly wake: number;
+  /** Whether it was decided by what wasn't there, or had ended: a later wake may say otherwise. */
+  readonly looked?: boolean;
+  readonly columns: RunColumns;
+  readonly awaited: boolean;
+  readonly gate: { readonly group: string | null } | undefined;
+  /** The trace that the run belongs to, where the row doesn't say yet. */
+  readonly trace: string | null;
+  /** The same for the write that ends the run. */
+  readonly traceEnded: string | null;
+};
+
+type Storable = Extract<Decision, { run: Run }>;
+
+/** What a decision comes to in the store. */
+export function writeOf(
+  held: Held,
+  decision: Storable,
+  /** The runs that it starts, and the name under which it has started those that it waits for. */
+  { children, startedBy }: { children: readonly NewTask[]; startedBy?: string | undefined },
+): RunFinish {
+  const { run: decided, events, effects } = decision;
+  const columns = toColumns(decided);
+  const write: RunWrite = {
+    ...unchanged(held),
+    version: columns.version,
+    cursor: columns.cursor,
+    state: columns.state === held.columns.state ? null : columns.state,
+    intent: columns.intent,
+    waiting: columns.waiting,
+    stoppedAt: columns.stoppedAt,
+    failures: columns.failures,
+    moved: events.some(moves),
+    events: events.map(toEventRow),
+    children,
+    cancelsChildren: effects.some(({ type }) => type === "cancel_children"),
+    takes: effects.flatMap((effect) => (effect.type === "take_signal" ? [effect.signalId] : [])),
+    park: parkOf(decision, childKeys(held.taskId, startedBy ?? decided.cursor ?? "")),
+  };
+  const base = { taskId: held.taskId, token: held.token, event: null, run: write } as const;
+  const gate = held.gate && { gate: held.gate };
+  const wake = held.looked ? held.wake : null;
+  const nothing = { result: null, error: null, counted: 0, delayMs: null, wake } as const;
+  switch (decision.type) {
+    case "commit":
+      return { ...base, ...nothing, status: "claimed" };
+    case "park":
+      return { ...base, ...nothing, ...gate, status: "pending", delayMs: 1, wake: held.wake };
+    case "retry": {
+      const error = JSON.stringify(errorOf(events));
+      const given = { status: "pending", error, counted: 1, delayMs: 1, wake: held.wake } as const;
+      return { ...base, ...nothing, ...gate, ...given };
+    }
+    case "finish": {
+      const { status } = decision;
+      const result = status === "completed" ? JSON.stringify(decision.result) : null;
+      const error = decision.error && JSON.stringify(decision.error);
+      const awaited = held.awaited && { awaited: true };
+      const run = { ...write, trace: held.traceEnded };
+      return { ...base, run, ...nothing, ...gate, ...awaited, status, result, error };
+    }
+  }
+}
+
+/** Given back as it was. Somebody may claim it at once, or in a while. */
+export function releaseOf(held: Held, untilMs: number | null = null): RunFinish {
+  return leavingOf(held, { for: "time", untilMs }, []);
+}
+
+/** Given back as it was, to be claimed when there is room of a limit that it wasn't started under. */
+export function gatedOf(held: Held, scope: string): RunFinish {
+  return leavingOf(held, { for: "room", scope }, []);
+}
+
+/** Kept out of the way, as it was, until somebody has looked. */
+export function asideOf(held: Held, aside: Extract<Decision, { type: "set_aside" }>): RunFinish {
+  const { reason, message, byVersion } = aside;
+  const why = JSON.stringify({ reason, message });
+  return leavingOf(held, { for: "people", why, byVersion }, [toEventRow(aside)]);
+}
+
+function leavingOf(held: Held, park: RunPark, events: RunWrite["events"]): RunFinish {
+  return {
+    taskId: held.taskId,
+    token: held.token,
+    status: "pending",
+    result: null,
+    error: null,
+    counted: 0,
+    delayMs: (park.for === "time" && park.untilMs === null) || park.for === "room" ? 0 : 1,
+    wake: null,
+    event: null,
+    ...(held.gate && { gate: held.gate }),
+    run: { ...unchanged(held), park, events },
+  };
+}
+
+function unchanged({ seq, columns, trace }: Held): RunWrite {
+  return {
+    seq,
+    version: null,
+    cursor: columns.cursor,
+    state: null,
+    intent: columns.intent,
+    waiting: columns.waiting,
+    stoppedAt: columns.stoppedAt,
+    failures: columns.failures,
+    moved: false,
+    trace,
+    park: { for: "time", untilMs: null },
+    events: [],
+    children: [],
+    cancelsChildren: false,
+    takes: [],
+  };
+}
+
+/** Whether what is at the cursor is something else after it. */
+function moves(event: HistoryEvent): boolean {
+  switch (event.type) {
+    case "complete":
+    case "cancel":
+    case "finish":
+      return true;
+    case "error":
+      return event.retryAtMs === null;
+    case "move":
+      return event.why === "removed";
+    case "start":
+    case "park":
+    case "set_aside":
+    case "given_up":
+    case "resume":
+    case "pod_died":
+    case "retried":
+    case "redriven":
+      return false;
+  }
+}
+
+function parkOf(decision: Storable, keys: string): RunPark {
+  if (decision.type !== "park") {
+    return { for: "time", untilMs: decision.type === "retry" ? decision.untilMs : null };
+  }
+  const { run, untilMs } = decision;
+  switch (run.waiting?.for) {
+    case "children":
+      return { for: "children", keys };
+    case "signal":
+      return { for: "signal", name: run.cursor!, untilMs };
+    case "sleep":
+    case undefined:
+      return { for: "time", untilMs };
+  }
+}
+
+function errorOf(events: readonly HistoryEvent[]): RunError | null {
+  const event = events.findLast(({ type }) => type === "error");
+  return event?.type === "error" ? event.error : null;
+}

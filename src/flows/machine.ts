@@ -1,0 +1,109 @@
+import type { Backoff } from "../base/backoff.ts";
+import type { Json } from "../base/jsonify.ts";
+import type { Schema } from "../base/schema.ts";
+import type { Concurrency, NamedQueue } from "../tasks/concurrency/concurrency.ts";
+import { atEnd } from "./decide/run.ts";
+
+/** How often something is tried, and how long one attempt may take. */
+export type Tries = {
+  readonly attempts: number;
+  readonly timeoutMs: number;
+  readonly backoff: Backoff;
+};
+
+/** A user's function, with its types checked where it was declared and forgotten here. */
+export type Call = (context: any) => unknown;
+
+export type WorkPart = {
+  readonly kind: "work";
+  readonly name: string;
+  readonly tries: Tries;
+  readonly run: Call;
+};
+/** Its function says for how long. */
+export type SleepPart = {
+  readonly kind: "sleep";
+  readonly name: string;
+  readonly tries: Tries;
+  readonly run: Call;
+  /** Where it is the same for every run. */
+  readonly ms: number | undefined;
+};
+export type SignalPart = {
+  readonly kind: "signal";
+  readonly name: string;
+  readonly schema: Schema | undefined;
+  /** Null where it waits for as long as it takes. */
+  readonly timeoutMs: number | null;
+  readonly onTimeout: "fail" | { readonly value: Json };
+};
+/** Its function says which runs to start. */
+export type ChildrenPart = {
+  readonly kind: "children";
+  readonly name: string;
+  readonly tries: Tries;
+  readonly run: Call;
+  /** `fail`: one that doesn't complete fails this run. `keep`: the state tells how each ended. */
+  readonly failures: "fail" | "keep";
+};
+export type Finalizer = {
+  readonly kind: "finally";
+  readonly name: string;
+  readonly tries: Tries;
+  readonly run: Call;
+};
+
+export type Part = WorkPart | SleepPart | SignalPart | ChildrenPart;
+export type Callable = WorkPart | SleepPart | ChildrenPart | Finalizer;
+
+/** Runs around every transition and finalizer. It calls `next` once and waits for it. */
+export type Interceptor = (context: any, next: () => Promise<unknown>) => unknown;
+
+/** A flow as plain data: its parts in the order in which they are executed. */
+export type Machine = {
+  readonly name: string;
+  readonly version: number;
+  readonly input: Schema<any, any> | undefined;
+  readonly output: Schema<any, any> | undefined;
+  readonly isFlow: true;
+  /** The named queue whose limit its runs count against. */
+  readonly queue: NamedQueue | undefined;
+  /** How many of its runs may be claimed at once, by a key. */
+  readonly concurrency?: Concurrency<any>;
+  /** What holds where a part says nothing else. */
+  readonly tries: Tries;
+  readonly initializers: readonly Call[];
+  readonly interceptors: readonly Interceptor[];
+  readonly parts: readonly Part[];
+  readonly finalizers: readonly Finalizer[];
+  /** Where a run goes on that stands at a name which is no more. */
+  readonly removed: Readonly<Record<string, string>>;
+  readonly renamed: Readonly<Record<string, string>>;
+};
+
+export function partAt(machine: Machine, cursor: string | null): Part | undefined {
+  return machine.parts.find(({ name }) => name === cursor);
+}
+
+export function finalizerAt(machine: Machine, cursor: string | null): Finalizer | undefined {
+  return machine.finalizers.find(({ name }) => name === cursor);
+}
+
+/** The name of the transition behind this one, or `atEnd`. */
+export function partAfter(machine: Machine, name: string): string {
+  return nameAfter(machine.parts, name);
+}
+
+export function finalizerAfter(machine: Machine, name: string): string {
+  return nameAfter(machine.finalizers, name);
+}
+
+/** Where every ending leads: the first finalizer, or `atEnd`. */
+export function firstFinalizer(machine: Machine): string {
+  return machine.finalizers[0]?.name ?? atEnd;
+}
+
+function nameAfter(named: readonly { readonly name: string }[], name: string): string {
+  const at = named.findIndex((each) => each.name === name);
+  return (at === -1 ? undefined : named[at + 1]?.name) ?? atEnd;
+}

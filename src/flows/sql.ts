@@ -1,0 +1,210 @@
+import { nextSeq, requestMark } from "../tasks/sql/events.ts";
+import { taskPage } from "../tasks/sql/inspect.ts";
+import { ungated } from "../tasks/sql/task-state.ts";
+import { pageOf } from "../store/page.ts";
+import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
+import { childKeys } from "./decide/decision.ts";
+
+const tasks = table("step_tracker");
+const events = table("step_event");
+const signals = table("step_signal");
+const waits = table("step_wait");
+
+/** The first signal that a run hasn't used, by one of the names that it may have been sent under. */
+export function firstSignal(runId: string, names: readonly string[]): Statement {
+  const listed = join(
+    names.map((name) => sql`${name}`),
+    ", ",
+  );
+  return sql`
+    select signal_id, payload from ${signals}
+    where task_id = ${runId} and name in (${listed}) and taken = 0 order by seq limit 1`;
+}
+
+/** The children that a transition has started, in their order. One whose row is gone is still named. */
+export function childrenOf(runId: string, transition: string): Statement {
+  const prefix = childKeys(runId, transition);
+  return sql`
+    select wait.awaited_id, child.name, child.status, child.result, child.error
+    from ${waits} wait left join ${tasks} child on child.task_id = wait.awaited_id
+    where wait.waiter_id = ${runId}
+      and (child.task_id is null or child.parent_id = ${runId}
+        and substr(child.unique_key, 1, ${prefix.length}) = ${prefix})
+    order by wait.place`;
+}
+
+/** Lets a later version of a flow try what an earlier one couldn't read. */
+export function takeUp(name: string, version: number): Statement {
+  return sql`
+    update ${tasks} set parked = ${ungated}, aside = null, aside_version = null
+    where name = ${name} and status = 'pending' and parked = 6 and aside_version < ${version}`;
+}
+
+/** More that nobody has used yet are a mistake of whoever sends them. */
+export const signalsMost = 1_000;
+
+export type NewSignal = {
+  readonly runId: string;
+  readonly signalId: string;
+  readonly name: string;
+  readonly payload: string;
+};
+
+/**
+ * Says something to a run that hasn't ended, once however often it is sent. One that is parked for a signal
+ * looks, whatever that is called, since a later version of its flow may have another name for it; and one
+ * that is about to be parked isn't. A signal that is there already changes nothing: sent again and again, it
+ * would keep a run from storing what it has seen. The row is held whatever its status, so that the run is
+ * woken if and only if the signal is stored.
+ */
+export function sendSignal({ runId, signalId, name, payload }: NewSignal): Statement[] {
+  const sent = sql`exists (select 1 from ${signals} past
+    where past.task_id = ${runId} and past.signal_id = ${signalId})`;
+  const unused = sql`(select count(*) from ${signals} past
+    where past.task_id = ${runId} and past.taken = 0)`;
+  const isNew = sql`task_id = ${runId} and status in ('pending', 'claimed')
+    and flow_version is not null and not ${sent} and ${unused} < ${signalsMost}`;
+  const isMeant = sql`status = 'pending' and parked in (1, 5) and awaits is not null`;
+  return [
+    sql`select task_id from ${tasks} task where task_id = ${runId} ${holdTask}`,
+    sql`
+      update ${tasks}
+      set wake = wake + 1,
+        last_update = case when status = 'pending' then ${now} else last_update end,
+        run_at = case when ${isMeant} then ${now} else run_at end,
+        parked = case when ${isMeant} then ${ungated} else parked end
+      where ${isNew}`,
+    sql`
+      insert into ${signals} (task_id, signal_id, seq, name, payload)
+      select task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
+        where past.task_id = ${runId}), ${name}, ${payload}
+      from ${tasks} where ${isNew}`,
+    sql`select status, flow_version, case when ${sent} then 1 else 0 end as sent
+      from ${tasks} where task_id = ${runId}`,
+  ];
+}
+
+export type ResumeAside = {
+  readonly runId: string;
+  readonly version: number | null;
+  readonly requestId: string;
+};
+
+/**
+ * Lets pods claim a run that was set aside, or one that only a later version may touch. What is noted names
+ * the request, so that sending it again does nothing, though the run may have been set aside again
+ * meanwhile. The last answer says whether it was done.
+ */
+export function resumeAside({ runId, version, requestId }: ResumeAside): Statement[] {
+  const { mark, isFirst, isNoted } = requestMark(runId, requestId);
+  const lower = version === null ? sql`false` : sql`task.flow_version > ${version}`;
+  const held = sql`task.task_id = ${runId} and task.status = 'pending'
+    and (task.parked = 6 or ${lower}) and ${isFirst}`;
+  const as = version === null ? sql`task.flow_version` : sql`cast(${version} as integer)`;
+  return [
+    sql`
+      insert into ${events} (task_id, seq, type, detail)
+      select task.task_id, ${nextSeq(sql`task.task_id`)}, 'resume',
+        '{"version":' || cast(${as} as text) || ',' || ${mark}
+      from ${tasks} task where ${held} ${holdTask}`,
+    sql`
+      update ${tasks}
+      set parked = case when parked = 6 then ${ungated} else parked end, aside = null,
+        aside_version = null, last_update = ${now}, wake = wake + 1
+        ${version === null ? sql`` : sql`, flow_version = ${version}`}
+      where ${isAmong(sql`select task.task_id from ${tasks} task where ${held}`, sql`task_id`)}`,
+    sql`select status, case when ${isNoted} then 1 else 0 end as resumed
+      from ${tasks} where task_id = ${runId}`,
+  ];
+}
+
+export type RunFilter = {
+  readonly flow?: string;
+  /** `open` is pending or claimed. */
+  readonly status?: string;
+  readonly tenant?: string;
+  /** The transition or finalizer that is next. */
+  readonly at?: string;
+  readonly parent?: string;
+  readonly setAside?: boolean;
+  readonly before?: string;
+  readonly limit: number;
+};
+
+/** A page of runs, newest first. */
+export function listRuns(filter: RunFilter): Statement {
+  const conditions = [
+    sql`flow_version is not null`,
+    ...(filter.flow === undefined ? [] : [sql`name = ${filter.flow}`]),
+    ...(filter.status === undefined ? [] : [statusIs(filter.status)]),
+    ...(filter.setAside ? [sql`status = 'pending' and parked = 6`] : []),
+    ...(filter.tenant === undefined ? [] : [sql`tenant = ${filter.tenant}`]),
+    ...(filter.at === undefined ? [] : [sql`cursor = ${filter.at}`]),
+    ...(filter.parent === undefined ? [] : [childOf(filter.parent)]),
+    ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
+  ];
+  const from = sql`from ${tasks} where ${join(conditions, " and ")}`;
+  const { begin, keys, found } = pageOf({ ...taskPage, from, limit: filter.limit });
+  return sql`${begin}
+    select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
+}
+
+function statusIs(status: string): Statement {
+  return status === "open" ? sql`status in ('pending', 'claimed')` : sql`status = ${status}`;
+}
+
+/** Parents wait for their children, and what somebody waits for is found by an index. */
+function childOf(parentId: string): Statement {
+  const awaited = sql`select awaited_id from ${waits} where waiter_id = ${parentId}`;
+  return sql`parent_id = ${parentId} and ${isAmong(awaited, sql`task_id`)}`;
+}
+
+export function getRun(runId: string): Statement {
+  return sql`select * from ${tasks} where task_id = ${runId} and flow_version is not null`;
+}
+
+/** What was said to a run and not used yet. */
+export function openSignals(
+  runId: string,
+  { after = 0, limit: most = signalsMost }: { after?: number; limit?: number },
+): Statement {
+  return sql`
+    select seq, signal_id, name, at from ${signals}
+    where task_id = ${runId} and taken = 0 and seq > ${after}
+    order by seq ${limit(most)}`;
+}
+
+/** How many runs of each flow stand where. */
+export function countRuns(): Statement {
+  return sql`
+    select name, status, cursor, parked, case when retry_count > 0 then 1 else 0 end as retrying,
+      case when waiting is null then 0 else 1 end as waiting, flow_version, count(*) as runs
+    from ${tasks} where flow_version is not null
+    group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3`;
+}
+
+/**
+ * Open runs that nobody has, by where they stand and by what may be wrong with them: `''` where their rows
+ * tell of nothing. One that fails again and again may be with a pod for nearly all of its time, so those
+ * are looked at wherever they are. A sleep and a delayed start have their time, and aren't waited for.
+ */
+export function countStuck({
+  failures,
+  waitingMs,
+}: {
+  readonly failures: number;
+  readonly waitingMs: number;
+}): Statement {
+  const storedAt = sql`coalesce(advanced_at, created_at)`;
+  // What waits until it is due has its time to come there; of all others it is when they came to wait.
+  const since = sql`case when parked <> 1 and run_at > ${storedAt} then run_at else ${storedAt} end`;
+  const waits = sql`(parked <> 1 or awaits is not null) and ${since} < ${now} - ${waitingMs}`;
+  return sql`
+    select name, cursor, flow_version,
+      case when parked = 6 then 'set_aside' when retry_count >= ${failures} then 'retrying'
+        when ${waits} then 'waiting' else '' end as why,
+      count(*) as runs, min(task_id) as oldest, min(${since}) as since_at
+    from ${tasks} where flow_version is not null
+      and (status = 'pending' or (status = 'claimed' and retry_count >= ${failures}))
+    group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4`;
+}
