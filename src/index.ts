@@ -128,7 +128,7 @@ export type {
   AgentView,
   StoredAgents,
 } from "./session/agents/stored.ts";
-export type { AgentAnswer } from "./protocol/agent-answer.ts";
+export type { AgentAnswer } from "./protocol/agent-http.ts";
 export type { Chunk } from "./protocol/chunk.ts";
 export type {
   Entry,

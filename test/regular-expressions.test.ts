@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { blocksOf } from "../examples/chat/src/lib/prose.ts";
 import { withoutQuotations } from "../src/dead-letters/fingerprint.ts";
-import { parsePartialJson } from "../src/protocol/partial-json.ts";
+import { parsePartialJson } from "../src/protocol/assembler/partial-json.ts";
 import { readLimitHeaders } from "../src/throttles/rate-headers.ts";
 import { type Literal, literals, worstOf } from "./expressions.ts";
 import { stepsMost, stepsPerCharacter } from "./linear.ts";

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import { givenAnswer } from "../protocol/agent-answer.ts";
+import { givenAnswer } from "../protocol/agent-http.ts";
 import { type Chunk, endsListening, parseChunk } from "../protocol/chunk.ts";
 import { createBodyReader, formatOf } from "../protocol/stream.ts";
 

@@ -1,7 +1,7 @@
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
-import type { AgentAnswer } from "../protocol/agent-answer.ts";
+import type { AgentAnswer } from "../protocol/agent-http.ts";
 import type { UIMessage } from "../protocol/message.ts";
 import { chunksOf } from "./chunks.ts";
 import { type AnswerContext, readAsked } from "./context.ts";

@@ -1,5 +1,5 @@
 export { abort, FlotillaError } from "../base/errors.ts";
-export type { AgentAnswer } from "../protocol/agent-answer.ts";
+export type { AgentAnswer } from "../protocol/agent-http.ts";
 export type { AgentRequest } from "../protocol/agent-request.ts";
 export type { Chunk } from "../protocol/chunk.ts";
 export type { Part, UIMessage } from "../protocol/message.ts";

@@ -1,4 +1,4 @@
-import type { Assembler } from "../protocol/assembler.ts";
+import type { Assembler } from "../protocol/assembler/assembler.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import { isBeside, type Waiting, waitingAfter, waitingChunk } from "../protocol/waiting.ts";
 import { asError } from "./http.ts";

@@ -11,7 +11,7 @@ import {
 } from "ai";
 import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { describe, expect, test } from "vitest";
-import { createAssembler } from "./assembler.ts";
+import { createAssembler } from "./assembler/assembler.ts";
 import { type Chunk, withMessageId } from "./chunk.ts";
 import type { UIMessage } from "./message.ts";
 import { assembledByAi, plain } from "./oracle.contract.ts";

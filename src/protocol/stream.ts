@@ -1,5 +1,5 @@
 import { type Chunk, parseChunk } from "./chunk.ts";
-import { createLines } from "./lines.ts";
+import { createLines } from "../base/lines.ts";
 import type { EntryError } from "./message.ts";
 import { invalid } from "./refusal.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { createAssembler } from "./assembler.ts";
+import { createAssembler } from "./assembler/assembler.ts";
 import type { Chunk } from "./chunk.ts";
 import type { Part, UIMessage } from "./message.ts";
 import { assembledByAi, plain } from "./oracle.contract.ts";

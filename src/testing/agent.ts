@@ -1,4 +1,4 @@
-import type { AgentAnswer } from "../protocol/agent-answer.ts";
+import type { AgentAnswer } from "../protocol/agent-http.ts";
 import type { AgentContext } from "../session/agents/function.ts";
 import type { AgentSpec } from "../session/agents/spec.ts";
 import type { Life } from "./crash.ts";

@@ -1,6 +1,6 @@
 import type { Chunk } from "../protocol/chunk.ts";
 import { agent } from "../session/agents/agent.ts";
-import type { AgentAnswer } from "../protocol/agent-answer.ts";
+import type { AgentAnswer } from "../protocol/agent-http.ts";
 import type { AgentContext } from "../session/agents/function.ts";
 import type { AgentOptions } from "../session/agents/options.ts";
 import type { AgentSpec } from "../session/agents/spec.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createAssembler } from "../../protocol/assembler.ts";
+import { createAssembler } from "../../protocol/assembler/assembler.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { assembledByAi, plain } from "../../protocol/oracle.contract.ts";

@@ -1,4 +1,4 @@
-import { createAssembler } from "../../protocol/assembler.ts";
+import { createAssembler } from "../../protocol/assembler/assembler.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Part, UIMessage } from "../../protocol/message.ts";
 import { partToChunks } from "../../protocol/to-chunks.ts";

@@ -1,6 +1,6 @@
 import type { Json } from "../../base/jsonify.ts";
 import type { Logger } from "../../base/log.ts";
-import type { AgentAnswer } from "../../protocol/agent-answer.ts";
+import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 
 /** What an agent's function is given. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Json } from "../../base/jsonify.ts";
-import { type Assembler, createAssembler } from "../../protocol/assembler.ts";
+import { type Assembler, createAssembler } from "../../protocol/assembler/assembler.ts";
 import {
   type Chunk,
   endsListening,

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { abort, retryAfter } from "../../base/errors.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { agent } from "../agents/agent.ts";
-import type { AgentAnswer } from "../../protocol/agent-answer.ts";
+import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import type { AgentContext } from "../agents/function.ts";
 import { events, runnerScene, saying, sse, textOf } from "./scene.contract.ts";
 

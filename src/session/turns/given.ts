@@ -1,4 +1,4 @@
-import { givenAnswer } from "../../protocol/agent-answer.ts";
+import { givenAnswer } from "../../protocol/agent-http.ts";
 import { classify } from "../../throttles/classify.ts";
 import { AgentFailure } from "./failure.ts";
 import { readBody } from "./read-body.ts";

@@ -1,5 +1,5 @@
 import type { Entry, UIMessage } from "../../protocol/message.ts";
-import { jsonBytes } from "../../protocol/size.ts";
+import { jsonBytes } from "../../protocol/limits.ts";
 import { viewOf } from "../../protocol/view.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 import type { Header, Turn } from "../header.ts";

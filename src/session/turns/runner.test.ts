@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { movableClock, until } from "../../base/movable-clock.contract.ts";
-import { createAssembler } from "../../protocol/assembler.ts";
+import { createAssembler } from "../../protocol/assembler/assembler.ts";
 import { agent } from "../agents/agent.ts";
 import type { AgentContext } from "../agents/function.ts";
 import type { AgentOptions } from "../agents/options.ts";

@@ -1,12 +1,12 @@
-import type { Chunk } from "./chunk.ts";
+import type { Chunk } from "../chunk.ts";
 import { createDraft, type OpenPart } from "./draft.ts";
-import type { KnownChunk } from "./known-chunk.ts";
+import type { KnownChunk } from "../known-chunk.ts";
 import { mergeMetadata } from "./merge-metadata.ts";
-import type { EntryError, Part, UIMessage } from "./message.ts";
-import { invalid, type Refusal, tooMuch } from "./refusal.ts";
-import { jsonBytes } from "./size.ts";
+import type { EntryError, Part, UIMessage } from "../message.ts";
+import { invalid, type Refusal, tooMuch } from "../refusal.ts";
+import { jsonBytes } from "../limits.ts";
 import { createTextParts, type TextChunk } from "./text-parts.ts";
-import { messageToChunks } from "./to-chunks.ts";
+import { messageToChunks } from "../to-chunks.ts";
 import { createToolParts, type ToolChunk } from "./tool-parts.ts";
 
 export type AssemblerOptions = {

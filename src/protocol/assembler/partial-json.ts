@@ -1,4 +1,4 @@
-import { trimEnd } from "../base/trim-end.ts";
+import { trimEnd } from "../../base/trim-end.ts";
 
 /**
  * What can be read of JSON text that isn't all there yet, as an agent's tool input while it comes:

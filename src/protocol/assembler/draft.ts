@@ -1,5 +1,5 @@
-import type { Part } from "./message.ts";
-import { jsonBytes, textBytes } from "./size.ts";
+import type { Part } from "../message.ts";
+import { jsonBytes, textBytes } from "../limits.ts";
 
 /** A part that is being made. Only snapshots of it are given away. */
 export type OpenPart = { type: string; [field: string]: unknown };

@@ -2,8 +2,8 @@ import { parsePartialJson as theirs } from "ai";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { parsePartialJson } from "./partial-json.ts";
-import { inputs } from "./random-chunks.contract.ts";
-import { jsonBytes, textBytes } from "./size.ts";
+import { inputs } from "../random-chunks.contract.ts";
+import { jsonBytes, textBytes } from "../limits.ts";
 
 test("every beginning of JSON is read as the AI SDK reads it", async () => {
   for (const input of inputs) {
