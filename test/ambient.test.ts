@@ -7,7 +7,7 @@ import { importsOf, shippedSources, type Source } from "./sources.ts";
 const adapters: Record<string, string> = {
   "src/base/clock.ts": "is the system clock that everything else is given",
   "src/base/random.ts": "is the system's randomness that everything else is given",
-  "src/client/surroundings.ts":
+  "src/client/environment.ts":
     "is the page or process that a client runs in, unless it is given another",
   "src/server/listen.ts": "is the server's door to the network; its routes are tested without it",
   "src/session/turns/network.ts": "is the way to agents at URLs, which turns are given",

@@ -1,11 +1,11 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { errorOf } from "./http.ts";
 import type { SessionEvent } from "./index.ts";
-import { loadBeside } from "./live.ts";
-import { readEvents } from "./reader.ts";
+import { loadBeside } from "./session/live.ts";
+import { readEvents } from "./session/reader.ts";
 import { simulatedClient } from "./simulated-client.contract.ts";
 import { calm } from "./simulated-network.contract.ts";
-import { createListeners } from "./store.ts";
+import { createListeners } from "./observable.ts";
 
 function simulated() {
   const { clock, server, client, count } = simulatedClient();

@@ -1,19 +1,19 @@
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { type Random, systemRandom } from "../base/random.ts";
-import { type AgentCalls, agentCalls } from "./calls/agents.ts";
-import { type RunCalls, runCalls } from "./calls/runs.ts";
-import { type SessionCalls, sessionCalls } from "./calls/sessions.ts";
-import { type TaskCalls, taskCalls } from "./calls/tasks.ts";
-import type { ConnectionState } from "./connection.ts";
+import { type AgentCalls, agentCalls } from "./agents.ts";
+import { type RunCalls, runCalls } from "./runs.ts";
+import { type SessionCalls, sessionCalls } from "./calls.ts";
+import { type TaskCalls, taskCalls } from "./tasks.ts";
+import type { ConnectionState } from "./socket/status.ts";
 import { createCredentials } from "./credentials.ts";
 import { createHttp } from "./http.ts";
 import type { Inbox } from "./inbox.ts";
 import type { ClientOptions } from "./options.ts";
-import type { Session } from "./session.ts";
-import type { Store } from "./store.ts";
-import { serverUrl, usualFetch, usualNetwork, usualSocket } from "./surroundings.ts";
-import { createTalk } from "./talk.ts";
+import type { Session } from "./session/session.ts";
+import type { Store } from "./observable.ts";
+import { serverUrl, usualFetch, usualNetwork, usualSocket } from "./environment.ts";
+import { createTalk } from "./socket/multiplexer.ts";
 import { createWatch } from "./watch.ts";
 
 /** A server as its users have it: calls over HTTP, and one socket for all that is followed and sent. */

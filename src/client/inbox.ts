@@ -1,8 +1,8 @@
 import type { FlotillaError } from "../base/errors.ts";
 import type { ServerFrame } from "../protocol/frames.ts";
 import type { InboxItem } from "../protocol/message.ts";
-import type { Store } from "./store.ts";
-import { createSubscription, type FollowParts, type Subscription } from "./subscription.ts";
+import type { Store } from "./observable.ts";
+import { createSubscription, type FollowParts, type Subscription } from "./socket/subscription.ts";
 
 /** The sessions of the user, followed while somebody listens. */
 export type Inbox = Store<InboxSnapshot>;

@@ -14,14 +14,8 @@ export type {
 } from "../protocol/message.ts";
 export type { EntryNote } from "../protocol/view.ts";
 export type { Waiting } from "../protocol/waiting.ts";
-export type { AgentCalls, AgentPage } from "./calls/agents.ts";
-export type {
-  ListRunsOptions,
-  RunCalls,
-  RunPage,
-  StartedRun,
-  StartRunOptions,
-} from "./calls/runs.ts";
+export type { AgentCalls, AgentPage } from "./agents.ts";
+export type { ListRunsOptions, RunCalls, RunPage, StartedRun, StartRunOptions } from "./runs.ts";
 export type {
   CreateSessionOptions,
   EntryPage,
@@ -30,16 +24,10 @@ export type {
   PageOptions,
   SessionCalls,
   SessionPage,
-} from "./calls/sessions.ts";
-export type {
-  Enqueued,
-  EnqueueOptions,
-  ListTasksOptions,
-  TaskCalls,
-  TaskPage,
-} from "./calls/tasks.ts";
+} from "./calls.ts";
+export type { Enqueued, EnqueueOptions, ListTasksOptions, TaskCalls, TaskPage } from "./tasks.ts";
 export { type Client, createClient } from "./client.ts";
-export type { ConnectionState, ErrorLike } from "./connection.ts";
+export type { ConnectionState, ErrorLike } from "./socket/status.ts";
 export type { Inbox, InboxSnapshot } from "./inbox.ts";
 export type { ClientOptions, Fetch, Network, SocketClass, SocketLike } from "./options.ts";
 export type {
@@ -54,7 +42,7 @@ export type {
   StopOptions,
   ToolResultOptions,
   Unsent,
-} from "./session.ts";
-export type { Store } from "./store.ts";
+} from "./session/session.ts";
+export type { Store } from "./observable.ts";
 export type { AgentView, ErrorView, RunDoing, RunView, TaskView } from "./views.ts";
 export type { Watched, WatchedSnapshot } from "./watched.ts";

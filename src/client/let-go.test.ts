@@ -3,12 +3,12 @@ import { movableClock, turns } from "../base/movable-clock.contract.ts";
 import { seededRandom } from "../base/random.ts";
 import { errorOf } from "./http.ts";
 import { createClient, type SessionEvent } from "./index.ts";
-import { loadBeside } from "./live.ts";
+import { loadBeside } from "./session/live.ts";
 import type { SocketLike } from "./options.ts";
-import { readEvents } from "./reader.ts";
+import { readEvents } from "./session/reader.ts";
 import { simulatedClient } from "./simulated-client.contract.ts";
 import { simulate } from "./simulated.contract.ts";
-import { createListeners } from "./store.ts";
+import { createListeners } from "./observable.ts";
 
 // Loaded beside, which takes a time that the clock of a test doesn't know.
 beforeAll(() => loadBeside());

@@ -1,5 +1,5 @@
-import { advance } from "./link.ts";
-import { dueMs, type Link, type LinkEvent, newLink, stateOf } from "./link-phase.ts";
+import { advance } from "./socket/connection-state.ts";
+import { dueMs, type Link, type LinkEvent, newLink, stateOf } from "./socket/link-phase.ts";
 
 /** A link that time passes for, with what it asked for. */
 export function start(options: { isRenewable?: boolean } = {}) {

@@ -2,10 +2,10 @@ import type { Clock } from "../base/clock.ts";
 import type { FlotillaError } from "../base/errors.ts";
 import { fraction, type Random } from "../base/random.ts";
 import { asError } from "./http.ts";
-import { jitteredMs } from "./jitter.ts";
-import { lingering, type Want } from "./linger.ts";
-import { createListeners, type Listeners, type Store } from "./store.ts";
-import { isDefinite } from "./subscription.ts";
+import { jitteredMs } from "../base/jitter.ts";
+import { lingering, type Want } from "./socket/linger.ts";
+import { createListeners, type Listeners, type Store } from "./observable.ts";
+import { isDefinite } from "./socket/subscription.ts";
 
 /** A task or a run as it goes on, looked at while somebody listens. */
 export type Watched<View> = Store<WatchedSnapshot<View>>;

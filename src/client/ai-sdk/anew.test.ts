@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { movableClock } from "../../base/movable-clock.contract.ts";
 import { seededRandom } from "../../base/random.ts";
 import { createClient } from "../index.ts";
-import { loadBeside } from "../live.ts";
+import { loadBeside } from "../session/live.ts";
 import { simulate } from "../simulated.contract.ts";
 import { createChatTransport } from "./index.ts";
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { movableClock, turns } from "../../base/movable-clock.contract.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
-import type { SessionEvent } from "../session.ts";
+import type { SessionEvent } from "../session/session.ts";
 import { type AnswerOptions, streamAnswer } from "./answer.ts";
 import { anew, answerTo, restOf } from "./asked.ts";
 

@@ -4,9 +4,9 @@ import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
 import { isTurn } from "../../protocol/turn-state.ts";
 import { viewOf } from "../../protocol/view.ts";
 import { isBeside } from "../../protocol/waiting.ts";
-import type { Session, SessionEvent } from "../session.ts";
+import type { Session, SessionEvent } from "../session/session.ts";
 import type { Asked } from "./asked.ts";
-import { createReader, type Reader } from "./reader.ts";
+import { createReader, type Reader } from "./chunk-reader.ts";
 
 /** What happens in a session from now on, kept until somebody takes it. */
 export type Listening = {

@@ -1,4 +1,4 @@
-export type { ChatLike } from "./follow.ts";
+export type { ChatLike } from "./sync.ts";
 export {
   type ChatTransportOptions,
   createChatTransport,

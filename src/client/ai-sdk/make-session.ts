@@ -2,8 +2,8 @@ import { type Clock, sleep } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { Client } from "../client.ts";
-import { passing } from "../exchange.ts";
-import { jitteredMs } from "../jitter.ts";
+import { passing } from "../socket/send-queue.ts";
+import { jitteredMs } from "../../base/jitter.ts";
 
 export type MakeSessionOptions = {
   sessionId: string;

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { Session, SessionSnapshot } from "../session.ts";
+import type { Session, SessionSnapshot } from "../session/session.ts";
 
 /** Waits until all of a session is here, and gives it. Rejects where there is none, unless `orGone`. */
 export function whenLive(

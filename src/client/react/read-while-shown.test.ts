@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { turns } from "../../base/movable-clock.contract.ts";
-import type { SessionSnapshot } from "../session.ts";
+import type { SessionSnapshot } from "../session/session.ts";
 import { readWhileShown } from "./read-while-shown.ts";
 
 test("what is shown is marked as read once, and again where that was lost", async () => {

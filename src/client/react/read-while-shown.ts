@@ -1,5 +1,5 @@
-import type { Session } from "../session.ts";
-import { isShown, usualNetwork } from "../surroundings.ts";
+import type { Session } from "../session/session.ts";
+import { isShown, usualNetwork } from "../environment.ts";
 
 type Readable = Pick<Session, "get" | "read" | "subscribe">;
 

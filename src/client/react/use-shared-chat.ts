@@ -1,8 +1,8 @@
 import type { UIMessage as ChatMessage } from "ai";
 import { useCallback, useEffect, useMemo, useRef } from "react";
-import type { ChatLike } from "../ai-sdk/follow.ts";
+import type { ChatLike } from "../ai-sdk/sync.ts";
 import type { FlotillaTransport } from "../ai-sdk/transport.ts";
-import type { ConnectionState } from "../connection.ts";
+import type { ConnectionState } from "../socket/status.ts";
 import { readWhileShown } from "./read-while-shown.ts";
 import { useConnection } from "./watching.ts";
 

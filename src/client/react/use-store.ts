@@ -1,6 +1,6 @@
 import { useMemo, useSyncExternalStore } from "react";
 import type { Client } from "../client.ts";
-import type { Store } from "../store.ts";
+import type { Store } from "../observable.ts";
 
 /** A store's value. On a server, and while its page is hydrated: what it is at first. */
 export function useStore<Value>(store: Store<Value>, first: Value): Value {

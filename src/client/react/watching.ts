@@ -1,5 +1,5 @@
 import type { Client } from "../client.ts";
-import type { ConnectionState } from "../connection.ts";
+import type { ConnectionState } from "../socket/status.ts";
 import type { InboxSnapshot } from "../inbox.ts";
 import type { RunView, TaskView } from "../views.ts";
 import type { Watched, WatchedSnapshot } from "../watched.ts";

@@ -1,0 +1,145 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { createAssembler } from "../../protocol/assembler/assembler.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
+import type { UIMessage } from "../../protocol/message.ts";
+import { assembledByAi, plain } from "../../protocol/oracle.contract.ts";
+import { anyChunks } from "../../protocol/random-chunks.contract.ts";
+import { createReader } from "./chunk-reader.ts";
+
+const messageId = "answer";
+
+/** What agents really say: texts, reasonings, calls and data, each with an id of its own. */
+const saidByAgents = fc
+  .array(
+    fc.record({
+      kind: fc.constantFrom("text", "reasoning", "tool", "approval", "data", "step", "source"),
+      words: fc.array(fc.constantFrom("a", "bb ", "😀", "\n"), { maxLength: 5 }),
+    }),
+    { maxLength: 8 },
+  )
+  .map((blocks) => blocks.flatMap(({ kind, words }, index) => blockOf(kind, `${index}`, words)));
+
+describe("a reader that has a part of an answer", () => {
+  test("is brought to the whole of it, in the AI SDK as here", async () => {
+    await fc.assert(
+      fc.asyncProperty(saidByAgents, fc.nat(60), async (chunks, cut) => {
+        const reader = createReader({ messageId });
+        const wanted = createReader({ messageId });
+        for (const chunk of chunks.slice(0, cut)) reader.push(chunk);
+        for (const chunk of chunks) wanted.push(chunk);
+        const more = reader.bringTo(wanted.message(), wanted.openIds());
+        expect(more).toBeDefined();
+        const theirs = await assembledByAi([...chunks.slice(0, cut), ...more!], { messageId });
+        expect(theirs.threw).toBe(false);
+        expect(partsOf(theirs.message)).toEqual(partsOf(wanted.message()));
+        expect([...reader.openIds()]).toEqual([...wanted.openIds()]);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("is told nothing that it has already", () => {
+    fc.assert(
+      fc.property(saidByAgents, (chunks) => {
+        const reader = createReader({ messageId });
+        for (const chunk of chunks) reader.push(chunk);
+        expect(reader.bringTo(reader.message(), reader.openIds())).toEqual([]);
+      }),
+    );
+  });
+
+  test("ends with the same message as the log, or is known to be of no use, whatever was said", async () => {
+    await fc.assert(
+      fc.asyncProperty(anyChunks(20), fc.nat(20), async (said, cut) => {
+        const whole = createAssembler({ messageId });
+        const chunks = said.filter((chunk) => whole.push(chunk).error === undefined);
+        const reader = createReader({ messageId });
+        const wanted = createReader({ messageId });
+        for (const chunk of chunks.slice(0, cut)) reader.push(chunk);
+        for (const chunk of chunks) wanted.push(chunk);
+        const more = reader.bringTo(wanted.message(), wanted.openIds());
+        if (!more) return;
+        const theirs = await assembledByAi([...chunks.slice(0, cut), ...more], { messageId });
+        expect(theirs.threw).toBe(false);
+        expect(partsOf(theirs.message)).toEqual(partsOf(wanted.message()));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("can't be brought back from what it shouldn't have", () => {
+    const reader = createReader({ messageId });
+    for (const chunk of blockOf("text", "t", ["one ", "two"])) reader.push(chunk);
+    const other = createReader({ messageId });
+    for (const chunk of blockOf("text", "t", ["two "])) other.push(chunk);
+    expect(reader.bringTo(other.message(), other.openIds())).toBeUndefined();
+  });
+
+  test("of a message that goes on gets only what is new in it", () => {
+    const stored: UIMessage = {
+      id: messageId,
+      role: "assistant",
+      parts: [
+        { type: "step-start" },
+        { type: "text", text: "may I?", state: "done" },
+        { type: "tool-pay", toolCallId: "c", state: "approval-requested", input: {} },
+      ],
+    };
+    const approval = { id: "p", approved: true };
+    const shown: UIMessage = {
+      ...stored,
+      parts: stored.parts.with(2, {
+        ...stored.parts[2]!,
+        state: "approval-responded",
+        approval,
+      }),
+    };
+    const reader = createReader({ messageId, initial: shown });
+    const paid = { ...shown.parts[2]!, state: "output-available", output: "paid" };
+    const parts = [...shown.parts.with(2, paid), { type: "text", text: "done", state: "done" }];
+    expect(reader.bringTo({ ...stored, parts }, new Map())).toEqual([
+      { type: "tool-output-available", toolCallId: "c", output: "paid" },
+      { type: "text-start", id: "part-3" },
+      { type: "text-delta", id: "part-3", delta: "done" },
+      { type: "text-end", id: "part-3" },
+    ]);
+  });
+});
+
+function blockOf(kind: string, id: string, words: readonly string[]): Chunk[] {
+  const toolCallId = `call-${id}`;
+  const call = { toolCallId, toolName: "search" };
+  switch (kind) {
+    case "text":
+    case "reasoning":
+      return [
+        { type: `${kind}-start`, id },
+        ...words.map((delta) => ({ type: `${kind}-delta`, id, delta })),
+        { type: `${kind}-end`, id },
+      ];
+    case "tool":
+      return [
+        { type: "tool-input-start", ...call },
+        { type: "tool-input-delta", toolCallId, inputTextDelta: '{"q":' },
+        { type: "tool-input-delta", toolCallId, inputTextDelta: "1}" },
+        { type: "tool-input-available", ...call, input: { q: 1 } },
+        { type: "tool-output-available", toolCallId, output: words },
+      ];
+    case "approval":
+      return [
+        { type: "tool-input-available", ...call, input: words },
+        { type: "tool-approval-request", toolCallId, approvalId: `p-${id}` },
+      ];
+    case "data":
+      return words.map((data) => ({ type: "data-progress", id, data }));
+    case "source":
+      return [{ type: "source-url", sourceId: id, url: "https://example.com" }];
+    default:
+      return [{ type: "start-step" }];
+  }
+}
+
+function partsOf(message: unknown): unknown {
+  return (plain(message) as UIMessage | undefined)?.parts ?? [];
+}
