@@ -64,7 +64,7 @@ export type {
   Tasks,
 } from "./tasks/tasks.ts";
 export type { Concurrency } from "./tasks/concurrency/concurrency.ts";
-export type { SessionCounts } from "./session/look.ts";
+export type { SessionCounts } from "./sessions/list.ts";
 export type { Depth, DepthState, NameDepth } from "./tasks/inspect/depth.ts";
 export type {
   EachCounts,
@@ -109,25 +109,25 @@ export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/s
 export type { Missed } from "./schedules/plan.ts";
 export type { Schedule } from "./schedules/rows.ts";
 export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./schedules/schedule.ts";
-export { agent, type UrlAgentOptions } from "./session/agents/agent.ts";
-export type { CompactionOptions } from "./session/agents/compaction.ts";
+export { agent, type UrlAgentOptions } from "./sessions/agents/agent.ts";
+export type { CompactionOptions } from "./sessions/agents/compaction.ts";
 export type {
   AgentContext,
   AgentFunction,
   CompactorContext,
   CompactorFunction,
   TurnCall,
-} from "./session/agents/function.ts";
-export type { AgentHistory, AgentOptions } from "./session/agents/options.ts";
-export type { AgentSpec } from "./session/agents/spec.ts";
-export type { UrlOptions } from "./session/agents/sources.ts";
+} from "./sessions/agents/function.ts";
+export type { AgentHistory, AgentOptions } from "./sessions/agents/options.ts";
+export type { AgentSpec } from "./sessions/agents/spec.ts";
+export type { UrlOptions } from "./sessions/agents/sources.ts";
 export type {
   AgentGiven,
   AgentPage,
   AgentReplaced,
   AgentView,
   StoredAgents,
-} from "./session/agents/stored.ts";
+} from "./sessions/agents/stored-agents.ts";
 export type { AgentAnswer } from "./protocol/agent-http.ts";
 export type { Chunk } from "./protocol/chunk.ts";
 export type {
@@ -142,7 +142,7 @@ export type {
 } from "./protocol/message.ts";
 export { textOf } from "./protocol/text-of.ts";
 export { type EntryNote, viewOf, type ViewOptions } from "./protocol/view.ts";
-export type { ChatEvent, EventsOptions } from "./session/events.ts";
+export type { ChatEvent, EventsOptions } from "./sessions/events.ts";
 export type {
   ChangeMembers,
   EntriesAsked,
@@ -154,7 +154,7 @@ export type {
   SessionPage,
   SessionService,
   SessionView,
-} from "./session/service.ts";
+} from "./sessions/service.ts";
 export type {
   AgentNamed,
   AgentsNamed,
@@ -165,7 +165,7 @@ export type {
   OpenOptions,
   SendOptions,
   Sessions,
-} from "./session/sessions.ts";
+} from "./sessions/sessions.ts";
 export type { Store } from "./store/open.ts";
 export type { PostgresPool, PostgresStore } from "./store/postgres/config.ts";
 export type { Classify } from "./throttles/classify.ts";

@@ -10,7 +10,7 @@ const adapters: Record<string, string> = {
   "src/client/environment.ts":
     "is the page or process that a client runs in, unless it is given another",
   "src/server/listen.ts": "is the server's door to the network; its routes are tested without it",
-  "src/session/turns/network.ts": "is the way to agents at URLs, which turns are given",
+  "src/sessions/turns/network.ts": "is the way to agents at URLs, which turns are given",
   "src/server/socket/turn.ts":
     "ends a turn of the event loop, which is when sockets send what came up in it",
   "src/throttles/network.ts":

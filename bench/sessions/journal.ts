@@ -1,12 +1,12 @@
 import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
-import { decide } from "../../src/session/conversation.ts";
-import type { Header } from "../../src/session/header.ts";
-import { changesOf } from "../../src/session/journal/changes.ts";
-import type { Head, LogRecord } from "../../src/session/journal/journal.ts";
-import { createSqlJournal } from "../../src/session/journal/sql.ts";
-import { storeRecord } from "../../src/session/journal/statements.ts";
+import { decide } from "../../src/sessions/conversation/decide.ts";
+import type { Header } from "../../src/sessions/conversation/header.ts";
+import { changesOf } from "../../src/sessions/log/changes.ts";
+import type { Head, LogRecord } from "../../src/sessions/log/journal.ts";
+import { createSqlJournal } from "../../src/sessions/log/sql-journal.ts";
+import { storeRecord } from "../../src/sessions/log/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Statement } from "../../src/store/sql.ts";
 import { playRole } from "../roles.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { agent } from "../../src/session/agents/agent.ts";
+import { agent } from "../../src/sessions/agents/agent.ts";
 import { connect } from "../../src/runtime/connect.ts";
 import { startPod } from "../../src/runtime/pod.ts";
 import { createMetrics } from "../../src/server/metrics.ts";

@@ -5,7 +5,7 @@ import type { FlotillaError } from "../base/errors.ts";
 import { movableClock, until } from "../base/movable-clock.contract.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { seededRandom } from "../base/random.ts";
-import type { SessionView } from "../session/service.ts";
+import type { SessionView } from "../sessions/service.ts";
 import { chatOverHttp } from "./chat/over-http.ts";
 import { startTalk } from "./chat/talk.ts";
 import { createTranscript } from "./chat/transcript.ts";

@@ -5,7 +5,7 @@ import type { RunError } from "../flows/decide/run.ts";
 import type { Task, TaskError } from "../tasks/rows.ts";
 import type { runSpecs } from "../server/specs/runs.ts";
 import type { enqueueOptions, task } from "../server/specs/tasks.ts";
-import type { AgentView as ServerAgent } from "../session/agents/stored.ts";
+import type { AgentView as ServerAgent } from "../sessions/agents/stored-agents.ts";
 import type {
   AgentView,
   EnqueueOptions,

@@ -1,7 +1,7 @@
 import { createMailbox } from "../bus/store-bus.ts";
 import { carriedHere } from "../tasks/trace.ts";
-import { createSessionsHere, type HereParts, type SessionsHere } from "../session/here.ts";
-import { createSqlJournal } from "../session/journal/sql.ts";
+import { createSessionsHere, type HereParts, type SessionsHere } from "../sessions/start.ts";
+import { createSqlJournal } from "../sessions/log/sql-journal.ts";
 import { coldReads } from "../store/database.ts";
 
 type ConnectedParts = Omit<HereParts, "journal" | "bus"> & { address: string };

@@ -15,12 +15,12 @@ import type { PodState } from "../tasks/run/telling.ts";
 import { type Depth, readDepth } from "../tasks/inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../tasks/leader/prune.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
-import type { SessionsHere } from "../session/here.ts";
-import { readSessionCounts, type SessionCounts } from "../session/look.ts";
-import type { SessionService } from "../session/service.ts";
-import { createSessions, type Sessions } from "../session/sessions.ts";
-import { lazyService } from "../session/lazy-service.ts";
-import { createStoredAgents, type StoredAgents } from "../session/agents/stored.ts";
+import type { SessionsHere } from "../sessions/start.ts";
+import { readSessionCounts, type SessionCounts } from "../sessions/list.ts";
+import type { SessionService } from "../sessions/service.ts";
+import { createSessions, type Sessions } from "../sessions/sessions.ts";
+import { lazyService } from "../sessions/lazy-service.ts";
+import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
 import type { Database } from "../store/database.ts";
 import { quiet } from "../store/events.ts";
 import {

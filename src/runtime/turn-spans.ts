@@ -1,7 +1,7 @@
 import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import { contextOfText } from "../base/trace-context.ts";
 import { activeTracer, inSpan, quietly, remote } from "../tasks/trace.ts";
-import type { TurnSpan, TurnTraced } from "../session/turns/parts.ts";
+import type { TurnSpan, TurnTraced } from "../sessions/turns/parts.ts";
 
 /**
  * The span of one attempt at an answer, below what has sent the message that it answers. It says which

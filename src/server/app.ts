@@ -9,7 +9,7 @@ import type { Machine } from "../flows/machine.ts";
 import type { TaskContract } from "../tasks/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import type { ApiKey } from "../runtime/server-config.ts";
-import type { SessionService } from "../session/service.ts";
+import type { SessionService } from "../sessions/service.ts";
 import type { Anonymous } from "./anonymous.ts";
 import type { Bodies } from "./bodies.ts";
 import { type Authenticator, createAuthenticator } from "./auth/authenticate.ts";

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { FrameMessage } from "../protocol/frames.ts";
-import type { SendMessage, StopTurn } from "../session/service.ts";
+import type { SendMessage, StopTurn } from "../sessions/service.ts";
 import { type Caller, localUser } from "./auth/caller.ts";
 
 /** A message as its writer may write it: users only as themselves, programs as whom they say. */

@@ -1,5 +1,5 @@
 import type { PodEvent } from "../runtime/assemble.ts";
-import type { SessionLoad } from "../session/here.ts";
+import type { SessionLoad } from "../sessions/start.ts";
 import type { Instruments } from "./metrics.ts";
 import type { SocketEvent } from "./socket/sockets.ts";
 

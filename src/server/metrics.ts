@@ -4,7 +4,7 @@ import { type Pod, type PodEvent, reasonCodes } from "../runtime/assemble.ts";
 import type { Logger } from "../base/log.ts";
 import type { DoingCounts } from "../flows/doing.ts";
 import type { Depth } from "../tasks/inspect/depth.ts";
-import type { SessionLoad } from "../session/here.ts";
+import type { SessionLoad } from "../sessions/start.ts";
 import type { LimiterSnapshot } from "../throttles/limiter/limiter-snapshot.ts";
 import type { ThrottleView } from "../throttles/shares/read.ts";
 import { createDepthGauges } from "./metrics-depth.ts";

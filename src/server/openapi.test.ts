@@ -12,7 +12,7 @@ import { enqueueOptionNames, prepareTask } from "../tasks/enqueue/options.ts";
 import { flow } from "../flows/flow.ts";
 import { unrecoverable } from "../flows/decide/thrown.ts";
 import { task } from "../tasks/task.ts";
-import { agent } from "../session/agents/agent.ts";
+import { agent } from "../sessions/agents/agent.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import type { Pod } from "../runtime/assemble.ts";
 import { machinesOf } from "../runtime/flows.ts";

@@ -12,7 +12,7 @@ import { machinesOf } from "../runtime/flows.ts";
 import { startPod } from "../runtime/pod.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
 import type { Usable } from "../runtime/handlers.ts";
-import type { SessionService } from "../session/service.ts";
+import type { SessionService } from "../sessions/service.ts";
 import { createMetrics } from "./metrics.ts";
 import type { PeerCheckOptions } from "./peer-user.ts";
 import { serve } from "./serve.ts";

@@ -7,7 +7,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import type { Logger } from "../base/log.ts";
 import { movableClock, turns, until } from "../base/movable-clock.contract.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
-import type { SessionEvent, Sink } from "../session/service.ts";
+import type { SessionEvent, Sink } from "../sessions/service.ts";
 import { usualAnonymous } from "./anonymous.ts";
 import { type Client, dial, serving, type ServingOptions } from "./serving.contract.ts";
 

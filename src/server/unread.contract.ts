@@ -1,5 +1,5 @@
 import process from "node:process";
-import { agent } from "../session/agents/agent.ts";
+import { agent } from "../sessions/agents/agent.ts";
 import { said, serving } from "./serving.contract.ts";
 
 export const secret = "a secret of thirty-two characters or more";

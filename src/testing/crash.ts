@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Flow } from "../flows/builder.ts";
 import type { Finalizer, Part } from "../flows/machine.ts";
-import { moveHead } from "../session/journal/heads.ts";
+import { moveHead } from "../sessions/log/heads.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";
 import { keepRuns, leaveRuns } from "../tasks/sql/run-rows.ts";

@@ -15,7 +15,7 @@ import type { Usable } from "../runtime/handlers.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
-import type { Sessions } from "../session/sessions.ts";
+import type { Sessions } from "../sessions/sessions.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { movableClock, watchedClock } from "./clock.ts";
 import { type CrashPoint, crashPoints } from "./crash.ts";

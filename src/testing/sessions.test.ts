@@ -3,7 +3,7 @@ import { MockLanguageModelV4 } from "ai/test";
 import { describe, expect, test } from "vitest";
 import { textOf } from "../protocol/text-of.ts";
 import { task } from "../tasks/task.ts";
-import { agent } from "../session/agents/agent.ts";
+import { agent } from "../sessions/agents/agent.ts";
 import { testFlotilla } from "./flotilla.ts";
 import { scriptedAgent } from "./scripted.ts";
 

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import { type Chat, createSessions, type Sessions } from "../session/sessions.ts";
+import { type Chat, createSessions, type Sessions } from "../sessions/sessions.ts";
 import { surviving } from "./surviving.ts";
 import type { TestPod } from "./pod.ts";
 

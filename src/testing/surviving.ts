@@ -1,6 +1,12 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import type { InboxEvent, Joined, SessionEvent, SessionService, Sink } from "../session/service.ts";
+import type {
+  InboxEvent,
+  Joined,
+  SessionEvent,
+  SessionService,
+  Sink,
+} from "../sessions/service.ts";
 import type { TestPod } from "./pod.ts";
 
 /**

@@ -8,7 +8,7 @@ import { until } from "../../src/base/movable-clock.contract.ts";
 import { textOf } from "../../src/protocol/text-of.ts";
 import type { Pod } from "../../src/runtime/assemble.ts";
 import { startPod } from "../../src/runtime/pod.ts";
-import { agent } from "../../src/session/agents/agent.ts";
+import { agent } from "../../src/sessions/agents/agent.ts";
 import { temporaryFile } from "../../src/store/kinds.contract.ts";
 import { type Serving, servers } from "./servers.ts";
 

@@ -4,7 +4,7 @@ import { type Client, createClient, type RunView, type TaskView } from "../../sr
 import { flow } from "../../src/flows/flow.ts";
 import { task } from "../../src/tasks/task.ts";
 import { serving } from "../../src/server/serving.contract.ts";
-import { agent } from "../../src/session/agents/agent.ts";
+import { agent } from "../../src/sessions/agents/agent.ts";
 
 const slow = task("slow", {}, async ({ progress }) => {
   progress({ done: 1 });

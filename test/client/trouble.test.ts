@@ -4,7 +4,7 @@ import { until } from "../../src/base/movable-clock.contract.ts";
 import { type Client, type ClientOptions, createClient } from "../../src/client/index.ts";
 import { viewOf } from "../../src/protocol/view.ts";
 import { serving, type ServingOptions } from "../../src/server/serving.contract.ts";
-import { agent } from "../../src/session/agents/agent.ts";
+import { agent } from "../../src/sessions/agents/agent.ts";
 import { type Proxy, startProxy } from "./proxy.ts";
 
 const counting = agent("counting", async function* () {

@@ -1,5 +1,5 @@
-import { logOf } from "../../src/session/group.ts";
-import { placeLogs } from "../../src/session/owner/placement.ts";
+import { logOf } from "../../src/sessions/log/group.ts";
+import { placeLogs } from "../../src/sessions/log/placement.ts";
 import type { ServerProcess, SessionFleet } from "./sessions-fleet.ts";
 import { until } from "./until.ts";
 

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Entry } from "../../src/protocol/message.ts";
-import type { Header } from "../../src/session/header.ts";
+import type { Header } from "../../src/sessions/conversation/header.ts";
 import { freePort } from "../postgres/server.ts";
 import type { Fleet } from "./fleet.ts";
 import type { PodProcess } from "./pod-handle.ts";

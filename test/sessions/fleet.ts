@@ -4,7 +4,7 @@ import type { Pod } from "../../src/runtime/assemble.ts";
 import { connect, type Flotilla } from "../../src/runtime/connect.ts";
 import type { Usable } from "../../src/runtime/handlers.ts";
 import { startPod } from "../../src/runtime/pod.ts";
-import type { Chat, Sessions } from "../../src/session/sessions.ts";
+import type { Chat, Sessions } from "../../src/sessions/sessions.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
 
 export const stores = [

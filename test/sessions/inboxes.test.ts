@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../src/base/movable-clock.contract.ts";
-import { agent } from "../../src/session/agents/agent.ts";
-import type { InboxEvent, InboxItem, SessionService } from "../../src/session/service.ts";
+import { agent } from "../../src/sessions/agents/agent.ts";
+import type { InboxEvent, InboxItem, SessionService } from "../../src/sessions/service.ts";
 import { type SessionFleet, startFleet, stores } from "./fleet.ts";
 
 const quiet = agent("quiet", async function* () {

@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import { agent } from "../../src/session/agents/agent.ts";
+import { agent } from "../../src/sessions/agents/agent.ts";
 import { startPod } from "../../src/runtime/pod.ts";
 import { SignJWT } from "jose";
 import { expect, test } from "vitest";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { task } from "../../src/tasks/task.ts";
-import { agent } from "../../src/session/agents/agent.ts";
-import type { ChatEvent } from "../../src/session/events.ts";
-import type { Sessions } from "../../src/session/sessions.ts";
+import { agent } from "../../src/sessions/agents/agent.ts";
+import type { ChatEvent } from "../../src/sessions/events.ts";
+import type { Sessions } from "../../src/sessions/sessions.ts";
 import { entriesOnce, said, type SessionFleet, startFleet, stores, textOf } from "./fleet.ts";
 
 /** Holds an agent in the middle of its answer until the test lets it go on. */

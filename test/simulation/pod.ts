@@ -11,7 +11,7 @@ import { resolveConfig } from "../../src/runtime/config.ts";
 import type { Usable } from "../../src/runtime/handlers.ts";
 import type { ThisProcess } from "../../src/runtime/this-process.ts";
 import type { ScheduleDeclaration } from "../../src/schedules/schedule.ts";
-import type { AgentNetwork } from "../../src/session/turns/network.ts";
+import type { AgentNetwork } from "../../src/sessions/turns/network.ts";
 import type { Database } from "../../src/store/database.ts";
 import type { PodFacts } from "./checker.ts";
 import { createLane, laneClock } from "./lane.ts";

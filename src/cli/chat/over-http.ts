@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { SessionEvent, SessionView, Sent } from "../../session/service.ts";
+import type { SessionEvent, SessionView, Sent } from "../../sessions/service.ts";
 import { causeOf, errorOf, queryOf, type Server } from "../server.ts";
 import { eventsIn } from "./event-stream.ts";
 import type { ChatService } from "./talk.ts";

@@ -4,7 +4,7 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Random } from "../../base/random.ts";
 import type { Entry } from "../../protocol/message.ts";
-import type { Joined, SessionService, SessionView } from "../../session/service.ts";
+import type { Joined, SessionService, SessionView } from "../../sessions/service.ts";
 import { harmless } from "../harmless.ts";
 import { oneLine } from "../output.ts";
 import type { Transcript } from "./transcript.ts";

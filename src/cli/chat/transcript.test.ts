@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Entry } from "../../protocol/message.ts";
-import type { SessionEvent } from "../../session/service.ts";
+import type { SessionEvent } from "../../sessions/service.ts";
 import { createTranscript, type TranscriptOptions } from "./transcript.ts";
 
 /** What a terminal would show, and the transcript that writes it. */

@@ -3,7 +3,7 @@ import process from "node:process";
 import type { Command } from "commander";
 import { Option } from "commander";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
-import type { AgentGiven, AgentView } from "../../session/agents/stored.ts";
+import type { AgentGiven, AgentView } from "../../sessions/agents/stored-agents.ts";
 import {
   listsByDefault,
   number,

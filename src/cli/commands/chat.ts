@@ -6,7 +6,7 @@ import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { systemRandom } from "../../base/random.ts";
-import type { SessionView } from "../../session/service.ts";
+import type { SessionView } from "../../sessions/service.ts";
 import { chatOverHttp } from "../chat/over-http.ts";
 import { type ChatService, startTalk, type Talk } from "../chat/talk.ts";
 import { type ChatTerminal, openTerminal } from "../chat/terminal.ts";

@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { isTurn } from "../../protocol/turn-state.ts";
-import type { ListSessions, SessionView } from "../../session/service.ts";
+import type { ListSessions, SessionView } from "../../sessions/service.ts";
 import { entryText, outcomeText } from "../entry-text.ts";
 import {
   listsByDefault,

@@ -1,5 +1,5 @@
 import type { Chunk } from "../../protocol/chunk.ts";
-import { agent } from "../../session/agents/agent.ts";
+import { agent } from "../../sessions/agents/agent.ts";
 
 /** Words that an agent says when the test gives them, by session. */
 const scripts = new Map<string, ReturnType<typeof createScript>>();

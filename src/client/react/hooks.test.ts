@@ -5,7 +5,7 @@ import { textOf } from "../../protocol/text-of.ts";
 import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
 import { serving } from "../../server/serving.contract.ts";
-import { agent } from "../../session/agents/agent.ts";
+import { agent } from "../../sessions/agents/agent.ts";
 import { type Client, type ClientOptions, createClient } from "../index.ts";
 import { useClient, useConnection, useInbox, useRun, useSession, useTask } from "./index.ts";
 import { notedSockets, probe, usePage, within } from "./page.contract.ts";

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
 import { textOf } from "../../protocol/text-of.ts";
 import { serving } from "../../server/serving.contract.ts";
-import { agent } from "../../session/agents/agent.ts";
+import { agent } from "../../sessions/agents/agent.ts";
 import { createClient } from "../index.ts";
 import { FlotillaProvider, useConnection, useInbox, useRun, useSession, useTask } from "./index.ts";
 import { notedSockets, usePage } from "./page.contract.ts";

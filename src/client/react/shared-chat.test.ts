@@ -8,7 +8,7 @@ import { movableClock, until } from "../../base/movable-clock.contract.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { textOf } from "../../protocol/text-of.ts";
 import { serving } from "../../server/serving.contract.ts";
-import { agent } from "../../session/agents/agent.ts";
+import { agent } from "../../sessions/agents/agent.ts";
 import { createChatTransport, type FlotillaTransport } from "../ai-sdk/index.ts";
 import type { ClientOptions, Network } from "../index.ts";
 import { useSharedChat } from "./index.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { SessionService } from "../../session/service.ts";
+import type { SessionService } from "../../sessions/service.ts";
 import { type Caller, may, noSession } from "./caller.ts";
 
 /** Who may reach which session. */

@@ -1,4 +1,4 @@
-import type { InboxEvent, Sink } from "../../session/service.ts";
+import type { InboxEvent, Sink } from "../../sessions/service.ts";
 import type { Caller } from "./caller.ts";
 
 /** An inbox as its reader may see it: a token that names the sessions it is good for shows those only. */

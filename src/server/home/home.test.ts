@@ -7,7 +7,7 @@ import { until } from "../../base/movable-clock.contract.ts";
 import { flow } from "../../flows/flow.ts";
 import { connect } from "../../runtime/connect.ts";
 import { version } from "../../runtime/version.ts";
-import { agent } from "../../session/agents/agent.ts";
+import { agent } from "../../sessions/agents/agent.ts";
 import { asking, openPlace } from "../asking.contract.ts";
 import { serving } from "../serving.contract.ts";
 import { findDocs } from "./docs.ts";

@@ -10,7 +10,7 @@ import type {
   SessionService,
   SessionView,
   Sink,
-} from "../../session/service.ts";
+} from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";

@@ -1,7 +1,7 @@
 import { SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
-import { agent } from "../../session/agents/agent.ts";
+import { agent } from "../../sessions/agents/agent.ts";
 import { said, serving } from "../serving.contract.ts";
 
 const secret = "a secret of thirty-two characters or more";

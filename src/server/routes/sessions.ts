@@ -1,7 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/jsonify.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
-import type { Sent, SessionService, SessionView } from "../../session/service.ts";
+import type { Sent, SessionService, SessionView } from "../../sessions/service.ts";
 import { asWritten, authorOf, stopperOf, tracedBy } from "../asked-message.ts";
 import { type Caller, demand, may, userOf } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";

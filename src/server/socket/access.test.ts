@@ -1,7 +1,7 @@
 import { SignJWT } from "jose";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/movable-clock.contract.ts";
-import type { InboxItem } from "../../session/service.ts";
+import type { InboxItem } from "../../sessions/service.ts";
 import { type Client, dial, type DialOptions, said, serving } from "../serving.contract.ts";
 
 const secret = "a secret of thirty-two characters or more";

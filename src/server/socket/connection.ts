@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../protocol/frames.ts";
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
-import type { Joined, SessionService } from "../../session/service.ts";
+import type { Joined, SessionService } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, demand } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";

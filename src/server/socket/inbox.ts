@@ -1,6 +1,6 @@
 import type { Logger } from "../../base/log.ts";
 import type { Ref, ServerFrame } from "../../protocol/frames.ts";
-import type { InboxEvent, Joined, SessionService, Sink } from "../../session/service.ts";
+import type { InboxEvent, Joined, SessionService, Sink } from "../../sessions/service.ts";
 import { type Caller, may, userOf } from "../auth/caller.ts";
 import { ownInbox } from "../auth/own-inbox.ts";
 import { errorFrame } from "./frame-error.ts";

@@ -1,6 +1,6 @@
 import type { Entry } from "../../protocol/message.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
-import type { SessionEvent } from "../../session/service.ts";
+import type { SessionEvent } from "../../sessions/service.ts";
 
 /** A frame as text, and alone in a message as bytes, made once for all who get it. */
 export type Prepared = { readonly text: string; bytes?: Buffer };

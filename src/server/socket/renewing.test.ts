@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { movableClock, until } from "../../base/movable-clock.contract.ts";
-import type { SessionService } from "../../session/service.ts";
+import type { SessionService } from "../../sessions/service.ts";
 import type { Caller } from "../auth/caller.ts";
 import { createMembers } from "../auth/members.ts";
 import { dial } from "../serving.contract.ts";

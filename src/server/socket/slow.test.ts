@@ -1,7 +1,7 @@
 import { connect as connectTcp } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
-import type { SessionEvent, SessionService, Sink } from "../../session/service.ts";
+import type { SessionEvent, SessionService, Sink } from "../../sessions/service.ts";
 import { type Client, dial, said, serving } from "../serving.contract.ts";
 
 const limitBytes = 128 * 1024;

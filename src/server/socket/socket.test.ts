@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/movable-clock.contract.ts";
-import { agent } from "../../session/agents/agent.ts";
-import type { SessionView } from "../../session/service.ts";
+import { agent } from "../../sessions/agents/agent.ts";
+import type { SessionView } from "../../sessions/service.ts";
 import { throttle } from "../../throttles/throttle.ts";
 import { type Client, dial, said, serving } from "../serving.contract.ts";
 

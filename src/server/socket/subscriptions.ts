@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { ClientFrame, Ref } from "../../protocol/frames.ts";
-import type { Joined, SessionEvent, SessionService, Sink } from "../../session/service.ts";
+import type { Joined, SessionEvent, SessionService, Sink } from "../../sessions/service.ts";
 import { type Caller, may, noSession } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import { type StillMember, watchMember } from "../auth/still-member.ts";

@@ -1,5 +1,5 @@
 import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
-import type { Sent, SessionService } from "../../session/service.ts";
+import type { Sent, SessionService } from "../../sessions/service.ts";
 import { asWritten, authorOf, stopperOf, tracedBy } from "../asked-message.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
 

@@ -1,7 +1,14 @@
 import { expect } from "vitest";
-import type { AgentFacts, Command, DecidedEntry, Decision, Effect, Facts } from "../command.ts";
-import { decide } from "../conversation.ts";
-import type { Header } from "../header.ts";
+import type {
+  AgentFacts,
+  Command,
+  DecidedEntry,
+  Decision,
+  Effect,
+  Facts,
+} from "../../sessions/conversation/command.ts";
+import { decide } from "../../sessions/conversation/decide.ts";
+import type { Header } from "../../sessions/conversation/header.ts";
 
 export type Talk = {
   readonly header: Header;

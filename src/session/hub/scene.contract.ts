@@ -5,13 +5,13 @@ import type { Bus } from "../../bus/bus.ts";
 import { type Carry, createLocalExchange } from "../../bus/memory-bus.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry } from "../../protocol/message.ts";
-import { type Header, newHeader, type Turn } from "../header.ts";
-import type { Journal } from "../journal/journal.ts";
-import { createMemoryJournal } from "../journal/memory.ts";
-import type { LiveChunks } from "../running.ts";
-import type { Joined, Place, SessionEvent, Sink } from "../service.ts";
-import { createHub } from "./hub.ts";
-import type { CommittedSession, Hub, HubLimits } from "./parts.ts";
+import { type Header, newHeader, type Turn } from "../../sessions/conversation/header.ts";
+import type { Journal } from "../../sessions/log/journal.ts";
+import { createMemoryJournal } from "../../sessions/log/memory-journal.ts";
+import type { LiveChunks } from "../../sessions/runner.ts";
+import type { Joined, Place, SessionEvent, Sink } from "../../sessions/service.ts";
+import { createHub } from "../../sessions/delivery/hub.ts";
+import type { CommittedSession, Hub, HubLimits } from "../../sessions/delivery/delivery.ts";
 
 /** Several hubs over one journal and one bus, with an owner and runners that a test plays by hand. */
 export type Scene = {

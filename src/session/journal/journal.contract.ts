@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fencesContract } from "./fences.contract.ts";
-import type { Journal } from "./journal.ts";
+import type { Journal } from "../../sessions/log/journal.ts";
 import { readingContract } from "./reading.contract.ts";
 import { recordsContract } from "./records.contract.ts";
 import { type JournalScene, take } from "./scene.contract.ts";

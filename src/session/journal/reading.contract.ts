@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { LogRecord } from "./journal.ts";
+import type { LogRecord } from "../../sessions/log/journal.ts";
 import {
   all,
   entry,

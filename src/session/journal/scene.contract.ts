@@ -1,6 +1,6 @@
-import type { DecidedEntry } from "../command.ts";
-import { type Header, newHeader, type Turn } from "../header.ts";
-import type { Committed, Head, Journal, LogRecord } from "./journal.ts";
+import type { DecidedEntry } from "../../sessions/conversation/command.ts";
+import { type Header, newHeader, type Turn } from "../../sessions/conversation/header.ts";
+import type { Committed, Head, Journal, LogRecord } from "../../sessions/log/journal.ts";
 
 export type JournalScene = {
   readonly journal: Journal;

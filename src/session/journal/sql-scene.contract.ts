@@ -5,9 +5,9 @@ import type { Database, Row } from "../../store/database.ts";
 import type { OpenStore, StoreKind } from "../../store/database.contract.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
-import type { Journal, LogRecord } from "./journal.ts";
+import type { Journal, LogRecord } from "../../sessions/log/journal.ts";
 import { all, entry, header, record, take, turn } from "./scene.contract.ts";
-import { createSqlJournal } from "./sql.ts";
+import { createSqlJournal } from "../../sessions/log/sql-journal.ts";
 
 /** What becomes of the next write: its answer is lost after or before it is stored, or it comes late. */
 export type Trouble = "after" | "before" | "late" | undefined;

@@ -3,9 +3,9 @@ import type { Ids } from "../../base/ids.ts";
 import type { StoreKind } from "../../store/database.contract.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
-import type { Head } from "./journal.ts";
+import type { Head } from "../../sessions/log/journal.ts";
 import { entry, fresh, header, headOf, record, said, take, turn } from "./scene.contract.ts";
-import { createSqlJournal } from "./sql.ts";
+import { createSqlJournal } from "../../sessions/log/sql-journal.ts";
 import { rich, sqlScene } from "./sql-scene.contract.ts";
 
 /** What is in the rows of a journal in SQL, also in those that only the database is asked for. */

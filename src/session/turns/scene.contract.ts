@@ -6,14 +6,14 @@ import type { Logger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { seededRandom, systemRandom } from "../../base/random.ts";
 import { createThrottles } from "../../throttles/registry.ts";
-import type { AgentSpec } from "../agents/spec.ts";
-import type { Answer, Command, DecidedEntry, Reply } from "../command.ts";
-import type { Header, Turn } from "../header.ts";
-import { createMemoryJournal } from "../journal/memory.ts";
+import type { AgentSpec } from "../../sessions/agents/spec.ts";
+import type { Answer, Command, DecidedEntry, Reply } from "../../sessions/conversation/command.ts";
+import type { Header, Turn } from "../../sessions/conversation/header.ts";
+import { createMemoryJournal } from "../../sessions/log/memory-journal.ts";
 import { entry, fresh, header, record, take, turn } from "../journal/scene.contract.ts";
-import type { LiveChunks, Runner } from "../running.ts";
-import type { RunnerParts, TurnEvent } from "./parts.ts";
-import { createRunner } from "./runner.ts";
+import type { LiveChunks, Runner } from "../../sessions/runner.ts";
+import type { RunnerParts, TurnEvent } from "../../sessions/turns/parts.ts";
+import { createRunner } from "../../sessions/turns/runner.ts";
 
 export type Scene = {
   readonly runner: Runner;

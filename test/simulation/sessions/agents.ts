@@ -4,11 +4,11 @@
  */
 import { abort } from "../../../src/base/errors.ts";
 import type { Chunk } from "../../../src/protocol/chunk.ts";
-import { agent } from "../../../src/session/agents/agent.ts";
-import type { AgentContext, CompactorContext } from "../../../src/session/agents/function.ts";
-import type { AgentOptions } from "../../../src/session/agents/options.ts";
-import type { AgentSpec } from "../../../src/session/agents/spec.ts";
-import type { AgentNetwork } from "../../../src/session/turns/network.ts";
+import { agent } from "../../../src/sessions/agents/agent.ts";
+import type { AgentContext, CompactorContext } from "../../../src/sessions/agents/function.ts";
+import type { AgentOptions } from "../../../src/sessions/agents/options.ts";
+import type { AgentSpec } from "../../../src/sessions/agents/spec.ts";
+import type { AgentNetwork } from "../../../src/sessions/turns/network.ts";
 import type { AgentRequest } from "../../../src/protocol/agent-request.ts";
 import type { SimPod } from "../pod.ts";
 import type { World } from "../world.ts";

@@ -1,6 +1,6 @@
 /** The answer that is being made, as one connection of a client sees it: it grows, and never goes back. */
 import { isTurn } from "../../../src/protocol/turn-state.ts";
-import type { SessionEvent } from "../../../src/session/service.ts";
+import type { SessionEvent } from "../../../src/sessions/service.ts";
 import type { World } from "../world.ts";
 
 export function createAnswerSeen({ violate, count }: World, name: string) {

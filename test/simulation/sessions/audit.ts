@@ -1,7 +1,7 @@
 /** Every change of heads, entries and sessions as it is committed, by whichever process. */
-import { toEntry, toHead, toHeader } from "../../../src/session/journal/rows.ts";
-import type { Head } from "../../../src/session/journal/journal.ts";
-import type { Header } from "../../../src/session/header.ts";
+import { toEntry, toHead, toHeader } from "../../../src/sessions/log/rows.ts";
+import type { Head } from "../../../src/sessions/log/journal.ts";
+import type { Header } from "../../../src/sessions/conversation/header.ts";
 import type { Entry } from "../../../src/protocol/message.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Noted as Written } from "../audit.ts";

@@ -3,7 +3,7 @@
  * waits, because it is asked for again, but never after its answer: another client may have undone it since.
  */
 import { hasCode } from "../../../src/base/errors.ts";
-import type { Header } from "../../../src/session/header.ts";
+import type { Header } from "../../../src/sessions/conversation/header.ts";
 import type { World } from "../world.ts";
 
 export type Changes = {

@@ -1,6 +1,6 @@
 /** Those who make sessions and talk in them, until a moment. What isn't known to be stored is sent again. */
 import { hasCode, messageOf } from "../../../src/base/errors.ts";
-import type { ChangeMembers, Sent } from "../../../src/session/service.ts";
+import type { ChangeMembers, Sent } from "../../../src/sessions/service.ts";
 import type { World } from "../world.ts";
 import { agentNames } from "./agents.ts";
 import { changed, type Changes, unsure } from "./changes.ts";

@@ -3,7 +3,7 @@
  * back elsewhere. Each event is judged when it is sent and when it arrives.
  */
 import { hasCode, messageOf } from "../../../src/base/errors.ts";
-import type { Joined, SessionEvent, Sink } from "../../../src/session/service.ts";
+import type { Joined, SessionEvent, Sink } from "../../../src/sessions/service.ts";
 import type { World } from "../world.ts";
 import { createAnswerSeen } from "./answer-seen.ts";
 import { tenant } from "./clients.ts";

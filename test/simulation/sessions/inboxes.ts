@@ -1,5 +1,5 @@
 /** Users who look at the list of sessions, wherever it is shown, and must end with what is stored. */
-import type { InboxEvent, InboxItem, Joined, Sink } from "../../../src/session/service.ts";
+import type { InboxEvent, InboxItem, Joined, Sink } from "../../../src/sessions/service.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import type { World } from "../world.ts";
 import { tenant } from "./clients.ts";

@@ -5,8 +5,8 @@
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { decodeMail, encodeMail } from "../../../src/bus/mail.ts";
 import { putMail, readMail } from "../../../src/bus/sql.ts";
-import { logOf } from "../../../src/session/group.ts";
-import type { Head } from "../../../src/session/journal/journal.ts";
+import { logOf } from "../../../src/sessions/log/group.ts";
+import type { Head } from "../../../src/sessions/log/journal.ts";
 import type { Database, Row, WriteOptions } from "../../../src/store/database.ts";
 import { sql, type Statement } from "../../../src/store/sql.ts";
 import type { World } from "../world.ts";

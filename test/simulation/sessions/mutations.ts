@@ -5,22 +5,22 @@
 import { of } from "../flows/mutations.ts";
 import type { Mutation } from "../mutation-list.ts";
 
-const heads = of("session/journal/heads");
-const journal = of("session/journal/statements", "session/journal/rows");
-const owner = of("session/owner/owner", "session/owner/draft");
-const owners = of("session/owner/owners");
-const overseer = of("session/owner/oversee");
-const courier = of("session/owner/courier");
-const pod = of("session/pod");
+const heads = of("sessions/log/heads");
+const journal = of("sessions/log/sql", "sessions/log/rows");
+const owner = of("sessions/log/owner", "sessions/log/record");
+const owners = of("sessions/log/ownership");
+const overseer = of("sessions/log/turn-monitor");
+const courier = of("sessions/log/command-router");
+const pod = of("sessions/pod");
 const conversation = of(
-  "session/conversation",
+  "sessions/conversation/decide",
   ...["asking", "compacting", "ending", "starting", "turns"].map(
-    (name) => `session/conversation/${name}`,
+    (name) => `sessions/conversation/decide/${name}`,
   ),
 );
-const runner = of("session/turns/runner", "session/turns/patiently");
+const runner = of("sessions/turns/runner", "sessions/turns/patiently");
 const hub = of(...["feed", "replay", "hub", "pods"].map((name) => `session/hub/${name}`));
-const logHeads = of("session/owner/heads");
+const logHeads = of("sessions/log/owner-heads");
 
 const place = "((log_offset = ${at.offset} and record_id = ${at.recordId})";
 const term = "incarnation = ${at.incarnation} and term = ${at.term}";

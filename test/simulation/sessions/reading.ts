@@ -1,5 +1,5 @@
 /** Pages of a session, judged in the moment in which they are given. */
-import type { EntriesPage } from "../../../src/session/service.ts";
+import type { EntriesPage } from "../../../src/sessions/service.ts";
 import type { World } from "../world.ts";
 import { exactly } from "./words.ts";
 import type { Witness } from "./witness.ts";

@@ -7,7 +7,7 @@ import { heartOf, type SimPod, startSimPod } from "../pod.ts";
 import { type Report, reportOn } from "../report.ts";
 import { createWorld, noTroubles, type World } from "../world.ts";
 import type { PodFacts } from "../checker.ts";
-import { createStoredAgents } from "../../../src/session/agents/stored.ts";
+import { createStoredAgents } from "../../../src/sessions/agents/stored-agents.ts";
 import { createAgents, storedAgents } from "./agents.ts";
 import { createChanges } from "./changes.ts";
 import { judgeEnd } from "./checker.ts";

@@ -4,9 +4,9 @@
  */
 import { FlotillaError } from "../../../src/base/errors.ts";
 import type { Entry } from "../../../src/protocol/message.ts";
-import { logOf } from "../../../src/session/group.ts";
-import type { Header, Turn } from "../../../src/session/header.ts";
-import type { Head } from "../../../src/session/journal/journal.ts";
+import { logOf } from "../../../src/sessions/log/group.ts";
+import type { Header, Turn } from "../../../src/sessions/conversation/header.ts";
+import type { Head } from "../../../src/sessions/log/journal.ts";
 import { nothingSeen } from "../fences.ts";
 import type { Watcher } from "../link.ts";
 import type { World } from "../world.ts";

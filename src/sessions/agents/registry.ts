@@ -1,0 +1,142 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Database, Row } from "../../store/database.ts";
+import type { AgentFacts } from "../conversation/command.ts";
+import { signingNow, withValues } from "./secrets.ts";
+import { fromSettings } from "./settings.ts";
+import { type AgentSpec, factsOf } from "./spec.ts";
+import { readAgents } from "./sql.ts";
+import { secretsOf, settingsOf } from "./stored-agents.ts";
+
+/** The agents that a pod can run: its own, and those that are stored. */
+export type AgentBook = {
+  /**
+   * What runs the agent, from this pod's code or from the store; undefined where there is none. It rejects
+   * where what is stored can't be used.
+   */
+  spec(tenant: string, name: string): Promise<AgentSpec | undefined>;
+  /**
+   * What was known of it last. What isn't known well any more is read again meanwhile, so that whoever
+   * asks often has it fresh; whoever must be sure asks `prime` before.
+   */
+  facts(tenant: string, name: string): AgentFacts | undefined;
+  /** Whether it is in this pod's code. Other pods may not have it then. */
+  isInCode(name: string): boolean;
+  /** Learns all that isn't known, or isn't known well any more. */
+  prime(tenant: string, names: readonly string[]): Promise<void>;
+};
+
+export type AgentBookParts = {
+  database: Database;
+  clock: Clock;
+  code: ReadonlyMap<string, AgentSpec>;
+  /** Whether stored agents may be in private networks. Default false. */
+  allowPrivate?: boolean;
+};
+
+type Known = {
+  readonly spec: AgentSpec | undefined;
+  /** Why what is stored can't be used. */
+  readonly error: unknown;
+  readonly readAtMs: number;
+};
+
+const freshMs = 5_000;
+// One that somebody makes should be there soon.
+const missingMs = 1_000;
+const knownMost = 10_000;
+
+export function createAgentBook(parts: AgentBookParts): AgentBook {
+  const { database, clock, code, allowPrivate = false } = parts;
+  const stored = new Map<string, Known>();
+  const reading = new Map<string, Promise<void>>();
+
+  const isFresh = (known: Known | undefined): boolean => {
+    if (!known) return false;
+    const forMs = known.spec || known.error !== undefined ? freshMs : missingMs;
+    return clock.monotonic() - known.readAtMs < forMs;
+  };
+
+  const learn = (tenant: string, name: string, known: Known): void => {
+    const key = keyOf(tenant, name);
+    // The one that was put longest ago goes first.
+    stored.delete(key);
+    stored.set(key, known);
+    if (stored.size > knownMost) stored.delete(stored.keys().next().value!);
+  };
+
+  const readStored = async (tenant: string, names: readonly string[]): Promise<void> => {
+    const readAtMs = clock.monotonic();
+    const rows = await database.read(readAgents(tenant, names));
+    const found = new Map(rows.map((row) => [row["name"] as string, row]));
+    for (const name of names) learn(tenant, name, { ...made(found.get(name)), readAtMs });
+  };
+
+  const made = (row: Row | undefined): Omit<Known, "readAtMs"> => {
+    if (!row) return { spec: undefined, error: undefined };
+    try {
+      const secrets = secretsOf(row);
+      const settings = withValues(settingsOf(row), secrets);
+      const signing = signingNow(secrets, clock.now());
+      return {
+        spec: fromSettings(row["name"], settings, signing, { allowPrivate }),
+        error: undefined,
+      };
+    } catch (error) {
+      return { spec: undefined, error };
+    }
+  };
+
+  /** Those that somebody reads already are waited for, not read again. */
+  const readOnce = async (tenant: string, names: readonly string[]): Promise<void> => {
+    const wanted = [...new Set(names)].filter((name) => !reading.has(keyOf(tenant, name)));
+    const all = names.flatMap((name) => reading.get(keyOf(tenant, name)) ?? []);
+    if (wanted.length > 0) {
+      const keys = wanted.map((name) => keyOf(tenant, name));
+      const read = readStored(tenant, wanted).finally(() => {
+        for (const key of keys) reading.delete(key);
+      });
+      for (const key of keys) reading.set(key, read);
+      all.push(read);
+    }
+    await Promise.all(all);
+  };
+
+  /** Where the store is away, what was known last has to do: nobody can have changed it. */
+  const prime = async (tenant: string, names: readonly string[]): Promise<void> => {
+    const stale = names.filter(
+      (name) => !code.has(name) && !isFresh(stored.get(keyOf(tenant, name))),
+    );
+    if (stale.length === 0) return;
+    try {
+      await readOnce(tenant, stale);
+    } catch (error) {
+      if (!stale.every((name) => stored.get(keyOf(tenant, name))?.spec)) throw error;
+    }
+  };
+
+  return {
+    async spec(tenant, name) {
+      const own = code.get(name);
+      if (own) return own;
+      await prime(tenant, [name]);
+      const known = stored.get(keyOf(tenant, name));
+      if (known?.error !== undefined) throw known.error;
+      return known?.spec;
+    },
+
+    facts(tenant, name) {
+      const own = code.get(name);
+      if (own) return factsOf(own);
+      const known = stored.get(keyOf(tenant, name));
+      if (known && !isFresh(known)) prime(tenant, [name]).catch(() => {});
+      return known?.spec && factsOf(known.spec);
+    },
+
+    isInCode: (name) => code.has(name),
+    prime,
+  };
+}
+
+function keyOf(tenant: string, name: string): string {
+  return JSON.stringify([tenant, name]);
+}

@@ -1,0 +1,287 @@
+import type { Clock } from "../../base/clock.ts";
+import { dayMs } from "../../base/durations.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import { encodeJson } from "../../base/json.ts";
+import { checkNumber, checkOptions } from "../../base/options.ts";
+import { fitPage } from "../../base/page.ts";
+import type { Database, Row } from "../../store/database.ts";
+import { hasMore } from "../../store/page.ts";
+import type { AgentFacts } from "../conversation/command.ts";
+import { agentsInCode } from "./in-code.ts";
+import {
+  keepSecrets,
+  type KeptSecrets,
+  noSecrets,
+  type ShownSecret,
+  shownSecrets,
+  type ShownSettings,
+  withoutValues,
+  withValues,
+} from "./secrets.ts";
+import { checkAgentName } from "./options.ts";
+import { type AgentSettings, checkAgentSettings } from "./settings.ts";
+import { createAgent, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
+
+/** An agent as people see it. Nothing here holds a secret. */
+export type AgentView =
+  | {
+      readonly name: string;
+      /** Pods have it in code, where it can be changed. */
+      readonly source: "code";
+      readonly facts: AgentFacts;
+      /** One of that name is stored too, and isn't used while pods have it in code. */
+      readonly shadows?: true;
+    }
+  | {
+      readonly name: string;
+      readonly source: "stored";
+      readonly settings: ShownSettings;
+      readonly signing: readonly ShownSecret[];
+      readonly compactionSigning: readonly ShownSecret[];
+      readonly revision: number;
+      readonly createdAtMs: number;
+      readonly lastUpdateMs: number;
+    };
+
+export type AgentPage = { readonly agents: readonly AgentView[]; readonly next: string | null };
+
+/** What an agent is to be. */
+export type AgentGiven = {
+  /** The value null of a header leaves it as it is. */
+  settings: unknown;
+  /** Signs its requests: `whsec_…`. Where there is one already, that goes on signing for a while. */
+  secret?: string | null;
+  /** The same for the compactor. */
+  compactionSecret?: string | null;
+  /** How long a secret that is replaced still signs. Default: a day. 0 ends it at once. */
+  keepOldSecretMs?: number;
+};
+
+export type AgentReplaced = AgentGiven & {
+  /** Replaces it only if this is its revision. */
+  ifRevision?: number;
+};
+
+/** Agents that are made and changed while pods run, each tenant's for itself. */
+export type StoredAgents = {
+  /** To make the very same again gives what there is. */
+  create(tenant: string, name: string, given: AgentGiven): Promise<AgentView>;
+  get(tenant: string, name: string): Promise<AgentView | undefined>;
+  /** Those in code too, in the order of their names. */
+  list(tenant: string, options?: { cursor?: string; limit?: number }): Promise<AgentPage>;
+  replace(tenant: string, name: string, given: AgentReplaced): Promise<AgentView>;
+  /** Gives whether there was one, also where code has another of that name. Sessions keep the name, and their turns wait or fail visibly. */
+  remove(tenant: string, name: string): Promise<boolean>;
+};
+
+export type StoredAgentsParts = {
+  database: Database;
+  clock: Pick<Clock, "now">;
+  /** Whether they may be in private networks. Default false. */
+  allowPrivate?: boolean;
+};
+
+const agentsMost = 10_000;
+const bytesMost = 64 * 1024;
+const replaceMost = 5;
+
+export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
+  const { database, clock, allowPrivate = false } = parts;
+
+  const find = async (tenant: string, name: string): Promise<Row | undefined> =>
+    (await database.read(readAgents(tenant, [name])))[0];
+
+  const refuseInCode = async (name: string): Promise<void> => {
+    if (!(await agentsInCode(database)).has(name)) return;
+    throw new FlotillaError(
+      "conflict",
+      `the agent ${name} is in the code of a pod that runs: change it there, or take another name`,
+      { details: { name, source: "code" } },
+    );
+  };
+
+  /** The columns that say what was given, where `before` is what there was. */
+  const rowOf = (tenant: string, name: string, given: AgentGiven, before?: Row) => {
+    const { kept, settings } = merged(given, before, clock.now());
+    checkAgentSettings(withValues(settings, kept), { allowPrivate });
+    return {
+      tenant,
+      name,
+      settings: encodeJson("the agent's settings", settings, { maxBytes: bytesMost }),
+      secrets: encodeJson("the agent's secrets", kept, { maxBytes: bytesMost }),
+    };
+  };
+
+  const isSame = (row: Row | undefined, stored: { settings: string; secrets: string }) =>
+    row?.["settings"] === stored.settings && row["secrets"] === stored.secrets;
+
+  return {
+    async create(tenant, name, given) {
+      checkAgentName(name);
+      checkGiven(given, []);
+      await refuseInCode(name);
+      const row = rowOf(tenant, name, given);
+      const statements = [createAgent(row, agentsMost), readAgents(tenant, [name])];
+      const stored = (await database.write(statements)).at(-1)![0];
+      if (stored && isSame(stored, row)) return toView(stored, clock.now());
+      if (stored) throw new FlotillaError("conflict", `there is an agent ${name} already`);
+      throw new FlotillaError("overloaded", `a tenant can have ${agentsMost} agents at most`);
+    },
+
+    async get(tenant, name) {
+      checkAgentName(name);
+      const facts = (await agentsInCode(database)).get(name);
+      const row = await find(tenant, name);
+      if (facts) return inCode(name, facts, row !== undefined);
+      return row && toView(row, clock.now());
+    },
+
+    async list(tenant, options = {}) {
+      checkOptions("agents.list", options, ["cursor", "limit"]);
+      const { cursor = "", limit = 50 } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      if (cursor !== "") checkCursor(cursor);
+      const coded = await agentsInCode(database);
+      const rows = await database.read(listAgents(tenant, cursor, limit));
+      const isCut = hasMore(rows);
+      const last = rows.at(-1)?.["name"] as string;
+      const agents = new Map<string, AgentView>();
+      for (const row of rows) agents.set(row["name"], toView(row, clock.now()));
+      for (const [name, facts] of coded) {
+        // Those behind the last one come with the others that are there, on a later page.
+        if (name > cursor && !(isCut && name > last))
+          agents.set(name, inCode(name, facts, agents.has(name)));
+      }
+      const all = [...agents.values()].toSorted((one, other) => (one.name < other.name ? -1 : 1));
+      const page = fitPage(all.slice(0, limit), isCut || all.length > limit);
+      return { agents: page.items, next: page.hasMore ? page.items.at(-1)!.name : null };
+    },
+
+    async replace(tenant, name, given) {
+      checkAgentName(name);
+      checkGiven(given, ["ifRevision"]);
+      const { ifRevision } = given;
+      if (ifRevision !== undefined) checkNumber("ifRevision", ifRevision, revisionRange);
+      await refuseInCode(name);
+      for (let tries = 0; tries < replaceMost; tries++) {
+        const before = await find(tenant, name);
+        if (!before) throw missingAgent(name);
+        const revision = Number(before["revision"]);
+        if (ifRevision !== undefined && ifRevision !== revision) throw changed(name, revision);
+        const row = rowOf(tenant, name, given, before);
+        const statements = [replaceAgent(row, revision), readAgents(tenant, [name])];
+        const stored = (await database.write(statements)).at(-1)![0];
+        // Somebody else was faster, and secrets that are kept must be those that there are now.
+        if (stored && isSame(stored, row)) return toView(stored, clock.now());
+      }
+      throw new FlotillaError("store_busy", `the agent ${name} is changed all the time: try again`);
+    },
+
+    async remove(tenant, name) {
+      checkAgentName(name);
+      const [before] = await database.write([
+        readAgents(tenant, [name]),
+        removeAgent(tenant, name),
+      ]);
+      if (before!.length > 0) return true;
+      await refuseInCode(name);
+      return false;
+    },
+  };
+}
+
+const revisionRange = { min: 1, max: Number.MAX_SAFE_INTEGER };
+
+function checkGiven(given: AgentGiven, more: readonly string[]): void {
+  const known = ["settings", "secret", "compactionSecret", "keepOldSecretMs", ...more];
+  checkOptions("the agent", given, known);
+  if (given.keepOldSecretMs !== undefined) {
+    checkNumber("keepOldSecretMs", given.keepOldSecretMs, { min: 0, max: 30 * dayMs });
+  }
+  if (typeof given.settings !== "object" || given.settings === null) {
+    throw new FlotillaError("invalid_option", "settings must be an object with a `url`");
+  }
+}
+
+/** What is asked for, with the secrets that were there and are to stay. */
+function merged(given: AgentGiven, before: Row | undefined, nowMs: number) {
+  const settings = given.settings as AgentSettings;
+  const had = before && secretsOf(before);
+  const was = before && settingsOf(before);
+  const { keepOldSecretMs: keepOldMs = dayMs } = given;
+  const place = (
+    what: string,
+    kept: KeptSecrets["agent"] | undefined,
+    now: { url?: unknown; headers?: unknown },
+    earlier: { url?: unknown } | undefined,
+    secret: string | null | undefined,
+  ) =>
+    keepSecrets(what, kept ?? noSecrets, {
+      headers: now.headers,
+      secret,
+      sameOrigin: originOf(now.url) === originOf(earlier?.url),
+      nowMs,
+      keepOldMs,
+    });
+  const { compaction } = settings;
+  const hasCompaction = typeof compaction === "object" && compaction !== null;
+  const kept: KeptSecrets = {
+    agent: place("the agent", had?.agent, settings, was, given.secret),
+    compaction: hasCompaction
+      ? place("compaction", had?.compaction, compaction, was?.compaction, given.compactionSecret)
+      : noSecrets,
+  };
+  return { kept, settings: withoutValues(settings) };
+}
+
+function originOf(url: unknown): string | undefined {
+  return typeof url === "string" && URL.canParse(url) ? new URL(url).origin : undefined;
+}
+
+function inCode(name: string, facts: AgentFacts, shadows: boolean): AgentView {
+  return { name, source: "code", facts, ...(shadows && { shadows }) };
+}
+
+function toView(row: Row, nowMs: number): AgentView {
+  const { agent, compaction } = secretsOf(row);
+  return {
+    name: row["name"],
+    source: "stored",
+    settings: settingsOf(row),
+    signing: shownSecrets(agent, nowMs),
+    compactionSigning: shownSecrets(compaction, nowMs),
+    revision: Number(row["revision"]),
+    createdAtMs: Number(row["created_at"]),
+    lastUpdateMs: Number(row["last_update"]),
+  };
+}
+
+export function settingsOf(row: Row): ShownSettings {
+  return JSON.parse(row["settings"]) as ShownSettings;
+}
+
+export function secretsOf(row: Row): KeptSecrets {
+  return { agent: noSecrets, compaction: noSecrets, ...(JSON.parse(row["secrets"]) as object) };
+}
+
+function checkCursor(cursor: unknown): void {
+  try {
+    checkAgentName(cursor);
+  } catch (error) {
+    throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page", {
+      cause: error,
+    });
+  }
+}
+
+export function missingAgent(name: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no agent ${name}`, { details: { name } });
+}
+
+function changed(name: string, revision: number): FlotillaError {
+  return new FlotillaError(
+    "conflict",
+    `the agent ${name} was changed meanwhile: it is at revision ${revision} now`,
+    { details: { name, revision } },
+  );
+}

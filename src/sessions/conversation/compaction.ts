@@ -1,0 +1,108 @@
+import type { Command, Decision, Facts } from "./command.ts";
+import type { Compaction, Header } from "./header.ts";
+import { goOnAfterCompaction } from "./ending.ts";
+import { afterLoss, factsOf, handedOn, startCompaction } from "./starting.ts";
+import {
+  decided,
+  firstStep,
+  refused,
+  type Step,
+  unchanged,
+  withEffect,
+  withEntry,
+  withHeader,
+} from "./decision.ts";
+
+type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
+
+/** A compaction by hand, at once or not at all. */
+export function compact(header: Header, command: Of<"compact">, facts: Facts): Decision {
+  if (header.status === "archived") return refused("conflict", "the session is archived");
+  const agent = command.agent ?? header.agents[0];
+  if (agent === undefined || !header.agents.includes(agent)) {
+    return refused("invalid_input", `the session has no agent ${agent ?? "that could compact it"}`);
+  }
+  if (!factsOf(facts, agent).compaction) {
+    return refused("invalid_input", `the agent ${agent} has no compaction`);
+  }
+  if (header.work) return unchanged(header, { done: header.work.type === "compaction" });
+  const started = startCompaction(firstStep(header), agent, facts);
+  return started ? decided(started, { done: true }) : unchanged(header, { done: false });
+}
+
+/**
+ * The summary takes the place of its range and of nothing that came meanwhile: what was counted since
+ * is still counted.
+ */
+export function finishCompaction(
+  header: Header,
+  work: Compaction,
+  { parts, tokens }: Of<"compaction_finished">,
+  facts: Facts,
+): Decision {
+  const stored = withEntry(
+    withHeader(firstStep(header), { work: null }),
+    {
+      kind: "summary",
+      role: "system",
+      author: work.agent,
+      messageId: facts.newId(),
+      epoch: work.epoch,
+      throughSeq: work.toSeq,
+      tokens,
+      parts,
+      clientId: null,
+    },
+    facts,
+  );
+  const policy = factsOf(facts, work.agent).compaction;
+  const isTooLong = policy !== null && tokens >= policy.triggerRatio * policy.tokenBudget;
+  const left = stored.header.tokens - work.tokens;
+  const summed = withHeader(stored, {
+    summarySeq: stored.header.lastSeq,
+    compactedSeq: work.toSeq,
+    tokens: left,
+    compactionFailures: 0,
+    // A summary over the limit by itself must not be summed up again after every turn.
+    failedAtTokens: isTooLong ? left : 0,
+    needsCompaction: false,
+    pending: header.pending.map((each) => ({
+      ...each,
+      tokensBefore: each.tokensBefore - work.tokens + tokens,
+    })),
+  });
+  const seq = stored.header.lastSeq;
+  return decided(goOnAfterCompaction(summed, facts), { seq, done: true });
+}
+
+/** Turns go on without a summary. When it is tried again depends on how much more is said. */
+export function failCompaction(header: Header, facts: Facts): Decision {
+  const { compactionFailures, tokens } = header;
+  const failed = withHeader(firstStep(header), {
+    work: null,
+    compactionFailures: compactionFailures + 1,
+    failedAtTokens: tokens,
+  });
+  return decided(goOnAfterCompaction(failed, facts), { done: true });
+}
+
+export function releaseCompaction(header: Header, work: Compaction, facts: Facts): Decision {
+  const next = startOver(header, handedOn(work), facts);
+  // Nobody is there to make it now, and that isn't the compactor's fault.
+  const left = next ?? goOnAfterCompaction(withHeader(firstStep(header), { work: null }), facts);
+  return decided(left, { done: true });
+}
+
+export function loseCompaction(header: Header, work: Compaction, facts: Facts): Decision {
+  const again = afterLoss(work, facts);
+  const next = again && startOver(header, again, facts);
+  return next ? decided(next, { done: true }) : failCompaction(header, facts);
+}
+
+function startOver(header: Header, work: Compaction, facts: Facts): Step | undefined {
+  const runner = facts.runnerFor(work.agent);
+  if (runner === null) return undefined;
+  const { epoch, attempt } = work;
+  const started = withHeader(firstStep(header), { work: { ...work, runner } });
+  return withEffect(started, { type: "start_compaction", epoch, attempt });
+}

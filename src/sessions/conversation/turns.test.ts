@@ -1,0 +1,460 @@
+import { describe, expect, test } from "vitest";
+import { deathLimit } from "../../base/death-limit.ts";
+import type { Target } from "./command.ts";
+import type { Turn } from "./header.ts";
+import { pendingMost } from "./pending.ts";
+import { countedFromAttempt } from "./starting.ts";
+import {
+  plain,
+  startTalk,
+  type Talk,
+  textParts,
+} from "../../session/conversation/talk.contract.ts";
+
+const turnOf = (talk: Talk) => talk.header.work as Turn;
+const numbersOf = ({ header: { work } }: Talk) => ({ epoch: work!.epoch, attempt: work!.attempt });
+const textsOf = (talk: Talk) => talk.entries.map(({ parts }) => parts[0]?.["text"] ?? "");
+const targetOf = (talk: Talk, seq: number) => talk.entries[seq - 1]!;
+const regenerate = (talk: Talk, seq: number, target: Target = targetOf(talk, seq)) =>
+  talk.ask({ type: "regenerate", clientId: `again-${seq}`, target });
+const giveResult = (talk: Talk, seq: number, target: Target = targetOf(talk, seq)) => {
+  const { messageId } = target;
+  const result = { clientId: `r${talk.entries.length}`, author: "ann", messageId, results: [] };
+  return talk.ask({ type: "tool_result", ...result, target, tokens: 1 });
+};
+
+describe("a message during a turn", () => {
+  test("waits, together with others to the same agent, and is answered knowing the first answer", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.say("two");
+    talk.say("three");
+    expect(talk.header.pending).toMatchObject([{ fromSeq: 2, upToSeq: 3 }]);
+    talk.finish("first");
+    expect(talk.header).toMatchObject({ pending: [], work: { epoch: 2, upToSeq: 4 } });
+    talk.finish("second");
+    expect(talk.header.work).toBeNull();
+    expect(textsOf(talk)).toEqual(["one", "two", "three", "first", "second"]);
+  });
+
+  test("interrupts it where the agent says so, and nothing of the old turn is stored", () => {
+    const talk = startTalk({ helper: { ...plain, during: "interrupt" } });
+    talk.say("one");
+    const old = numbersOf(talk);
+    talk.say("two");
+    expect(talk.effects).toEqual([
+      { type: "abort_turn", runner: "pod-1", ...old, keep: false },
+      { type: "start_turn", epoch: 2, attempt: 1 },
+    ]);
+    const reply = { outcome: "completed", parts: textParts("late"), tokens: 1 } as const;
+    expect(talk.ask({ type: "turn_finished", ...old, reply })).toMatchObject({
+      answer: { done: false, lastSeq: 2 },
+    });
+    expect(turnOf(talk)).toMatchObject({ epoch: 2, upToSeq: 2 });
+  });
+
+  test("is waited for more of, where the agent merges", () => {
+    const talk = startTalk({ helper: { ...plain, during: "merge" } });
+    talk.say("one");
+    expect(talk.effects).toEqual([{ type: "debounce", epoch: 1, upToSeq: 1 }]);
+    talk.say("two");
+    expect(talk.effects).toEqual([{ type: "debounce", epoch: 1, upToSeq: 2 }]);
+    const early = talk.ask({ type: "debounced", epoch: 1, upToSeq: 1 });
+    expect(early).toMatchObject({ answer: { done: false } });
+    talk.ask({ type: "debounced", epoch: 1, upToSeq: 2 });
+    expect(talk.effects).toEqual([{ type: "start_turn", epoch: 1, attempt: 1 }]);
+    talk.say("three");
+    expect(talk.effects.map(({ type }) => type)).toEqual(["abort_turn", "debounce"]);
+    expect(turnOf(talk)).toMatchObject({ epoch: 2, attempt: 0, upToSeq: 3, runner: null });
+  });
+
+  test("interrupts it together with those to the same agent that waited", () => {
+    const talk = startTalk({ helper: { ...plain, during: "interrupt" } });
+    talk.say("one");
+    talk.finish("first");
+    talk.say("two");
+    talk.ask({ type: "stop" });
+    regenerate(talk, 2);
+    talk.say("three");
+    talk.finish("half");
+    expect(turnOf(talk)).toMatchObject({ trigger: "regenerate" });
+    talk.say("four");
+    expect(turnOf(talk)).toMatchObject({ trigger: "submit", upToSeq: talk.header.lastSeq });
+    expect(talk.header.pending).toEqual([]);
+  });
+
+  test("to another agent waits, whatever the agents' policies", () => {
+    const talk = startTalk({ a: plain, b: { ...plain, during: "interrupt" } });
+    talk.say("one");
+    talk.say("two", { to: "b" });
+    expect(turnOf(talk)).toMatchObject({ agent: "a", epoch: 1 });
+    talk.finish("by a");
+    expect(turnOf(talk)).toMatchObject({ agent: "b", epoch: 2 });
+  });
+
+  test("that is being stopped waits too, so that what was said by then is kept", () => {
+    const talk = startTalk({ helper: { ...plain, during: "interrupt" } });
+    talk.say("one");
+    talk.ask({ type: "stop" });
+    talk.say("two");
+    expect(talk.header).toMatchObject({ epoch: 1, pending: [{ upToSeq: 3 }] });
+    talk.finish("half");
+    expect(turnOf(talk)).toMatchObject({ epoch: 2, stopping: false });
+  });
+});
+
+describe("what waits", () => {
+  test("keeps results and regenerations apart, in order, and one for each message", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.finish("first");
+    talk.say("two");
+    giveResult(talk, 2);
+    regenerate(talk, 2);
+    talk.say("three");
+    giveResult(talk, 2);
+    expect(regenerate(talk, 2)).toMatchObject({ answer: { done: true }, effects: [] });
+    expect(talk.header.pending.map(({ trigger }) => trigger)).toEqual([
+      "tool_result",
+      "regenerate",
+      "submit",
+    ]);
+    const { messageId } = targetOf(talk, 2);
+    talk.finish("second");
+    expect(turnOf(talk)).toMatchObject({ trigger: "tool_result", replaces: 2, messageId });
+    talk.finish("continued");
+    const continued = talk.entries.at(-1)!;
+    expect(continued).toMatchObject({ replaces: 2, messageId });
+    // What is to be replaced is by now the continuation.
+    expect(turnOf(talk)).toMatchObject({ trigger: "regenerate", replaces: continued.seq });
+  });
+
+  test.each([
+    ["a result", giveResult],
+    ["a regeneration", regenerate],
+  ])("%s for an answer that was replaced since it was looked up is refused", (_, ask) => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.finish("first");
+    const seen = { ...targetOf(talk, 2), seenSeq: 2 };
+    regenerate(talk, 2);
+    talk.finish("first, again");
+    expect(ask(talk, 2, seen)).toMatchObject({ type: "refused", code: "conflict" });
+    expect(talk.header).toMatchObject({ lastSeq: 3, work: null });
+    expect(ask(talk, 3, { ...targetOf(talk, 3), seenSeq: 3 })).toMatchObject({ type: "decided" });
+    talk.finish("first, once more");
+    talk.say("two");
+    talk.finish("second");
+    // What was said since is no replacement.
+    const { lastSeq } = talk.header;
+    talk.say("three");
+    talk.finish("third");
+    const second = { ...targetOf(talk, lastSeq), seenSeq: lastSeq };
+    expect(ask(talk, lastSeq, second)).toMatchObject({ type: "decided" });
+  });
+
+  test("is bounded: what would be too much is refused and not stored", () => {
+    const talk = startTalk();
+    for (let at = 0; at < pendingMost; at++) {
+      talk.say("again");
+      talk.finish("an answer");
+    }
+    talk.say("one more");
+    for (let at = 0; at < pendingMost; at++) regenerate(talk, 2 * at + 2);
+    const { lastSeq } = talk.header;
+    expect(talk.say("too much")).toMatchObject({ type: "refused", code: "overloaded" });
+    expect(giveResult(talk, 2)).toMatchObject({ type: "refused", code: "overloaded" });
+    expect(talk.header).toMatchObject({ lastSeq, pending: { length: pendingMost } });
+  });
+
+  test("for an agent that left is seen to have failed", () => {
+    const talk = startTalk({ a: plain, b: plain });
+    talk.say("one");
+    talk.say("two", { to: "b" });
+    talk.ask({ type: "members", agents: ["a"] });
+    talk.finish("by a");
+    expect(talk.header.work).toBeNull();
+    expect(talk.entries.at(-1)).toMatchObject({
+      author: "b",
+      outcome: "failed",
+      error: { code: "agent_removed" },
+    });
+  });
+
+  test("in a session that is archived is seen to have been stopped", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.say("two");
+    talk.ask({ type: "archive" });
+    expect(talk.effects).toMatchObject([{ type: "abort_turn", keep: true }]);
+    talk.finish("half");
+    expect(talk.header).toMatchObject({ status: "archived", work: null, pending: [] });
+    expect(textsOf(talk)).toEqual(["one", "two", "half", ""]);
+    expect(talk.entries.at(-1)).toMatchObject({ outcome: "stopped" });
+  });
+});
+
+describe("an answer in which nothing was said", () => {
+  test("leaves the one it was to replace in its place", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.finish("first");
+    regenerate(talk, 2);
+    const error = { code: "agent_failed", message: "it broke" };
+    const reply = { outcome: "failed", parts: [], tokens: 0, error } as const;
+    talk.ask({ type: "turn_finished", ...numbersOf(talk), reply });
+    const [, first, failed] = talk.entries;
+    expect(failed).toMatchObject({ outcome: "failed", error, epoch: 2 });
+    expect(failed).not.toHaveProperty("replaces");
+    expect(failed!.messageId).not.toBe(first!.messageId);
+  });
+
+  test("shows the session as it was, and what was said keeps its start to be shown", () => {
+    const talk = startTalk();
+    talk.say(`  a long\n lines ${"🙂".repeat(60)}`);
+    const { preview } = talk.header;
+    expect(preview).toMatch(/^a long lines 🙂/);
+    expect(preview.isWellFormed()).toBe(true);
+    expect(preview.length).toBeLessThanOrEqual(80);
+    talk.ask({ type: "stop" });
+    talk.finish("");
+    expect(talk.header).toMatchObject({ preview, previewAuthor: "ann" });
+  });
+});
+
+describe("a runner", () => {
+  const checkpoint = { outcome: "completed", parts: textParts("half"), tokens: 2 } as const;
+
+  test("that is lost is followed by others, until they are used up", () => {
+    const talk = startTalk({ helper: { ...plain, attempts: 2 } });
+    talk.say("one");
+    talk.runner = "pod-2";
+    talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
+    expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 2, lost: 1, runner: "pod-2" });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
+    expect(talk.header.work).toBeNull();
+    expect(talk.entries.at(-1)).toMatchObject({
+      outcome: "cut",
+      parts: checkpoint.parts,
+      error: { code: "runner_lost" },
+    });
+  });
+
+  test("is lost at most as often as under a task, whatever the agent says, and the failure is seen", () => {
+    const talk = startTalk({ helper: { ...plain, attempts: 100 } });
+    talk.say("one");
+    for (let lost = 1; lost < deathLimit; lost++) {
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+      expect(turnOf(talk)).toMatchObject({ attempt: lost + 1, lost });
+      talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    }
+    // One that is handed on by a pod that stops isn't counted.
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(talk.header.work).toBeNull();
+    expect(talk.entries.at(-1)).toMatchObject({
+      role: "assistant",
+      outcome: "failed",
+      error: { code: "runner_lost", message: expect.stringContaining("all 4 pods") },
+    });
+  });
+
+  test("that is lost under a turn which hasn't begun there isn't counted once the turn is suspect", () => {
+    const talk = startTalk();
+    talk.say("one");
+    for (const alone of [undefined, undefined, "waits"]) {
+      expect(turnOf(talk).alone).toBe(alone);
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    }
+    expect(turnOf(talk)).toMatchObject({ attempt: 4, lost: 2, alone: "waits" });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    expect(turnOf(talk).alone).toBe("begun");
+    // The pod that gets it next has it wait for an empty pod again.
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    expect(turnOf(talk)).toMatchObject({ attempt: 5, lost: 2, alone: "waits" });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(talk.header.work).toBeNull();
+    expect(talk.entries.at(-1)).toMatchObject({
+      error: { message: expect.stringContaining("all 3 pods") },
+    });
+  });
+
+  test("that is lost when others have begun beside a suspect isn't counted, but not for ever", () => {
+    const talk = startTalk();
+    talk.say("one");
+    for (let lost = 0; lost < 2; lost++) talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    while (turnOf(talk).attempt < countedFromAttempt) {
+      talk.ask({ type: "work_begun", ...numbersOf(talk) });
+      talk.ask({ type: "work_begun", ...numbersOf(talk), beside: true });
+      // What comes late takes nothing back.
+      talk.ask({ type: "work_begun", ...numbersOf(talk) });
+      expect(turnOf(talk)).toMatchObject({ lost: 2, alone: "beside" });
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+      expect(turnOf(talk)).toMatchObject({ lost: 2, alone: "waits" });
+    }
+    talk.ask({ type: "work_begun", ...numbersOf(talk), beside: true });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(talk.header.work).toBeNull();
+    expect(talk.entries.at(-1)).toMatchObject({ error: { code: "runner_lost" } });
+  });
+
+  test.each([
+    [1, []],
+    [2, ["waits"]],
+    [3, [undefined, "waits"]],
+    [100, [undefined, "waits", "waits"]],
+  ])("under an agent with %s attempts runs the last of them alone", (attempts, expected) => {
+    const talk = startTalk({ helper: { ...plain, attempts } });
+    talk.say("one");
+    const seen: unknown[] = [];
+    for (;;) {
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+      if (!talk.header.work) break;
+      seen.push(turnOf(talk).alone);
+      talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    }
+    expect(seen).toEqual(expected);
+  });
+
+  test("that is lost for good before anything was said leaves a failure to be seen", () => {
+    const talk = startTalk({ helper: { ...plain, attempts: 1 } });
+    talk.say("one");
+    talk.say("two");
+    const nothing = { ...checkpoint, parts: [] };
+    talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint: nothing });
+    expect(talk.entries.at(-1)).toMatchObject({ outcome: "failed", parts: [] });
+    expect(turnOf(talk)).toMatchObject({ epoch: 2, attempt: 1, lost: 0 });
+  });
+
+  test("that hands on as often as it likes isn't lost", () => {
+    const talk = startTalk({ helper: { ...plain, attempts: 2 } });
+    talk.say("one");
+    for (let at = 0; at < 5; at++) talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 6, lost: 0, runner: "pod-1" });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 7, lost: 1 });
+  });
+
+  test("that can't be found is asked for again, and that is no attempt", () => {
+    const talk = startTalk({ helper: { ...plain, attempts: 1 } });
+    talk.runner = null;
+    talk.say("one");
+    const none = talk.ask({ type: "work_lost", epoch: 1, attempt: 1 });
+    expect(none).toMatchObject({ answer: { done: false } });
+    talk.runner = "pod-3";
+    talk.ask({ type: "work_lost", epoch: 1, attempt: 1 });
+    expect(turnOf(talk)).toMatchObject({ attempt: 1, lost: 0, runner: "pod-3" });
+    expect(talk.effects).toEqual([{ type: "start_turn", epoch: 1, attempt: 1 }]);
+  });
+
+  test("that doesn't answer a stop leaves what it had said, and comes too late with the rest", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.ask({ type: "stop" });
+    const late = numbersOf(talk);
+    talk.ask({ type: "stop_expired", epoch: 1, checkpoint });
+    expect(talk.entries.at(-1)).toMatchObject({ outcome: "stopped", parts: checkpoint.parts });
+    expect(talk.header).toMatchObject({ work: null, epoch: 2, lastSeq: 3 });
+    const reply = { ...checkpoint, outcome: "stopped" } as const;
+    talk.ask({ type: "turn_finished", ...late, reply });
+    expect(talk.header.lastSeq).toBe(3);
+  });
+
+  test("that hands on what is being stopped leaves it to end with its checkpoint", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.ask({ type: "stop" });
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    expect(talk.effects).toEqual([]);
+    talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
+    expect(talk.entries.at(-1)).toMatchObject({ outcome: "stopped", parts: checkpoint.parts });
+  });
+});
+
+test("a regeneration that is asked for again while it runs is the same one", () => {
+  const talk = startTalk();
+  talk.say("one");
+  talk.finish("first");
+  regenerate(talk, 2);
+  expect(turnOf(talk)).toMatchObject({ epoch: 2, trigger: "regenerate", replaces: 2, upToSeq: 2 });
+  const { header } = talk;
+  expect(regenerate(talk, 2)).toMatchObject({ answer: { done: true }, effects: [] });
+  expect(talk.header).toBe(header);
+});
+
+describe("who stops an answer", () => {
+  const stop = { type: "stop", author: "bea", by: "user" } as const;
+  const stops = ({ entries }: Talk) => entries.filter(({ kind }) => kind === "stop");
+
+  test("is an entry of the stop's own record, before what there is of the answer", () => {
+    const talk = startTalk();
+    talk.say("one");
+    const { messageId } = turnOf(talk);
+    const decision = talk.ask({ ...stop, epoch: 1 });
+    expect(decision).toMatchObject({ answer: { done: true, seq: 2 } });
+    expect(talk.header).toMatchObject({ lastSeq: 2, work: { stopping: true } });
+    talk.finish("half");
+    const { seq, author, role, stop: said } = stops(talk)[0]!;
+    expect([seq, author, role]).toEqual([2, "bea", "user"]);
+    expect(said).toEqual({ epoch: 1, messageId, by: "user" });
+    expect(talk.entries.at(-1)).toMatchObject({ seq: 3, messageId, epoch: 1 });
+  });
+
+  test("is told once, however often it is asked, and by whom", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.ask({ ...stop, epoch: 1 });
+    const { header } = talk;
+    const again = talk.ask({ ...stop, author: "cai", epoch: 1 });
+    expect(again).toMatchObject({ answer: { done: true }, entries: [], effects: [] });
+    expect(talk.header).toBe(header);
+    talk.finish("half");
+    expect(talk.ask({ ...stop, epoch: 1 })).toMatchObject({ answer: { done: false }, entries: [] });
+    expect(stops(talk).map(({ author }) => author)).toEqual(["bea"]);
+  });
+
+  test("isn't told where the answer has ended before, or is of another turn", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.finish("whole");
+    expect(talk.ask({ ...stop, epoch: 1 })).toMatchObject({ answer: { done: false }, entries: [] });
+    talk.say("two");
+    expect(talk.ask({ ...stop, epoch: 1 })).toMatchObject({ answer: { done: false }, entries: [] });
+    expect(stops(talk)).toEqual([]);
+  });
+
+  test("is a program where a pod of an earlier release doesn't say", () => {
+    const talk = startTalk();
+    talk.say("one");
+    talk.ask({ type: "stop" });
+    expect(stops(talk)).toMatchObject([{ author: "program", role: "system" }]);
+  });
+});
+
+test("a stop ends the turn that runs, and what waits is answered then", () => {
+  const talk = startTalk();
+  talk.say("one");
+  talk.say("two");
+  expect(talk.ask({ type: "stop", epoch: 7 })).toMatchObject({ answer: { done: false } });
+  talk.ask({ type: "stop", epoch: 1 });
+  expect(talk.effects).toMatchObject([{ type: "abort_turn", epoch: 1, keep: true }]);
+  talk.finish("half");
+  expect(turnOf(talk)).toMatchObject({ epoch: 2, stopping: false });
+});
+
+test("a header with all that a session usually has stays under 1 KiB", () => {
+  const agent = "customer-support";
+  const talk = startTalk(
+    { [agent]: plain },
+    { users: ["user_2pKqJc8xYb0aZr1", "user_9sLmTf4wEd7uHo6"] },
+  );
+  talk.nowMs = 1_790_000_000_000;
+  talk.say("🙂".repeat(100), { tokens: 100_000 });
+  talk.say("more", { tokens: 100_000 });
+  const ids = { sessionId: "019a8c0e-7d1b-7c3a-9f21-3a5b6c7d8e9f", tenant: "a-tenant-of-ours" };
+  const long = { ...talk.header, ...ids, lastSeq: 1_000_000, epoch: 500_000 };
+  expect(Buffer.byteLength(JSON.stringify(long))).toBeLessThan(1_024);
+});

@@ -1,0 +1,312 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, hasCode } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import { encodeJson } from "../base/json.ts";
+import { checkNumber, checkText } from "../base/options.ts";
+import { fitPage, pageBytes } from "../base/page.ts";
+import type { Random } from "../base/random.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
+import type { Entry, ToolResult } from "../protocol/message.ts";
+import { estimateTokens } from "../protocol/tokens.ts";
+import { coldReads, type Database } from "../store/database.ts";
+import {
+  checkCreate,
+  checkMessage,
+  checkNames,
+  checkResults,
+  checkSessionId,
+  idChars,
+  metadataBytes,
+} from "./validate.ts";
+import type { Target, Traced } from "./conversation/command.ts";
+import type { Courier } from "./log/command-router.ts";
+import type { Heads } from "./log/owner-heads.ts";
+import { type Patience, startPatience } from "./log/retry.ts";
+import { agentsMost, type Header, usersMost } from "./conversation/header.ts";
+import type { Hub } from "./delivery/delivery.ts";
+import type { Inbox } from "./inbox.ts";
+import type { Journal } from "./log/journal.ts";
+import { listSessions, readSession } from "./list.ts";
+import type { Joined, Sent, SessionService, SessionView } from "./service.ts";
+
+export type ServiceParts = {
+  database: Database;
+  journal: Journal;
+  /** For reads alone. What is asked of a session looks things up by the other one. */
+  coldJournal: Pick<Journal, "header" | "entries">;
+  heads: Heads;
+  courier: Courier;
+  hub: Hub;
+  inbox: Inbox;
+  ids: Ids;
+  clock: Clock;
+  random: Random;
+  maxPayloadBytes: number;
+  /** The trace context of the caller, else the given one. Default: nothing is traced. */
+  traceHere?: (given: TraceHeaders | undefined) => string | null;
+  /** What is committed of a session, where this process knows it for certain. */
+  lookHere: (sessionId: string) => Header | undefined;
+};
+
+const pageMost = 1_000;
+/** How far back the last answer is looked for. */
+const lastAnswerWithin = 200;
+const lastAnswerBytes = 256 * 1024;
+/** How often an answer that is replaced again and again is looked up. */
+const looksMost = 5;
+
+/** What everybody asks through, whichever pod owns the session. */
+export function createService(parts: ServiceParts): SessionService {
+  const { database, journal, coldJournal, heads, courier, hub, ids, maxPayloadBytes } = parts;
+
+  const tracedBy = (given: TraceHeaders | undefined): Traced => {
+    const trace = parts.traceHere?.(given) ?? null;
+    return trace === null ? {} : { trace };
+  };
+
+  const headerOf = async (
+    tenant: string,
+    sessionId: string,
+    from: Pick<Journal, "header"> = journal,
+  ): Promise<Header> => {
+    checkSessionId(sessionId);
+    const header = parts.lookHere(sessionId) ?? (await from.header(sessionId));
+    if (header && header.tenant === tenant && header.status !== "deleted") return header;
+    throw noSession(sessionId);
+  };
+
+  const view = async (tenant: string, sessionId: string): Promise<SessionView> => {
+    checkSessionId(sessionId);
+    const found = await readSession(database, tenant, sessionId);
+    if (found) return found;
+    throw noSession(sessionId);
+  };
+
+  const answerOf = async (sessionId: string, messageId: string | undefined): Promise<Entry> => {
+    const entry =
+      messageId === undefined
+        ? await lastAnswer(sessionId)
+        : await journal.newest(sessionId, checkText("messageId", messageId, { max: idChars }));
+    if (entry?.role === "assistant" && entry.kind === "message") return entry;
+    const which = messageId === undefined ? "no answer yet" : "no answer with that message id";
+    throw new FlotillaError("not_found", `the session has ${which}`);
+  };
+
+  /** In pages of few bytes: it is mostly near the end, and what was said since may be large. */
+  const lastAnswer = async (sessionId: string): Promise<Entry | undefined> => {
+    let upTo = Number.MAX_SAFE_INTEGER;
+    for (let left = lastAnswerWithin; left > 0;) {
+      const page = { after: 0, upTo, limit: left, maxBytes: lastAnswerBytes };
+      const entries = await journal.tail(sessionId, page);
+      const found = entries.findLast(
+        ({ role, kind }) => role === "assistant" && kind === "message",
+      );
+      if (found || entries.length === 0) return found;
+      upTo = entries[0]!.seq - 1;
+      left -= entries.length;
+    }
+    return undefined;
+  };
+
+  /** Asks something about an answer, and looks it up again where it was replaced before that was decided. */
+  const askAbout = async (
+    tenant: string,
+    sessionId: string,
+    messageId: string | undefined,
+    ask: (answer: Entry, target: Target, patience: Patience) => Promise<Sent>,
+  ): Promise<Sent> => {
+    const patience = startPatience(parts);
+    for (let looks = 1; ; looks++) {
+      // The header first: the answer is the newest at least among the entries up to its last one.
+      const { lastSeq: seenSeq } = await patience.look(() => headerOf(tenant, sessionId));
+      const answer = await patience.look(() => answerOf(sessionId, messageId));
+      const { seq, author } = answer;
+      try {
+        const target = { seq, messageId: answer.messageId, author, seenSeq };
+        return await ask(answer, target, patience);
+      } catch (error) {
+        if (looks === looksMost || !isReplaced(error)) throw error;
+      }
+    }
+  };
+
+  return {
+    async create(tenant, input) {
+      checkCreate(input);
+      const { sessionId = ids.next(), agents = [], users = [], metadata } = input;
+      const text =
+        metadata === undefined
+          ? null
+          : encodeJson("the metadata", metadata, { maxBytes: metadataBytes });
+      const command = { type: "create", sessionId, tenant, agents, users, metadata: text } as const;
+      const patience = startPatience(parts);
+      await courier.ask(tenant, sessionId, command);
+      return patience.look(() => view(tenant, sessionId));
+    },
+    get: (tenant, sessionId, { patient = false } = {}) =>
+      patient ? startPatience(parts).look(() => view(tenant, sessionId)) : view(tenant, sessionId),
+    list: (tenant, options) => listSessions(coldReads(database), tenant, options),
+    async entries(tenant, sessionId, { after = 0, limit = 100 }) {
+      checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });
+      checkNumber("limit", limit, { min: 1, max: pageMost });
+      const header = await headerOf(tenant, sessionId, coldJournal);
+      const read = await coldJournal.entries(sessionId, { after, limit, maxBytes: pageBytes });
+      const { items: entries } = fitPage(read, false);
+      const head = await heads.of(sessionId, Infinity);
+      const reached = entries.at(-1)?.seq ?? 0;
+      const lastSeq = Math.max(header.lastSeq, reached);
+      const next = entries.length > 0 && reached < lastSeq ? reached : null;
+      return { entries, next, lastSeq, incarnation: head!.incarnation };
+    },
+    async send(tenant, sessionId, message) {
+      checkSessionId(sessionId);
+      checkMessage(message, maxPayloadBytes);
+      const { id = ids.next(), role = "user", author, parts: said, metadata, to } = message;
+      const { tokens = estimateTokens(said) } = message;
+      const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
+        type: "append",
+        clientId: id,
+        messageId: id,
+        role,
+        author,
+        parts: said,
+        tokens,
+        ...(metadata !== undefined && { metadata }),
+        ...(to !== undefined && { to }),
+        ...tracedBy(message.trace),
+      });
+      return { seq: seq!, messageId: id, duplicate };
+    },
+    async toolResult(tenant, sessionId, { id = ids.next(), author, messageId, results, trace }) {
+      checkText("author", author, { max: idChars });
+      checkText("id", id, { max: idChars });
+      checkResults(results, maxPayloadBytes);
+      const tokens = Math.ceil(JSON.stringify(results).length / 4);
+      const traced = tracedBy(trace);
+      return askAbout(tenant, sessionId, messageId, async (answer, target, patience) => {
+        const stray = strayAmong(results, answer);
+        if (stray !== undefined) {
+          // It may have been told already of calls that the answer lost when it was made anew.
+          const look = () => journal.storedIds([{ sessionId, clientId: id }]);
+          const [stored] = await patience.look(look);
+          if (!stored) throw noCall(stray);
+          return { seq: stored.seq, messageId: target.messageId, duplicate: true };
+        }
+        const command = {
+          type: "tool_result",
+          clientId: id,
+          author,
+          messageId,
+          results,
+          target,
+          tokens,
+          ...traced,
+        } as const;
+        const timeoutMs = patience.leftMs;
+        const told = await courier.ask(tenant, sessionId, command, { timeoutMs });
+        const { seq, duplicate = false } = told;
+        return { seq: seq!, messageId: target.messageId, duplicate };
+      });
+    },
+    async regenerate(tenant, sessionId, { id = ids.next(), messageId, trace }) {
+      checkText("id", id, { max: idChars });
+      const traced = tracedBy(trace);
+      return askAbout(tenant, sessionId, messageId, async (_, target, { leftMs: timeoutMs }) => {
+        const command = { type: "regenerate", clientId: id, target, ...traced } as const;
+        const told = await courier.ask(tenant, sessionId, command, { timeoutMs });
+        const { lastSeq, duplicate = false } = told;
+        return { seq: lastSeq, messageId: target.messageId, duplicate };
+      });
+    },
+    async stop(tenant, sessionId, { epoch: asked, author = "program", by = "program" } = {}) {
+      checkText("author", author, { max: idChars });
+      const patience = startPatience(parts);
+      const { work } = await patience.look(() => headerOf(tenant, sessionId));
+      // Named once, so that asking again after a lost answer doesn't stop the next one.
+      const epoch = asked ?? (work?.type === "turn" ? work.epoch : undefined);
+      if (epoch === undefined) return false;
+      const command = { type: "stop", epoch, author, by } as const;
+      const timeoutMs = patience.leftMs;
+      return (await courier.ask(tenant, sessionId, command, { timeoutMs })).done ?? true;
+    },
+    async read(tenant, sessionId, { user, seq }) {
+      checkSessionId(sessionId);
+      checkText("user", user, { max: idChars });
+      checkNumber("seq", seq, { min: 0, max: Number.MAX_SAFE_INTEGER });
+      await courier.ask(tenant, sessionId, { type: "read", user, seq });
+    },
+    async setMetadata(tenant, sessionId, metadata, { ifVersion } = {}) {
+      checkSessionId(sessionId);
+      const text = encodeJson("the metadata", metadata, { maxBytes: metadataBytes });
+      const answer = await courier.ask(tenant, sessionId, {
+        type: "metadata",
+        metadata: text,
+        ...(ifVersion !== undefined && { ifVersion }),
+      });
+      return { metadataVersion: answer.metadataVersion! };
+    },
+    async changeMembers(tenant, sessionId, change) {
+      checkSessionId(sessionId);
+      checkNames("addUsers", change.addUsers, usersMost);
+      checkNames("removeUsers", change.removeUsers, usersMost);
+      checkNames("agents", change.agents, agentsMost);
+      await courier.ask(tenant, sessionId, { type: "members", ...change });
+    },
+    async compact(tenant, sessionId) {
+      checkSessionId(sessionId);
+      return (await courier.ask(tenant, sessionId, { type: "compact" })).done ?? true;
+    },
+    async archive(tenant, sessionId) {
+      await courier.ask(tenant, checkSessionId(sessionId), { type: "archive" });
+    },
+    async unarchive(tenant, sessionId) {
+      await courier.ask(tenant, checkSessionId(sessionId), { type: "unarchive" });
+    },
+    async remove(tenant, sessionId) {
+      await courier.ask(tenant, checkSessionId(sessionId), { type: "delete" });
+    },
+    join(tenant, sessionId, place, sink) {
+      let joined: Joined | undefined;
+      let left = false;
+      const ready = (async () => {
+        checkNumber("lastSeq", place.lastSeq, { min: 0, max: Number.MAX_SAFE_INTEGER });
+        await headerOf(tenant, sessionId, coldJournal);
+        if (left) return;
+        joined = hub.join(sessionId, place, sink);
+        await joined.ready;
+      })();
+      ready.catch((error: unknown) => {
+        // What the hub has ended, it has told of itself.
+        if (!joined && !left) sink.fail(error);
+      });
+      return {
+        ready,
+        leave() {
+          left = true;
+          joined?.leave();
+        },
+      };
+    },
+    inbox: (tenant, user, sink) => parts.inbox.open(tenant, user, sink),
+  };
+}
+
+/** The owner's word that an answer was replaced since it was looked up. */
+function isReplaced(error: unknown): boolean {
+  return hasCode(error, "conflict") && error.details?.["replaced"] === true;
+}
+
+/** A result has the agent asked again, so it has to be about something that the agent has asked for. */
+function strayAmong(results: readonly ToolResult[], { parts }: Entry): string | undefined {
+  const calls = new Set(parts.map((part) => part["toolCallId"]));
+  return results.find(({ toolCallId }) => !calls.has(toolCallId))?.toolCallId;
+}
+
+function noCall(toolCallId: string): FlotillaError {
+  const shown = JSON.stringify(toolCallId.slice(0, 80));
+  return new FlotillaError("invalid_input", `the message has no call ${shown}`);
+}
+
+function noSession(sessionId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
+}

@@ -1,0 +1,228 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import { createFewAtOnce } from "../base/semaphore.ts";
+import type { Logger } from "../base/log.ts";
+import type { Hub } from "./delivery/delivery.ts";
+import type { InboxEvent, InboxItem, Joined, Sink } from "./service.ts";
+
+/**
+ * The sessions of users, as they change. What happened in a session says only that it did: how it looks
+ * to a user is read from the store, for all changed sessions together and a few times a second at most.
+ * So counts of what is unread are right whatever order news come in. What was missed all the same is
+ * found by comparing with the store now and then. All sockets of a user share one box.
+ */
+export type Inbox = {
+  open(tenant: string, user: string, sink: Sink<InboxEvent>): Joined;
+  close(): void;
+};
+
+export type InboxParts = {
+  hub: Pick<Hub, "watchUser" | "onTouched">;
+  clock: Clock;
+  log: Logger;
+  readInbox: (
+    tenant: string,
+    user: string,
+    options?: { only?: readonly string[]; limit?: number },
+  ) => Promise<InboxItem[]>;
+};
+
+type Box = {
+  readonly tenant: string;
+  readonly user: string;
+  readonly sinks: Set<Sink<InboxEvent>>;
+  readonly unwatch: () => void;
+  /** What was told last of each session; undefined until the first look. */
+  items: Map<string, InboxItem> | undefined;
+  readonly first: PromiseWithResolvers<void>;
+  changed: Set<string>;
+  /** When all of it is to be compared with the store. */
+  compareAtMs: number;
+  readMs: number;
+  reading: boolean;
+  cancel: (() => void) | undefined;
+};
+
+const pauseMs = 250;
+const compareMs = 30_000;
+// Other pods hear of a new watch a little later; what happened until then is found by looking again.
+const firstCompareMs = 2_000;
+const readsAtOnce = 4;
+const readWaitMs = 30_000;
+/** More changes at once than this are found by comparing everything. */
+const changedMost = 200;
+const itemsMost = 1_000;
+
+export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
+  const boxes = new Map<string, Box>();
+  const { run: read } = createFewAtOnce(readsAtOnce, { clock, waitMs: readWaitMs });
+
+  const schedule = (box: Box): void => {
+    if (box.reading || box.sinks.size === 0) return;
+    box.cancel?.();
+    const nowMs = clock.monotonic();
+    const dueMs = box.items && box.changed.size === 0 ? box.compareAtMs : nowMs;
+    const delayMs = Math.max(0, Math.max(dueMs, box.readMs + pauseMs) - nowMs);
+    box.cancel = clock.after(delayMs, () => void look(box));
+  };
+
+  const look = async (box: Box): Promise<void> => {
+    box.reading = true;
+    box.readMs = clock.monotonic();
+    const { changed } = box;
+    box.changed = new Set();
+    const isWhole = !box.items || box.readMs >= box.compareAtMs || changed.size > changedMost;
+    try {
+      await read(() => (isWhole ? compare(box) : update(box, [...changed])));
+    } catch (error) {
+      if (!box.items) return failAll(box, error);
+      for (const sessionId of changed) box.changed.add(sessionId);
+      if (isWhole) box.compareAtMs = 0;
+      log.warn({ user: box.user, error: messageOf(error) }, "an inbox couldn't be read");
+      box.readMs += 1_000;
+    } finally {
+      box.reading = false;
+    }
+    schedule(box);
+  };
+
+  /** Looks at some sessions, and tells what is different. */
+  const update = async (box: Box, only: readonly string[]): Promise<void> => {
+    const found = await readInbox(box.tenant, box.user, { only, limit: itemsMost });
+    const there = new Set(found.map(({ sessionId }) => sessionId));
+    tell(
+      box,
+      found,
+      only.filter((sessionId) => !there.has(sessionId)),
+    );
+  };
+
+  const compare = async (box: Box): Promise<void> => {
+    const { items } = box;
+    // Set before the read: what is missed during it asks for another comparison.
+    box.compareAtMs = clock.monotonic() + (items ? compareMs : firstCompareMs);
+    const found = await readInbox(box.tenant, box.user);
+    if (!items) {
+      box.items = new Map(found.map((item) => [item.sessionId, item]));
+      for (const sink of box.sinks) push(box, sink, { type: "snapshot", sessions: found });
+      return box.first.resolve();
+    }
+    tell(box, found, []);
+    // Others may be gone, or only too old to be among the first.
+    const there = new Set(found.map(({ sessionId }) => sessionId));
+    const rest = [...items.keys()].filter((sessionId) => !there.has(sessionId));
+    if (rest.length > 0) await update(box, rest);
+  };
+
+  const tell = (box: Box, found: readonly InboxItem[], gone: readonly string[]): void => {
+    const items = box.items!;
+    const sessions = found.filter((item) => !isSame(items.get(item.sessionId), item));
+    for (const item of sessions) {
+      // Those that changed last are at the end, so that the oldest leave first.
+      items.delete(item.sessionId);
+      items.set(item.sessionId, item);
+    }
+    const sessionIds = gone.filter((sessionId) => items.delete(sessionId));
+    for (const sessionId of items.keys()) {
+      if (items.size <= itemsMost) break;
+      items.delete(sessionId);
+    }
+    for (const sink of box.sinks) {
+      if (sessions.length > 0) push(box, sink, { type: "changed", sessions });
+      if (sessionIds.length > 0) push(box, sink, { type: "removed", sessionIds });
+    }
+  };
+
+  const push = (box: Box, sink: Sink<InboxEvent>, event: InboxEvent): void => {
+    if (box.sinks.has(sink) && !sink.push(event)) leave(box, sink);
+  };
+  const leave = (box: Box, sink: Sink<InboxEvent>): void => {
+    if (box.sinks.delete(sink) && box.sinks.size === 0) drop(box);
+  };
+  const drop = (box: Box): void => {
+    box.cancel?.();
+    box.unwatch();
+    const key = keyOf(box.tenant, box.user);
+    if (boxes.get(key) === box) boxes.delete(key);
+  };
+  const failAll = (box: Box, error: unknown): void => {
+    const sinks = [...box.sinks];
+    box.sinks.clear();
+    drop(box);
+    box.first.reject(error);
+    for (const sink of sinks) sink.fail(error);
+  };
+
+  const make = (tenant: string, user: string): Box => {
+    const box: Box = {
+      tenant,
+      user,
+      sinks: new Set(),
+      unwatch: hub.watchUser(tenant, user),
+      items: undefined,
+      first: Promise.withResolvers<void>(),
+      changed: new Set(),
+      compareAtMs: 0,
+      readMs: -Infinity,
+      reading: false,
+      cancel: undefined,
+    };
+    box.first.promise.catch(() => {});
+    boxes.set(keyOf(tenant, user), box);
+    return box;
+  };
+
+  const unlisten = hub.onTouched((touched) => {
+    if (!touched) {
+      for (const box of boxes.values()) {
+        box.compareAtMs = 0;
+        schedule(box);
+      }
+      return;
+    }
+    for (const user of touched.users) {
+      const box = boxes.get(keyOf(touched.tenant, user));
+      if (!box) continue;
+      box.changed.add(touched.sessionId);
+      if (!box.reading && box.changed.size === 1) schedule(box);
+    }
+  });
+
+  return {
+    open(tenant, user, sink) {
+      const box = boxes.get(keyOf(tenant, user)) ?? make(tenant, user);
+      // Each socket is its own member, even where the same sink is given twice.
+      const member: Sink<InboxEvent> = {
+        push: (event) => sink.push(event),
+        fail: (error) => sink.fail(error),
+      };
+      box.sinks.add(member);
+      const left = Promise.withResolvers<void>();
+      if (box.items) push(box, member, { type: "snapshot", sessions: [...box.items.values()] });
+      else if (box.sinks.size === 1) void look(box);
+      const ready = Promise.race([box.first.promise, left.promise]);
+      ready.catch(() => {});
+      return {
+        ready,
+        leave() {
+          leave(box, member);
+          left.resolve();
+        },
+      };
+    },
+    close() {
+      unlisten();
+      for (const box of boxes.values()) {
+        failAll(box, new FlotillaError("closed", "this pod is leaving: ask another"));
+      }
+    },
+  };
+}
+
+function isSame(one: InboxItem | undefined, other: InboxItem): boolean {
+  return one !== undefined && JSON.stringify(one) === JSON.stringify(other);
+}
+
+function keyOf(tenant: string, user: string): string {
+  return `${tenant}\0${user}`;
+}

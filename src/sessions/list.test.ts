@@ -1,0 +1,256 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../base/clock.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { systemRandom } from "../base/random.ts";
+import type { Database } from "../store/database.ts";
+import type { OpenStore } from "../store/database.contract.ts";
+import { storeKinds } from "../store/kinds.contract.ts";
+import { migrate } from "../store/migrate.ts";
+import type { Journal } from "./log/journal.ts";
+import { createSqlJournal } from "./log/sql-journal.ts";
+import {
+  exportSession,
+  listSessions,
+  readInbox,
+  readSession,
+  readSessionCounts,
+  unreadMost,
+} from "./list.ts";
+import type { ListSessions } from "./service.ts";
+import { storingSessions, turn } from "../session/storing.contract.ts";
+
+describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
+  let store: OpenStore;
+  let database: Database;
+  let journal: Journal;
+  let put: ReturnType<typeof storingSessions>;
+  const pages = async (tenant: string, options: ListSessions) => {
+    const ids: string[] = [];
+    let cursor: string | null = null;
+    do {
+      const from: ListSessions = cursor === null ? {} : { cursor };
+      const page = await listSessions(database, tenant, { ...options, ...from });
+      ids.push(...page.sessions.map(({ sessionId }) => sessionId));
+      cursor = page.next;
+    } while (cursor !== null);
+    return ids;
+  };
+
+  beforeAll(async () => {
+    store = await kind.open();
+    database = store.database;
+    await migrate(database);
+    journal = createSqlJournal({ database, ids: uuidv7(systemClock, systemRandom) });
+    put = storingSessions(journal);
+  });
+  afterAll(async () => {
+    await database.close();
+    await store.remove();
+  });
+
+  test("they are counted, and those in which something goes on", async () => {
+    const before = await readSessionCounts(database);
+    await put({ sessionId: "c-1", tenant: "counted" });
+    await put({ sessionId: "c-2", tenant: "counted", work: turn() });
+    await put({ sessionId: "c-3", tenant: "another" });
+    await put({ sessionId: "c-4", tenant: "another" });
+    await put({ sessionId: "c-4", tenant: "another", status: "deleted" });
+    const { all, busy } = await readSessionCounts(database);
+    expect([all - before.all, busy - before.busy]).toEqual([3, 1]);
+  });
+
+  test("one is shown to its tenant alone, and to nobody once it is deleted", async () => {
+    const facts = { tokens: 12, metadataVersion: 2, preview: "hello", previewAuthor: "ada" };
+    await put({
+      ...facts,
+      sessionId: "one",
+      tenant: "here",
+      users: ["ada", "bob"],
+      work: turn(),
+      metadata: '{"title":"Tea"}',
+      entries: [{}],
+      activeAtMs: 5_000,
+    });
+    expect(await readSession(database, "here", "one")).toEqual({
+      ...facts,
+      sessionId: "one",
+      tenant: "here",
+      agents: ["helper"],
+      users: ["ada", "bob"],
+      status: "active",
+      state: {
+        state: "catching_up",
+        epoch: 1,
+        attempt: 1,
+        agent: "helper",
+        messageId: "answer",
+        upToSeq: 1,
+        stopping: false,
+      },
+      lastSeq: 1,
+      needsCompaction: false,
+      metadata: { title: "Tea" },
+      createdAtMs: 1_000,
+      activeAtMs: 5_000,
+    });
+    expect(await readSession(database, "elsewhere", "one")).toBeUndefined();
+    await put({ sessionId: "one", tenant: "here", status: "deleted" });
+    expect(await readSession(database, "here", "one")).toBeUndefined();
+    expect(await pages("here", {})).toEqual([]);
+    expect(await readInbox(database, "here", "ada")).toEqual([]);
+  });
+
+  test("they are listed newest first, page by page, each once", async () => {
+    for (let at = 0; at < 7; at++) await put({ sessionId: `l-${at}`, tenant: "list" });
+    await put({ sessionId: "l-3x", tenant: "another" });
+    expect(await pages("list", { limit: 3 })).toEqual([6, 5, 4, 3, 2, 1, 0].map((n) => `l-${n}`));
+    expect((await listSessions(database, "list", { limit: 7 })).next).toBeNull();
+    expect((await listSessions(database, "list", { limit: 6 })).next).toMatch(/l-1$/);
+  });
+
+  test("they are listed by what happened in them last, whenever they were made", async () => {
+    const tenant = "activity";
+    const at = async (sessionId: string, activeAtMs: number, more: object = {}) =>
+      put({ sessionId, tenant, users: ["ada"], activeAtMs, ...more });
+    await at("a-1", 9_000);
+    await at("a-2", 5_000, { work: turn() });
+    await at("a-3", 7_000, { users: ["bob"] });
+    await at("a-4", 5_000);
+    await at("a-5", 8_000, { work: turn() });
+    const of = (options: ListSessions) => pages(tenant, { limit: 2, ...options });
+    expect(await of({})).toEqual(["a-1", "a-5", "a-3", "a-4", "a-2"]);
+    expect(await of({ user: "ada" })).toEqual(["a-1", "a-5", "a-4", "a-2"]);
+    expect(await of({ user: "ada", state: "idle", limit: 1 })).toEqual(["a-1", "a-4"]);
+    expect(await of({ state: "catching_up", limit: 1 })).toEqual(["a-5", "a-2"]);
+    expect(await of({ user: "ada", state: "catching_up", limit: 1 })).toEqual(["a-5", "a-2"]);
+    await at("a-2", 10_000);
+    expect(await of({})).toEqual(["a-2", "a-1", "a-5", "a-3", "a-4"]);
+  });
+
+  test("they are listed by user, agent, status and state", async () => {
+    const tenant = "filters";
+    await put({ sessionId: "f-1", tenant, users: ["ada", "bob"] });
+    await put({ sessionId: "f-2", tenant, users: ["bob"], agents: ["other", "helper"] });
+    await put({ sessionId: "f-3", tenant, status: "archived" });
+    await put({ sessionId: "f-4", tenant, work: turn() });
+    await put({ sessionId: "f-5", tenant, users: ["bob"], work: turn() });
+    const waits = { attempt: 1, count: 1 };
+    await put({ sessionId: "f-6", tenant, users: ["cy"], work: { ...turn(), waits } });
+    await put({ sessionId: "g-5", tenant: "another", users: ["bob"], work: turn() });
+    const of = (options: ListSessions) => pages(tenant, { limit: 1, ...options });
+    expect(await of({ user: "bob" })).toEqual(["f-5", "f-2", "f-1"]);
+    expect(await of({ user: "bob", agent: "helper" })).toEqual(["f-5", "f-1"]);
+    expect(await of({ agent: "other" })).toEqual(["f-2"]);
+    expect(await of({ status: "archived" })).toEqual(["f-3"]);
+    expect(await of({ status: "active", user: "ada" })).toEqual(["f-4", "f-1"]);
+    expect(await of({ state: "waiting" })).toEqual(["f-6"]);
+    expect(await readInbox(database, tenant, "cy")).toMatchObject([{ state: "waiting" }]);
+    expect(await of({ state: "catching_up" })).toEqual(["f-5", "f-4"]);
+    expect(await of({ state: "catching_up", user: "bob" })).toEqual(["f-5"]);
+    expect(await of({ state: "idle" })).toEqual(["f-3", "f-2", "f-1"]);
+    expect(await of({ user: "nobody" })).toEqual([]);
+  });
+
+  test.each<[string, object]>([
+    ["a limit of none", { limit: 0 }],
+    ["a state that there isn't", { state: "asleep" }],
+    ["a status that nobody sees", { status: "deleted" }],
+    ["a misspelt filter", { usr: "ada" }],
+    ["a cursor that no page gave", { cursor: "\0" }],
+    ["a cursor that is an id", { cursor: "l-1" }],
+  ])("a list with %s is refused", async (_, options) => {
+    const asked = listSessions(database, "list", options);
+    await expect(asked).rejects.toMatchObject({ code: "invalid_option" });
+  });
+
+  test("an inbox has what happened last first, and counts what others have said since", async () => {
+    const tenant = "inbox";
+    const bob = { author: "bob" };
+    const answer = { role: "assistant", author: "helper" } as const;
+    await put({
+      sessionId: "i-1",
+      tenant,
+      activeAtMs: 9_000,
+      preview: "fine",
+      previewAuthor: "helper",
+      entries: [
+        { ...bob },
+        { ...bob },
+        { author: "ada" },
+        { ...answer },
+        { ...answer, replaces: 4 },
+        { kind: "tool_result", author: "bob" },
+        { kind: "summary", role: "system", author: "helper" },
+      ],
+      reads: { ada: 1 },
+    });
+    await put({ sessionId: "i-2", tenant, activeAtMs: 8_000, entries: [bob], reads: { ada: 1 } });
+    await put({ sessionId: "i-3", tenant, activeAtMs: 10_000, status: "archived", work: turn() });
+    await put({ sessionId: "i-4", tenant, users: ["bob"], activeAtMs: 11_000 });
+    const inbox = await readInbox(database, tenant, "ada");
+    expect(inbox.map(({ sessionId, unread }) => [sessionId, unread])).toEqual([
+      ["i-3", 0],
+      ["i-1", 2],
+      ["i-2", 0],
+    ]);
+    expect(inbox[1]).toEqual({
+      sessionId: "i-1",
+      agents: ["helper"],
+      status: "active",
+      state: "idle",
+      lastSeq: 7,
+      readSeq: 1,
+      unread: 2,
+      preview: "fine",
+      previewAuthor: "helper",
+      activeAtMs: 9_000,
+    });
+    expect(inbox[0]).toMatchObject({ status: "archived", state: "catching_up" });
+    const only = (...sessionIds: string[]) =>
+      readInbox(database, tenant, "ada", { only: sessionIds });
+    expect((await only("i-2", "i-4", "nothing")).map(({ sessionId }) => sessionId)).toEqual([
+      "i-2",
+    ]);
+    expect(await only()).toEqual([]);
+    expect(await readInbox(database, tenant, "ada", { limit: 1 })).toHaveLength(1);
+    expect(await readInbox(database, "elsewhere", "ada", { only: ["i-1"] })).toEqual([]);
+  });
+
+  test("what is unread is counted up to a cap", async () => {
+    const entries = Array.from({ length: unreadMost + 5 }, () => ({ author: "bob" }));
+    await put({ sessionId: "many", tenant: "cap", entries });
+    expect(await readInbox(database, "cap", "ada")).toMatchObject([{ unread: unreadMost }]);
+  });
+
+  test("an export gives what there was when it began, and fails where that goes away", async () => {
+    const tenant = "export";
+    const entries = Array.from({ length: 450 }, (_, at) => ({ messageId: `m-${at}` }));
+    await put({ sessionId: "long", tenant, entries });
+    await put({ sessionId: "none", tenant });
+    const seqs: number[] = [];
+    let pageCount = 0;
+    for await (const page of exportSession({ database, journal }, tenant, "long")) {
+      seqs.push(...page.entries.map(({ seq }) => seq));
+      expect(page.session.lastSeq).toBe(450);
+      if (++pageCount === 1) {
+        await put({ sessionId: "long", tenant, lastSeq: 451, entries: [{ seq: 451 }] });
+      }
+    }
+    expect(seqs).toEqual(Array.from({ length: 450 }, (_, at) => at + 1));
+    expect(pageCount).toBeGreaterThan(2);
+
+    const empty = exportSession({ database, journal }, tenant, "none");
+    expect((await empty.next()).value).toMatchObject({
+      session: { sessionId: "none" },
+      entries: [],
+    });
+    expect((await empty.next()).done).toBe(true);
+
+    const cut = exportSession({ database, journal }, tenant, "long");
+    await cut.next();
+    await put({ sessionId: "long", tenant, status: "deleted" });
+    await expect(cut.next()).rejects.toMatchObject({ code: "not_found" });
+    const other = exportSession({ database, journal }, "elsewhere", "none");
+    await expect(other.next()).rejects.toMatchObject({ code: "not_found" });
+  });
+});

@@ -1,0 +1,231 @@
+import { FlotillaError } from "../base/errors.ts";
+import type { Json } from "../base/jsonify.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { fitPage, pageBytes } from "../base/page.ts";
+import type { Entry } from "../protocol/message.ts";
+import type { Database, Row } from "../store/database.ts";
+import { type Header, stateOf } from "./conversation/header.ts";
+import type { Journal } from "./log/journal.ts";
+import {
+  busySessionsBelow,
+  countSessions,
+  type Filter,
+  type Place,
+  readInboxRows,
+  readSessions,
+  sessionsBelow,
+} from "./sql.ts";
+import type { InboxItem, ListAmong, SessionPage, SessionView } from "./service.ts";
+
+/** One session, undefined where the tenant has none of that id, or has it no more. */
+export async function readSession(
+  database: Database,
+  tenant: string,
+  sessionId: string,
+): Promise<SessionView | undefined> {
+  const [row] = await database.read(readSessions(tenant, [sessionId]));
+  return row && toView(row);
+}
+
+/** `busy`: something goes on in them, such as an answer. */
+export type SessionCounts = { readonly all: number; readonly busy: number };
+
+/** How many sessions of all tenants there are, among the 10,000 that are looked at. */
+export async function readSessionCounts(database: Database): Promise<SessionCounts> {
+  const [row] = await database.read(countSessions());
+  return { all: Number(row!["total"]), busy: Number(row!["busy"]) };
+}
+
+// A page that filters looks at so many sessions at a time, and at so many at most: where few fit, it is
+// short and says where to go on, instead of taking as long as there are sessions.
+const windowSessions = 500;
+const windowsMost = 10;
+const listOptions = ["user", "agent", "status", "state", "only", "cursor", "limit"] as const;
+const listRange = { min: 1, max: 1_000 };
+// No character comes after this one, in the order that ids are sorted by.
+const top: Place = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
+
+/**
+ * A page of a tenant's sessions, the one that something happened in last first. One in which something
+ * happens between two pages is on the first page of the next list, and may be missed by this one.
+ */
+export async function listSessions(
+  database: Database,
+  tenant: string,
+  options: ListAmong = {},
+): Promise<SessionPage> {
+  const { cursor, limit = 50, ...filter } = checkedList(options);
+  if (filter.only?.length === 0) return { sessions: [], next: null };
+  const isBusy = !filter.only && filter.state !== undefined && filter.state !== "idle";
+  const isFiltered = [filter.agent, filter.status, filter.state].some((each) => each !== undefined);
+  // One more than asked for, to see whether there is another page.
+  const count = isFiltered && !isBusy ? Math.max(windowSessions, limit + 1) : limit + 1;
+  const below = isBusy ? busySessionsBelow : sessionsBelow;
+  const found = new Map<string, Place>();
+  let bytes = 0;
+  let isFull = false;
+  let before = cursor === undefined ? top : placeIn(cursor);
+  let hasMore = true;
+  for (let windows = 0; hasMore && !isFull && windows < windowsMost; windows++) {
+    const window = await database.read(below(tenant, filter, { before, count }));
+    for (const row of window) {
+      if (row["bytes"] === null) continue;
+      bytes += Number(row["bytes"]);
+      isFull = found.size >= limit || (bytes > pageBytes && found.size > 0);
+      if (isFull) break;
+      found.set(row["session_id"], placeOf(row));
+    }
+    hasMore = window.length === count;
+    if (window.length > 0) before = placeOf(window.at(-1)!);
+  }
+  // Only what a page has room for is read, as far as it still fits the filter.
+  const ids = [...found.keys()];
+  const rows = ids.length === 0 ? [] : await database.read(readSessions(tenant, ids, filter));
+  const byId = new Map(rows.map((row) => [row["session_id"] as string, row]));
+  const views = ids.flatMap((sessionId) => byId.get(sessionId) ?? []).map(toView);
+  const page = fitPage(views, isFull);
+  const last = page.items.length < views.length ? page.items.at(-1)!.sessionId : ids.at(-1)!;
+  if (page.hasMore) return { sessions: page.items, next: cursorOf(found.get(last)!) };
+  return { sessions: page.items, next: hasMore ? cursorOf(before) : null };
+}
+
+function placeOf(row: Row): Place {
+  return { activeAtMs: Number(row["active_at"]), sessionId: row["session_id"] };
+}
+
+function cursorOf({ activeAtMs, sessionId }: Place): string {
+  return `${activeAtMs}.${sessionId}`;
+}
+
+const expectedCursor = "the `next` of an earlier page";
+
+function placeIn(cursor: string): Place {
+  const [, activeAtMs, sessionId] = /^(\d{1,15})\.(.+)$/s.exec(cursor) ?? [];
+  if (activeAtMs !== undefined && sessionId !== undefined) {
+    return { activeAtMs: Number(activeAtMs), sessionId };
+  }
+  throw new FlotillaError("invalid_option", `cursor must be ${expectedCursor}`);
+}
+
+function checkedList(options: ListAmong): Filter & { cursor?: string; limit?: number } {
+  checkOptions("sessions.list", options, listOptions);
+  const { status, state, limit, cursor } = options;
+  if (status !== undefined) checkChoice("status", status, ["active", "archived"]);
+  if (state !== undefined)
+    checkChoice("state", state, ["idle", "catching_up", "waiting", "compacting"]);
+  if (limit !== undefined) checkNumber("limit", limit, listRange);
+  for (const name of ["user", "agent"] as const) checkText(name, options[name]);
+  checkText("cursor", cursor, expectedCursor);
+  return options;
+}
+
+function checkText(what: string, value: unknown, expected = "text of 1 to 500 characters"): void {
+  if (value === undefined) return;
+  const fits = typeof value === "string" && value !== "" && value.length <= 500;
+  // Postgres refuses the one and changes the other.
+  if (fits && !value.includes("\0") && value.isWellFormed()) return;
+  throw new FlotillaError("invalid_option", `${what} must be ${expected}`);
+}
+
+export type InboxOptions = {
+  /** Default 100, at most 1,000. */
+  limit?: number;
+  /** Only these, as far as they are the user's. */
+  only?: readonly string[];
+};
+
+/** Of a user with more sessions than this, those made last are looked at. */
+export const consideredMost = 5_000;
+
+/** More isn't counted: nobody minds whether it is 1,000 or 2,000. */
+export const unreadMost = 1_000;
+
+/** A user's sessions with what is unread in them, the one that something happened in last first. */
+export async function readInbox(
+  database: Database,
+  tenant: string,
+  user: string,
+  { limit = 100, only }: InboxOptions = {},
+): Promise<InboxItem[]> {
+  checkNumber("limit", limit, listRange);
+  if (only?.length === 0) return [];
+  const asked = { tenant, user, limit, consideredMost, countedMost: unreadMost };
+  const found = await database.read(readInboxRows({ ...asked, ...(only && { only }) }));
+  return found.map(toItem);
+}
+
+export type ExportPage = {
+  /** As it was when the export began; every page has it. */
+  readonly session: SessionView;
+  readonly entries: readonly Entry[];
+};
+
+const exportPage = { limit: 200, maxBytes: pageBytes };
+
+/**
+ * All that a session held when this began, page by page: a first one in any case. It fails where the
+ * session is deleted meanwhile, since what was given so far isn't all.
+ */
+export async function* exportSession(
+  { database, journal }: { database: Database; journal: Pick<Journal, "entries"> },
+  tenant: string,
+  sessionId: string,
+): AsyncGenerator<ExportPage, void, undefined> {
+  const session = await readSession(database, tenant, sessionId);
+  if (!session) throw missingSession(sessionId);
+  let after = 0;
+  do {
+    const page = await journal.entries(sessionId, { after, ...exportPage });
+    const entries = page.filter(({ seq }) => seq <= session.lastSeq);
+    const reached = entries.at(-1)?.seq ?? 0;
+    if (reached <= after && after < session.lastSeq) throw missingSession(sessionId);
+    yield { session, entries };
+    after = reached;
+  } while (after < session.lastSeq);
+}
+
+export function missingSession(sessionId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 200)}`, {
+    details: { sessionId: sessionId.slice(0, 200) },
+  });
+}
+
+function toView(row: Row): SessionView {
+  const header = JSON.parse(row["header"]) as Header;
+  const { sessionId, tenant, agents, users, status, lastSeq, tokens, needsCompaction } = header;
+  const { metadataVersion, preview, previewAuthor, createdAtMs, activeAtMs } = header;
+  return {
+    sessionId,
+    tenant,
+    agents,
+    users,
+    status: status === "archived" ? "archived" : "active",
+    state: stateOf(header),
+    lastSeq,
+    tokens,
+    needsCompaction,
+    metadata: row["metadata"] === null ? null : (JSON.parse(row["metadata"]) as Json),
+    metadataVersion,
+    preview,
+    previewAuthor,
+    createdAtMs,
+    activeAtMs,
+  };
+}
+
+function toItem(row: Row): InboxItem {
+  const header = JSON.parse(row["header"]) as Header;
+  const { sessionId, agents, status, lastSeq, preview, previewAuthor, activeAtMs } = header;
+  return {
+    sessionId,
+    agents,
+    status: status === "archived" ? "archived" : "active",
+    state: stateOf(header).state,
+    lastSeq,
+    readSeq: Number(row["read_seq"]),
+    unread: Number(row["unread"]),
+    preview,
+    previewAuthor,
+    activeAtMs,
+  };
+}

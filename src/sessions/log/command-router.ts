@@ -1,0 +1,284 @@
+import type { Bus } from "../../bus/bus.ts";
+import { contentionMs } from "../../base/backoff.ts";
+import { type Clock, sleep } from "../../base/clock.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
+import type { Json } from "../../base/jsonify.ts";
+import type { Random } from "../../base/random.ts";
+import type { Answer, Command } from "../conversation/command.ts";
+import { decided, neverStored } from "./decided.ts";
+import type { Head } from "./journal.ts";
+import type { Heads } from "./owner-heads.ts";
+import type { Owners } from "./ownership.ts";
+import { lateMs, patienceMs, retryMostMs, storeAway } from "./retry.ts";
+
+/**
+ * Brings commands to whoever owns the session's log, wherever that is. It asks again, with the same ids,
+ * for as long as it isn't known what became of them: an owner that has stored something already answers
+ * with what it stored.
+ */
+export type Courier = {
+  ask(tenant: string, sessionId: string, command: Command, options?: AskOptions): Promise<Answer>;
+  close(): void;
+};
+
+export type AskOptions = {
+  /** Default 15,000. */
+  timeoutMs?: number;
+  signal?: AbortSignal;
+};
+
+export type CourierParts = {
+  bus: Bus;
+  heads: Pick<Heads, "all" | "last" | "of">;
+  /** Undefined in programs that are no pods. */
+  owners: Pick<Owners, "of" | "awaken"> | undefined;
+  /** Makes logs where there are none. */
+  create: () => Promise<void>;
+  clock: Clock;
+  random: Random;
+};
+
+const topic = "session.ask";
+const requestMs = 2_000;
+/** A head that was seen within this time is believed. */
+const believedMs = 1_000;
+
+export function createCourier(parts: CourierParts): Courier {
+  const { bus, heads, owners, clock, random } = parts;
+  let closed = false;
+
+  const unserve = owners
+    ? bus.serve(topic, async (body) => {
+        const { tenant, sessionId, command, term, patienceMs: waitedMs } = readAsked(body);
+        const owner = owners.of(sessionId);
+        // A letter for an earlier term may have been sent again since, and refused by a later owner.
+        if (!owner || (term && !isSameTerm(term, owner.head))) {
+          throw notTaken();
+        }
+        const patience = waitedMs === undefined ? {} : { patienceMs: waitedMs };
+        return (await owner.submit(tenant, sessionId, command, patience)) as unknown as Json;
+      })
+    : () => {};
+
+  const headOf = async (sessionId: string, maxAgeMs: number): Promise<Head | undefined> => {
+    if (heads.last.length === 0 && (await heads.all(0)).length === 0) {
+      await (owners ? owners.awaken() : parts.create());
+      maxAgeMs = 0;
+    }
+    return heads.of(sessionId, maxAgeMs);
+  };
+
+  const askRemote = async (
+    asked: Asked,
+    {
+      maxAgeMs,
+      limitMs,
+      onAnswer,
+    }: { maxAgeMs: number; limitMs: number; onAnswer: (answer: Answer) => void },
+  ): Promise<Answer> => {
+    const head = await headOf(asked.sessionId, maxAgeMs);
+    const to = head?.owner ?? undefined;
+    if (!head || to === undefined) throw free();
+    if (to === bus.address && !owners?.of(asked.sessionId)) throw free();
+    const { incarnation, term } = head;
+    const waitMs = Math.max(1, Math.min(requestMs, limitMs));
+    // The owner gives this copy up when the next one is on its way; what it stored till then may be told later.
+    const letter = { ...asked, term: { incarnation, term }, patienceMs: waitMs };
+    const answer = bus
+      .request(to, topic, letter as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
+      .then((given) => given as unknown as Answer);
+    if (isDoneOnce(asked.command)) answer.then(onAnswer, () => {});
+    return new Promise((resolve, reject) => {
+      const late = new FlotillaError("timeout", `no pod has answered ${topic} within ${waitMs} ms`);
+      const cancel = clock.after(waitMs, () => reject(late));
+      void answer.finally(cancel).then(resolve, reject);
+    });
+  };
+
+  /** Asks whoever has the log, until somebody answers or time is up. */
+  const persist = async (asked: Asked, { startedMs, timeoutMs, signal, ...begun }: Asking) => {
+    const { tenant, sessionId, command } = asked;
+    let { mayBeStored } = begun;
+    /** What any try is told was stored: where every answer is slow, no try has its own in time. */
+    const told = Promise.withResolvers<Answer>();
+    const once = (leftMs: number, maxAgeMs: number): Promise<Answer> => {
+      const owner = owners?.of(sessionId);
+      if (!owner) return askRemote(asked, { maxAgeMs, limitMs: leftMs, onAnswer: told.resolve });
+      return owner.submit(tenant, sessionId, command, { patienceMs: Math.max(1, leftMs) });
+    };
+    for (let tries = 1; ; tries++) {
+      const leftMs = timeoutMs - (clock.monotonic() - startedMs);
+      const wasOpen = !closed;
+      try {
+        return await Promise.race([told.promise, once(leftMs, tries === 1 ? believedMs : 0)]);
+      } catch (error) {
+        // One who has lost the log may have stored it before, without hearing of that. And what was
+        // under way when this process began to leave may have got there.
+        mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
+        mayBeStored ||= hasCode(error, "not_owner") && !isNotTaken(error);
+        mayBeStored ||= wasOpen && hasCode(error, "closed");
+        if (!hasCode(error, ...passing)) {
+          throw mayBeStored && !isDecided(command, error) ? unknown(error) : error;
+        }
+        if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? unknown(error) : error;
+      }
+      await sleep(clock, Math.min(contentionMs(tries, random), retryMostMs));
+    }
+  };
+
+  /** A store or an owner that says nothing at all keeps no caller for longer than its time. */
+  const inTime = (answer: Promise<Answer>, timeoutMs: number): Promise<Answer> =>
+    new Promise((resolve, reject) => {
+      const cancel = clock.after(timeoutMs + lateMs, () => reject(unknown(undefined)));
+      void answer.finally(cancel).then(resolve, reject);
+    });
+
+  /**
+   * The last that was asked of sessions elsewhere or in trouble. An owner of this process keeps the order
+   * in which it is asked; a letter may be lost and sent again, so what follows waits until it is answered.
+   */
+  const lines = new Map<string, Promise<unknown>>();
+
+  const inLine = (asked: Asked, asking: Asking): Promise<Answer> => {
+    const { sessionId } = asked;
+    const before = lines.get(sessionId) ?? Promise.resolve();
+    const answer = before.then(() => persist(asked, asking));
+    const settled = answer
+      .catch(() => {})
+      .then(() => {
+        if (lines.get(sessionId) === settled) lines.delete(sessionId);
+      });
+    lines.set(sessionId, settled);
+    return answer;
+  };
+
+  return {
+    close() {
+      closed = true;
+      unserve();
+    },
+    ask(tenant, sessionId, command, { timeoutMs = patienceMs, signal } = {}) {
+      const asked = { tenant, sessionId, command };
+      const asking = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
+      const owner = lines.has(sessionId) ? undefined : owners?.of(sessionId);
+      if (!owner) return inTime(inLine(asked, asking), timeoutMs);
+      const answer = owner
+        .submit(tenant, sessionId, command, { patienceMs: timeoutMs })
+        .catch((error: unknown) => {
+          if (!hasCode(error, "not_owner")) throw error;
+          return inLine(asked, { ...asking, mayBeStored: !isNotTaken(error) });
+        });
+      return inTime(answer, timeoutMs);
+    },
+  };
+}
+
+type Asking = {
+  readonly startedMs: number;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly mayBeStored: boolean;
+};
+
+type Asked = {
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly command: Command;
+};
+
+/** Which owner of which log a letter is for. Terms are counted anew in a log that takes another's place. */
+type Term = Pick<Head, "incarnation" | "term">;
+
+function isSameTerm(one: Term, other: Term): boolean {
+  return one.incarnation === other.incarnation && one.term === other.term;
+}
+
+type Letter = Asked & {
+  readonly term: Term | undefined;
+  /** How long its sender waits for the answer. */
+  readonly patienceMs: number | undefined;
+};
+
+/** What a command says is for the owner to judge, but it has to be one. */
+function readAsked(body: Json): Letter {
+  const { tenant, sessionId, command, ...more } = (body ?? {}) as {
+    [Key in keyof Letter]?: unknown;
+  };
+  const isCommand = typeof command === "object" && command !== null;
+  if (typeof tenant === "string" && typeof sessionId === "string" && isCommand) {
+    const { term, patienceMs: waitedMs } = more;
+    return {
+      tenant,
+      sessionId,
+      command: command as Command,
+      term: readTerm(term),
+      // Pods of earlier releases don't say it.
+      patienceMs: typeof waitedMs === "number" && waitedMs > 0 ? waitedMs : undefined,
+    };
+  }
+  throw new FlotillaError("invalid_input", "what was asked of a session can't be read");
+}
+
+/** Pods of earlier releases don't say it. */
+function readTerm(value: unknown): Term | undefined {
+  const { incarnation, term } = (value ?? {}) as Partial<Term>;
+  const isTerm = typeof incarnation === "string" && typeof term === "number";
+  return isTerm ? { incarnation, term } : undefined;
+}
+
+/** What is asked again: the log has no owner, or another one, or its owner or the store didn't answer. */
+const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome", ...storeAway] as const;
+
+/**
+ * Whether a refusal is certain though an earlier try may have been stored. An owner looks for what has an
+ * id before it refuses it. What has none may have been stored and be refused for what the session has
+ * become since, even by that very try, unless it is such that no session could take it.
+ */
+function isDecided({ type }: Command, error: unknown): boolean {
+  if (type === "append" || type === "tool_result") return hasCode(error, ...decided);
+  // A session that isn't there was never stored: those that were deleted keep their ids.
+  if (type === "create") return hasCode(error, ...decided) && !hasCode(error, "conflict");
+  return hasCode(error, ...neverStored);
+}
+
+/**
+ * Whether a copy changes nothing that is stored after another one, by its id, epoch or attempt. Of the rest,
+ * only the answer to the last copy says that none is on its way any more, which would undo what another
+ * caller has asked for since.
+ */
+function isDoneOnce({ type }: Command): boolean {
+  return !repeatable.has(type);
+}
+
+const repeatable: ReadonlySet<Command["type"]> = new Set([
+  "archive",
+  "compact",
+  "members",
+  "metadata",
+  "unarchive",
+]);
+
+/** Not even tried, as opposed to an owner that was fenced while it stored it. */
+function notTaken(): FlotillaError {
+  const message = "another pod has this log, or has had it since";
+  return new FlotillaError("not_owner", message, { details: { taken: false } });
+}
+
+function isNotTaken(error: unknown): boolean {
+  return error instanceof FlotillaError && error.details?.["taken"] === false;
+}
+
+function free(): FlotillaError {
+  return new FlotillaError(
+    "unavailable",
+    "no pod serves this session right now: start one (`flotilla dev`, or startPod), or wait",
+  );
+}
+
+function unknown(cause: unknown): FlotillaError {
+  return new FlotillaError(
+    "unknown_outcome",
+    "no pod has answered in time, and it may have been stored: send it again with the same id",
+    { cause },
+  );
+}

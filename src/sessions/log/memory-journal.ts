@@ -1,0 +1,194 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Ids } from "../../base/ids.ts";
+import type { Entry } from "../../protocol/message.ts";
+import type { Header } from "../conversation/header.ts";
+import { changesOf, type Changes } from "./changes.ts";
+import type { Checkpoint, FoundId, Head, Journal, LogRecord } from "./journal.ts";
+
+type StoredEntry = {
+  readonly seq: number;
+  readonly clientId: string | null;
+  readonly text: string;
+};
+
+type Stored = {
+  logId: number;
+  /** As JSON, so that nobody holds what another may change. */
+  header: string;
+  entries: Map<number, StoredEntry>;
+  seqs: Map<string, number>;
+  checkpoint: Checkpoint | undefined;
+};
+
+/**
+ * A journal that lasts as long as its process, for tests. It keeps what a journal is asked for: who
+ * has read what, and metadata, are looked up in the database alone.
+ */
+export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
+  const heads: Head[] = [];
+  const sessions = new Map<string, Stored>();
+
+  /** Where a record that is to follow `seen` finds its log. */
+  const standing = (seen: Head, to: Head): "before" | "there" | "elsewhere" => {
+    const head = heads[seen.logId];
+    if (!head || head.incarnation !== seen.incarnation) return "elsewhere";
+    if (isAt(head, to)) return "there";
+    return isAt(head, seen) ? "before" : "elsewhere";
+  };
+
+  type Named = Pick<LogRecord["entries"][number], "sessionId" | "clientId">;
+  const find = ({ sessionId, clientId }: Named): FoundId[] => {
+    if (clientId === null) return [];
+    const seq = sessions.get(sessionId)?.seqs.get(clientId);
+    return seq === undefined ? [] : [{ sessionId, clientId, seq }];
+  };
+
+  const apply = ({ headers, entries, checkpoints, ended, deleted }: Changes, head: Head): void => {
+    for (const header of headers) {
+      const { sessionId } = header;
+      const made = sessions.get(sessionId) ?? freshSession(head.logId);
+      made.header = JSON.stringify(header);
+      sessions.set(sessionId, made);
+    }
+    for (const { sessionId, clientId, ...entry } of entries) {
+      const stored = sessions.get(sessionId)!;
+      stored.entries.set(entry.seq, { seq: entry.seq, clientId, text: JSON.stringify(entry) });
+      if (clientId !== null) stored.seqs.set(clientId, entry.seq);
+    }
+    for (const { sessionId, epoch } of ended) {
+      const stored = sessions.get(sessionId)!;
+      if ((stored.checkpoint?.epoch ?? Infinity) <= epoch) stored.checkpoint = undefined;
+    }
+    for (const checkpoint of checkpoints) {
+      const stored = sessions.get(checkpoint.sessionId);
+      if (stored && !isNewer(stored.checkpoint, checkpoint)) stored.checkpoint = { ...checkpoint };
+    }
+    for (const sessionId of deleted) {
+      const { header } = sessions.get(sessionId)!;
+      sessions.set(sessionId, { ...freshSession(head.logId), header });
+    }
+  };
+
+  const isOwn = (podId: string, { logId, term }: { logId: number; term: number }) =>
+    heads[logId]?.owner === podId && heads[logId].term === term;
+  const headerOf = ({ header }: Stored) => JSON.parse(header) as Header;
+  const entriesOf = (sessionId: string) => [...(sessions.get(sessionId)?.entries.values() ?? [])];
+
+  return {
+    heads: async () => heads.map((each) => ({ ...each })),
+
+    async create(logs) {
+      if (heads.length > 0) return;
+      for (let logId = 0; logId < logs; logId++) heads.push(freshHead(logId, ids.next()));
+    },
+
+    async take(seen, { podId, host, recordId }) {
+      const record = { term: seen.term + 1, offset: seen.offset + 1, recordId };
+      const place = standing(seen, { ...seen, ...record });
+      if (place === "elsewhere") return undefined;
+      const { beat, owner } = heads[seen.logId]!;
+      if (place === "there" && owner !== podId) return undefined;
+      return {
+        ...(heads[seen.logId] = { ...seen, ...record, owner: podId, host, beat: beat + 1 }),
+      };
+    },
+
+    async release(podId, logs) {
+      for (const { logId } of logs.filter((each) => isOwn(podId, each))) {
+        heads[logId] = { ...heads[logId]!, owner: null, host: null };
+      }
+    },
+
+    async beat(podId, logs) {
+      const own = logs.filter((each) => isOwn(podId, each)).map(({ logId }) => logId);
+      for (const logId of own) heads[logId] = { ...heads[logId]!, beat: heads[logId]!.beat + 1 };
+      return own.toSorted((one, other) => one - other);
+    },
+
+    async commit(at, record) {
+      const changes = changesOf(record);
+      const moved = { offset: at.offset + 1, recordId: record.recordId };
+      const place = standing(at, { ...at, ...moved });
+      if (place === "elsewhere") return { type: "fenced" };
+      if (place === "there") return { type: "committed", head: { ...heads[at.logId]! } };
+      const found = changes.entries.flatMap(find);
+      if (found.length > 0) return { type: "duplicate", found };
+      for (const { sessionId, seq } of changes.entries) {
+        if (sessions.get(sessionId)?.entries.has(seq)) {
+          throw new FlotillaError("internal", `session ${sessionId} has an entry ${seq} already`);
+        }
+      }
+      const head = (heads[at.logId] = { ...heads[at.logId]!, ...moved });
+      apply(changes, head);
+      return { type: "committed", head: { ...head } };
+    },
+
+    async header(sessionId) {
+      const stored = sessions.get(sessionId);
+      return stored && headerOf(stored);
+    },
+
+    async busy(logId) {
+      const own = [...sessions.values()].filter((each) => each.logId === logId);
+      return own.map(headerOf).filter(({ work }) => work !== null);
+    },
+
+    async storedIds(asked) {
+      return asked.flatMap(find);
+    },
+
+    async entries(sessionId, { after, limit, maxBytes = Infinity }) {
+      let bytes = 0;
+      const page: Entry[] = [];
+      for (const { seq, text } of entriesOf(sessionId)) {
+        if (seq <= after) continue;
+        bytes += Buffer.byteLength(text);
+        if (page.length >= limit || (bytes > maxBytes && page.length > 0)) break;
+        page.push(JSON.parse(text) as Entry);
+      }
+      return page;
+    },
+
+    async tail(sessionId, { after, upTo, limit, maxBytes = Infinity }) {
+      let bytes = 0;
+      const page: Entry[] = [];
+      for (const { seq, text } of entriesOf(sessionId).toReversed()) {
+        if (seq > upTo) continue;
+        bytes += Buffer.byteLength(text);
+        const isFull = page.length >= limit || (bytes > maxBytes && page.length > 0);
+        if (seq <= after || isFull) break;
+        page.push(JSON.parse(text) as Entry);
+      }
+      return page.toReversed();
+    },
+
+    async newest(sessionId, messageId) {
+      const all = entriesOf(sessionId).map(({ text }) => JSON.parse(text) as Entry);
+      return all.findLast((each) => each.messageId === messageId);
+    },
+
+    async checkpoint(sessionId) {
+      const stored = sessions.get(sessionId);
+      if (stored?.checkpoint?.epoch !== (stored && headerOf(stored).work?.epoch)) return undefined;
+      return stored?.checkpoint;
+    },
+  };
+}
+
+function freshHead(logId: number, incarnation: string): Head {
+  const at = { term: 0, owner: null, host: null, offset: 0, recordId: "", beat: 0 };
+  return { logId, incarnation, ...at };
+}
+
+function freshSession(logId: number): Stored {
+  return { logId, header: "", entries: new Map(), seqs: new Map(), checkpoint: undefined };
+}
+
+function isAt(head: Head, { term, offset, recordId }: Head): boolean {
+  return head.term === term && head.offset === offset && head.recordId === recordId;
+}
+
+function isNewer(one: Checkpoint | undefined, other: Checkpoint): boolean {
+  if (one === undefined || one.epoch < other.epoch) return false;
+  return one.epoch > other.epoch || one.attempt > other.attempt;
+}

@@ -1,0 +1,292 @@
+import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
+import type { Ids } from "../../base/ids.ts";
+import type { Logger } from "../../base/log.ts";
+import { logOf } from "./group.ts";
+import type { Heads } from "./owner-heads.ts";
+import type { Header } from "../conversation/header.ts";
+import type { Head, Journal } from "./journal.ts";
+import type { Owner, OwnerParts } from "./owner.ts";
+import type { LogEvent } from "./log-event.ts";
+import { placeLogs, rankPods } from "./placement.ts";
+
+/**
+ * Which logs this pod owns. It looks at all heads twice a second, shows by a beat that it lives, takes
+ * logs that are free, and hands over what others should have. All of this decides only who tries: what
+ * keeps two owners apart is the condition of every commit.
+ */
+export type Owners = {
+  /** The owner of a session's log, where that is this pod. */
+  of(sessionId: string): Owner | undefined;
+  /** Whether what this pod remembers of a session is the latest: nobody can have taken its log since. */
+  isFresh(sessionId: string): boolean;
+  /** Whether that is so for all of its logs. */
+  readonly areFresh: boolean;
+  readonly owned: readonly Owner[];
+  /** Makes the logs if there are none, and looks at once. */
+  awaken(): Promise<void>;
+  /** Looks at once, because something may be free. */
+  look(): void;
+  stop(): Promise<void>;
+};
+
+export type OwnersParts = {
+  podId: string;
+  host: string | null;
+  journal: Journal;
+  heads: Heads;
+  clock: Clock;
+  ids: Ids;
+  log: Logger;
+  /** How many logs are made where there are none. */
+  logs: number;
+  /** Pods that are up and serve sessions, and for how long that has been known, in ms. */
+  pods: () => ReadonlyMap<string, number>;
+  isGone: (host: string) => boolean;
+  own: (head: Head, busy: readonly Header[], taken: Taken) => Promise<Owned>;
+  onEvent: (event: LogEvent) => void;
+  /** Asks a pod whether it would take a log: one that is gone is still known for a while. Never rejects. */
+  wouldTake: (podId: string) => Promise<boolean>;
+  /** Tells a pod that there is something to take. */
+  offer: (podId: string) => void;
+};
+
+export type Taken = Pick<OwnerParts, "isFresh" | "onFenced"> & {
+  /** The pod that had the log before, where its process is known to have ended. */
+  readonly gone: string | null;
+};
+
+/** An owner, and what is to be undone when its log is another's. */
+export type Owned = { readonly owner: Owner; end(): void };
+
+type Held = Owned & { provenMs: number };
+type Seen = { head: Head; movedMs: number };
+
+const passMs = 500;
+const dormantMs = 1_000;
+/** A log whose head hasn't moved for so long is free. Reads from memory need a beat no older. */
+const silentMs = 2_000;
+/** Two looks further apart than this: nobody's silence counts. A busy machine may well be so slow. */
+const gapMs = 5_000;
+/** Each pod that comes later in the order of a free log waits so much longer. */
+const rankMs = 1_000;
+/** A pod is handed logs only once it has been up for so long. */
+const settledMs = 5_000;
+
+export function createOwners(parts: OwnersParts): Owners {
+  const { podId, journal, heads, clock, log } = parts;
+  const held = new Map<number, Held>();
+  const seen = new Map<number, Seen>();
+  /** Pods that are asked whether they would take a log, and when others have said that they would. */
+  const asking = new Set<string>();
+  const willingMs = new Map<string, number>();
+  let passing: Promise<void> | undefined;
+  let again = false;
+  let cancel = () => {};
+  let stopped = false;
+  let lastPassMs = -Infinity;
+
+  const pass = async (): Promise<void> => {
+    const startedMs = clock.monotonic();
+    const all = await journal.heads();
+    heads.put(all, startedMs);
+    notice(all);
+    await beat();
+    if (stopped) return;
+    const pods = othersAlive(all);
+    const desired = placeLogs(all.length, [...new Set([podId, ...pods.keys()])].toSorted());
+    for (const head of all) {
+      if (held.has(head.logId) || !isFree(head)) continue;
+      const rank = rankPods(head.logId, [podId, ...pods.keys()]).indexOf(podId);
+      const first = desired[head.logId] === podId ? 0 : Math.max(1, rank);
+      if (freeForMs(head) >= first * rankMs) await take(head);
+      if (stopped) return;
+    }
+    await handOver(desired, pods);
+  };
+
+  /** Without those whose processes have ended: they are known for a while longer, and nobody waits for them. */
+  const othersAlive = (all: readonly Head[]): ReadonlyMap<string, number> => {
+    const ended = new Set(all.filter(hasEnded).map(({ owner }) => owner));
+    return new Map([...parts.pods()].filter(([id]) => !ended.has(id)));
+  };
+
+  const notice = (all: readonly Head[]): void => {
+    const nowMs = clock.monotonic();
+    const gap = nowMs - lastPassMs > gapMs;
+    lastPassMs = nowMs;
+    for (const head of all) {
+      const before = seen.get(head.logId);
+      const moved = !before || gap || !isSame(before.head, head);
+      seen.set(head.logId, { head, movedMs: moved ? nowMs : before.movedMs });
+    }
+  };
+
+  const freeForMs = (head: Head): number => {
+    const quietMs = clock.monotonic() - seen.get(head.logId)!.movedMs;
+    return isFreeAtOnce(head) ? quietMs : quietMs - silentMs;
+  };
+  // A log that is this pod's by its head and isn't held was taken by a call whose answer was lost.
+  const isFreeAtOnce = (head: Head): boolean =>
+    head.owner === null || head.owner === podId || hasEnded(head);
+  const hasEnded = ({ host }: Head): boolean => host !== null && parts.isGone(host);
+  const isFree = (head: Head): boolean => isFreeAtOnce(head) || freeForMs(head) >= 0;
+
+  const beat = async (): Promise<void> => {
+    if (held.size === 0) return;
+    const sentMs = clock.monotonic();
+    const asked = [...held].map(([logId, { owner }]) => ({ logId, term: owner.head.term }));
+    const still = new Set(await journal.beat(podId, asked));
+    for (const { logId, term } of asked) {
+      const each = held.get(logId);
+      if (!each || each.owner.head.term !== term) continue;
+      if (still.has(logId)) each.provenMs = sentMs;
+      else lose(logId);
+    }
+  };
+
+  const lose = (logId: number): void => {
+    drop(logId);
+    parts.onEvent({ type: "log_lost", owned: held.size });
+  };
+
+  const take = async (free: Head): Promise<void> => {
+    const { logId } = free;
+    const owner = { podId, host: parts.host, recordId: parts.ids.next() };
+    const sentMs = clock.monotonic();
+    const head = await journal.take(free, owner);
+    if (!head) return;
+    const takenMs = clock.monotonic();
+    const busy = await journal.busy(logId);
+    const gone = hasEnded(free) ? free.owner : null;
+    const isFresh = () => {
+      const each = held.get(logId);
+      return each?.owner.head.term === head.term && isProven(each);
+    };
+    const owned = await parts.own(head, busy, { onFenced: () => lose(logId), isFresh, gone });
+    if (stopped) {
+      owned.end();
+      return journal.release(podId, [{ logId, term: head.term }]);
+    }
+    held.set(logId, { ...owned, provenMs: sentMs });
+    parts.onEvent({ type: "log_owned", owned: held.size });
+    heads.putOne(head, takenMs);
+    log.info({ log: logId, term: head.term, busy: busy.length }, "this pod owns the log");
+  };
+
+  const drop = (logId: number): void => {
+    const each = held.get(logId);
+    if (!held.delete(logId)) return;
+    each?.owner.drop();
+    each?.end();
+    parts.onEvent({ type: "log_owned", owned: held.size });
+  };
+
+  /** One at a time, and only to pods that have been there for a while: nothing hurries. */
+  const handOver = async (
+    desired: readonly string[],
+    pods: ReadonlyMap<string, number>,
+  ): Promise<void> => {
+    for (const logId of held.keys()) {
+      const to = desired[logId]!;
+      if (to === podId || (pods.get(to) ?? 0) < settledMs) continue;
+      if (clock.monotonic() - (willingMs.get(to) ?? -Infinity) >= gapMs) {
+        askWhether(to);
+        continue;
+      }
+      willingMs.delete(to);
+      log.info({ log: logId, to }, "handing the log over");
+      await giveUp([logId]);
+      return parts.offer(to);
+    }
+  };
+
+  /** A pod that is gone doesn't answer. No pass waits for it, since every beat would be late by as much. */
+  const askWhether = (to: string): void => {
+    if (asking.has(to)) return;
+    asking.add(to);
+    void parts.wouldTake(to).then((would) => {
+      asking.delete(to);
+      if (would) willingMs.set(to, clock.monotonic());
+    });
+  };
+
+  const giveUp = async (logIds: readonly number[]): Promise<void> => {
+    const given = logIds.flatMap((logId) => {
+      const each = held.get(logId);
+      return each ? [{ logId, each }] : [];
+    });
+    await Promise.all(given.map(({ each }) => each.owner.stop()));
+    const terms = given.map(({ logId, each }) => ({ logId, term: each.owner.head.term }));
+    for (const { logId } of given) drop(logId);
+    await journal.release(podId, terms);
+  };
+
+  const run = (): Promise<void> =>
+    (passing ??= pass()
+      .catch((error: unknown) => {
+        if (!stopped) log.warn({ error: messageOf(error) }, "logs of sessions weren't looked at");
+      })
+      .finally(() => {
+        passing = undefined;
+        if (stopped) return;
+        const delayMs = heads.last.length === 0 ? dormantMs : passMs;
+        cancel();
+        cancel = clock.after(again ? 0 : delayMs, () => void run());
+        again = false;
+      }));
+  void run();
+
+  const heldOf = (sessionId: string): Held | undefined => {
+    const logs = heads.last.length;
+    return logs === 0 ? undefined : held.get(logOf(sessionId, logs));
+  };
+
+  const isProven = ({ provenMs }: Held): boolean => clock.monotonic() - provenMs < silentMs;
+
+  return {
+    of: (sessionId) => heldOf(sessionId)?.owner,
+    isFresh(sessionId) {
+      const each = heldOf(sessionId);
+      return each !== undefined && isProven(each);
+    },
+    get areFresh() {
+      return [...held.values()].every(isProven);
+    },
+    get owned() {
+      return [...held.values()].map(({ owner }) => owner);
+    },
+    async awaken() {
+      if (heads.last.length > 0 || stopped) return;
+      await journal.create(parts.logs);
+      await passing;
+      if (!stopped) await run();
+    },
+    look() {
+      if (stopped) return;
+      if (passing) again = true;
+      else {
+        cancel();
+        void run();
+      }
+    },
+    async stop() {
+      stopped = true;
+      cancel();
+      await passing;
+      const others = [...parts.pods().keys()].filter((each) => each !== podId);
+      if (held.size > 0) await giveUp([...held.keys()]).catch(() => {});
+      for (const each of others) parts.offer(each);
+    },
+  };
+}
+
+function isSame(one: Head, other: Head): boolean {
+  return (
+    one.term === other.term &&
+    one.offset === other.offset &&
+    one.beat === other.beat &&
+    one.owner === other.owner &&
+    one.incarnation === other.incarnation
+  );
+}

@@ -1,0 +1,142 @@
+import { FlotillaError, messageOf } from "../../base/errors.ts";
+import type { Answer, Command, Decision, Effect, Facts } from "../conversation/command.ts";
+import { decide } from "../conversation/decide.ts";
+import type { Header } from "../conversation/header.ts";
+import type { Checkpoint, FoundId, LogRecord } from "./journal.ts";
+
+/** Something that was asked of a session, and whom to tell. */
+export type Item = {
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly command: Command;
+  /** Agents that it names besides those of its session. */
+  readonly agents: readonly string[];
+  readonly askedMs: number;
+  /** How long its caller waits from then on. */
+  readonly patienceMs: number;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: unknown) => void;
+};
+
+/** What is decided but not yet committed. Nobody sees any of it before. */
+export type Draft = {
+  readonly isEmpty: boolean;
+  readonly record: LogRecord;
+  readonly headers: ReadonlyMap<string, Header>;
+  readonly effects: readonly (readonly [sessionId: string, Effect])[];
+  /** Those who take part in a session no more. */
+  readonly formerUsers: ReadonlyMap<string, readonly string[]>;
+  readonly outcomes: readonly (readonly [Item, Answer | FlotillaError])[];
+  /** What was asked under an id and stores no entry that would keep it. */
+  readonly unstored: readonly FoundId[];
+};
+
+export type DraftParts = {
+  /** What is committed. */
+  header: (sessionId: string) => Header | undefined;
+  /** Where something with this client id was stored, as far as is known. */
+  seqOf: (sessionId: string, clientId: string) => number | undefined;
+  facts: (tenant: string) => Facts;
+  recordId: string;
+};
+
+/** Decides one after the other, as if each had been committed before the next was asked. */
+export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
+  const headers = new Map<string, Header>();
+  const ownIds = new Map<string, number>();
+  const entries: LogRecord["entries"][number][] = [];
+  const metadata = new Map<string, string>();
+  const members = new Set<string>();
+  const formerUsers = new Map<string, readonly string[]>();
+  const reads: LogRecord["reads"][number][] = [];
+  const checkpoints = new Map<string, Checkpoint>();
+  const effects: (readonly [string, Effect])[] = [];
+  const outcomes: (readonly [Item, Answer | FlotillaError])[] = [];
+  const unstored: FoundId[] = [];
+
+  for (const item of items) {
+    const { tenant, sessionId, command } = item;
+    const before = headers.get(sessionId) ?? parts.header(sessionId);
+    const refusal = refusalOf(before, tenant, command);
+    if (refusal) {
+      outcomes.push([item, refusal]);
+      continue;
+    }
+    const clientId = idOf(command);
+    const seq =
+      clientId === undefined
+        ? undefined
+        : (ownIds.get(`${sessionId} ${clientId}`) ?? parts.seqOf(sessionId, clientId));
+    if (seq !== undefined) {
+      outcomes.push([item, { seq, lastSeq: before?.lastSeq ?? seq, duplicate: true }]);
+      continue;
+    }
+    const decision = decideSafely(before, command, parts.facts(tenant));
+    if (decision.type === "refused") {
+      const { code, message, details } = decision;
+      outcomes.push([item, new FlotillaError(code, message, details && { details })]);
+      continue;
+    }
+    outcomes.push([item, decision.answer]);
+    if (command.type === "regenerate" && clientId !== undefined) {
+      const { lastSeq } = decision.header;
+      unstored.push({ sessionId, clientId, seq: lastSeq });
+      ownIds.set(`${sessionId} ${clientId}`, lastSeq);
+    }
+    if (decision.header !== before) headers.set(sessionId, decision.header);
+    if (decision.header.users !== before?.users) {
+      members.add(sessionId);
+      const left = (before?.users ?? []).filter((user) => !decision.header.users.includes(user));
+      if (left.length > 0) formerUsers.set(sessionId, left);
+    }
+    for (const entry of decision.entries) {
+      entries.push({ ...entry, sessionId });
+      if (entry.clientId !== null) ownIds.set(`${sessionId} ${entry.clientId}`, entry.seq);
+    }
+    if (decision.metadata !== undefined) metadata.set(sessionId, decision.metadata);
+    if (decision.read) reads.push({ sessionId, ...decision.read });
+    if (decision.checkpoint) checkpoints.set(sessionId, { sessionId, ...decision.checkpoint });
+    for (const effect of decision.effects) effects.push([sessionId, effect]);
+  }
+
+  const record: LogRecord = {
+    recordId: parts.recordId,
+    entries,
+    headers: [...headers.values()],
+    metadata: [...metadata].map(([sessionId, text]) => ({ sessionId, metadata: text })),
+    members: [...members],
+    reads,
+    checkpoints: [...checkpoints.values()],
+  };
+  const isEmpty =
+    headers.size === 0 && entries.length === 0 && reads.length === 0 && checkpoints.size === 0;
+  return { isEmpty, record, headers, effects, formerUsers, outcomes, unstored };
+}
+
+/** A regeneration has an id of its own kind: a message with the same one is another thing. */
+function idOf(command: Command): string | undefined {
+  if (command.type === "regenerate") return `\0${command.clientId}`;
+  return "clientId" in command ? command.clientId : undefined;
+}
+
+/** A pod of another release may ask for something that can't be decided here, which concerns it alone. */
+function decideSafely(header: Header | undefined, command: Command, facts: Facts): Decision {
+  try {
+    return decide(header, command, facts);
+  } catch (error) {
+    const message = `${command.type} can't be decided: ${messageOf(error)}`;
+    return { type: "refused", code: "internal", message };
+  }
+}
+
+/** Another tenant's session is none at all. */
+function refusalOf(
+  header: Header | undefined,
+  tenant: string,
+  command: Command,
+): FlotillaError | undefined {
+  if (!header || header.tenant === tenant) return undefined;
+  return command.type === "create"
+    ? new FlotillaError("conflict", "there is a session with this id already")
+    : new FlotillaError("not_found", "there is no such session");
+}

@@ -1,0 +1,159 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { silentLogger } from "../../base/log.ts";
+import { type MovableClock, movableClock, turns } from "../../base/movable-clock.contract.ts";
+import type { Command, Reply } from "../conversation/command.ts";
+import type { Header, Turn } from "../conversation/header.ts";
+import { createOverseer, type Overseer } from "./turn-monitor.ts";
+
+const turn: Turn = {
+  type: "turn",
+  epoch: 1,
+  attempt: 1,
+  lost: 0,
+  agent: "echo",
+  runner: "pod-2",
+  upToSeq: 1,
+  trigger: "submit",
+  messageId: "m",
+  replaces: null,
+  stopping: false,
+};
+const headerOf = (work: Turn | null) =>
+  ({ sessionId: "s", tenant: "default", work }) as unknown as Header;
+const soFar: Reply = { outcome: "cut", parts: [{ type: "text", text: "so far" }], tokens: 2 };
+
+describe("an overseer", () => {
+  let clock: MovableClock;
+  let overseer: Overseer;
+  let asked: Command[];
+  let started: string[];
+
+  beforeEach(() => {
+    clock = movableClock();
+    asked = [];
+    started = [];
+    overseer = createOverseer({
+      clock,
+      log: silentLogger,
+      start: (runner) => started.push(runner),
+      abort: () => {},
+      submit: async (_, command) => asked.push(command),
+      checkpoint: async () => soFar,
+      debounceMs: () => 500,
+      isGone: (podId) => podId === "ended",
+    });
+  });
+  afterEach(() => overseer.close());
+  const name = { sessionId: "s", epoch: 1, attempt: 1 };
+
+  test("leaves nothing behind that would ring once it is closed", () => {
+    overseer.see(headerOf(turn));
+    overseer.see({ ...headerOf({ ...turn, attempt: 0, runner: null }), sessionId: "t" });
+    expect(clock.timers).toBe(2);
+    overseer.close();
+    expect(clock.timers).toBe(0);
+  });
+
+  test("W1: tells a runner to start until it names the turn, and gives up on one that falls silent", async () => {
+    overseer.see(headerOf(turn));
+    await clock.advance(2_600);
+    expect(started).toEqual(["pod-2", "pod-2", "pod-2"]);
+    overseer.named([name]);
+    await clock.advance(4_500);
+    expect([started.length, asked]).toEqual([3, []]);
+    await clock.advance(1_000);
+    expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
+  });
+
+  test("waits for no word of a runner whose process is known to have ended", async () => {
+    overseer.see(headerOf({ ...turn, runner: "ended" }));
+    await clock.advance(250);
+    expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
+    expect(started).toEqual([]);
+  });
+
+  test("calls no runner lost because the process itself has stood still", async () => {
+    overseer.see(headerOf(turn));
+    overseer.named([name]);
+    clock.jump(60_000);
+    await clock.advance(4_000);
+    expect(asked).toEqual([]);
+    await clock.advance(2_000);
+    expect(asked).toMatchObject([{ type: "work_lost" }]);
+  });
+
+  test("a turn that was being stopped when its runner left ends with what is kept of it", async () => {
+    overseer.see(headerOf({ ...turn, stopping: true }));
+    overseer.see(headerOf({ ...turn, stopping: true, attempt: 2, runner: null }));
+    await clock.advance(1_500);
+    expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 2, checkpoint: soFar }]);
+  });
+
+  test("each turn may wait for a pod that can make it, however long the one before it has waited", async () => {
+    overseer.see(headerOf({ ...turn, runner: null }));
+    await clock.advance(59_000);
+    expect(asked.every(({ type }) => type === "work_lost")).toBe(true);
+    overseer.see(headerOf({ ...turn, epoch: 2, runner: null }));
+    asked = [];
+    await clock.advance(30_000);
+    expect(asked.every(({ type }) => type === "work_lost")).toBe(true);
+    await clock.advance(40_000);
+    expect(asked).toContainEqual(expect.objectContaining({ type: "turn_finished", epoch: 2 }));
+  });
+
+  test("W1: isn't taken in by what an earlier attempt says of itself", async () => {
+    overseer.see(headerOf({ ...turn, attempt: 2 }));
+    for (let at = 0; at < 6; at++) {
+      await clock.advance(1_000);
+      overseer.named([name]);
+    }
+    expect(asked).toMatchObject([{ type: "work_lost", attempt: 2 }]);
+  });
+
+  test("ends a stop that its runner doesn't answer in five seconds, though it still names the turn", async () => {
+    overseer.see(headerOf(turn));
+    overseer.see(headerOf({ ...turn, stopping: true }));
+    for (let at = 0; at < 6; at++) {
+      await clock.advance(1_000);
+      overseer.named([name]);
+    }
+    expect(asked).toEqual([{ type: "stop_expired", epoch: 1, checkpoint: soFar }]);
+  });
+
+  test("starts what was debounced once nothing more was said", async () => {
+    overseer.see(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 1 }));
+    await clock.advance(400);
+    overseer.see(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 2 }));
+    overseer.perform("s", { type: "debounce", epoch: 1, upToSeq: 2 });
+    await clock.advance(400);
+    expect(asked).toEqual([]);
+    await clock.advance(200);
+    expect(asked).toEqual([{ type: "debounced", epoch: 1, upToSeq: 2 }]);
+  });
+
+  test("a debounce that couldn't be stored is asked for again", async () => {
+    let failing = true;
+    const patient = createOverseer({
+      clock,
+      log: silentLogger,
+      start: () => {},
+      abort: () => {},
+      async submit(_, command) {
+        asked.push(command);
+        if (failing) throw new Error("the store is away");
+      },
+      checkpoint: async () => undefined,
+      debounceMs: () => 500,
+      isGone: (podId) => podId === "ended",
+    });
+    patient.see(headerOf({ ...turn, attempt: 0, runner: null }));
+    await clock.advance(600);
+    failing = false;
+    await turns();
+    await clock.advance(2_000);
+    expect(asked).toEqual(
+      Array.from({ length: 2 }, () => ({ type: "debounced", epoch: 1, upToSeq: 1 })),
+    );
+    patient.close();
+  });
+});

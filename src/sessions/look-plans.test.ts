@@ -1,0 +1,72 @@
+import { DatabaseSync } from "node:sqlite";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { temporaryFile } from "../store/kinds.contract.ts";
+import { openStore } from "../store/open.ts";
+import { planning } from "../store/planning.contract.ts";
+import { render, type Statement, type Value } from "../store/sql.ts";
+import { sqliteDialect } from "../store/sqlite/dialect.ts";
+import { busySessionsBelow, readInboxRows, readSessions, sessionsBelow } from "./sql.ts";
+
+const window = { before: { activeAtMs: 9_000, sessionId: "s5" }, count: 51 };
+const inbox = { tenant: "t", user: "u1", limit: 100, consideredMost: 5_000, countedMost: 1_000 };
+
+const statements: Record<string, Statement> = {
+  "one session": readSessions("t", ["s1"]),
+  "a page": sessionsBelow("t", {}, window),
+  "a page of an agent's": sessionsBelow("t", { agent: "a", state: "idle" }, window),
+  "a page of a user's": sessionsBelow("t", { user: "u1", status: "active" }, window),
+  "what is busy": busySessionsBelow("t", { state: "catching_up" }, window),
+  "what is busy of a user's": busySessionsBelow("t", { state: "compacting", user: "u" }, window),
+  "an inbox": readInboxRows(inbox),
+  "a part of an inbox": readInboxRows({ ...inbox, only: ["s1", "s2"] }),
+};
+
+describe("however many sessions there are, they are found by an index", () => {
+  const place = temporaryFile();
+  let sqlite: DatabaseSync;
+  const planOf = planning([
+    `insert into flotilla.session (session_id, tenant, log_id, last_offset, header, created_at, active_at)
+      select 's' || n, 't', n % 4, n, '{}', n, n from generate_series(1, 20000) n`,
+    `insert into flotilla.session_user (session_id, user_id, tenant)
+      select 's' || n, 'u' || n % 100, 't' from generate_series(1, 20000) n`,
+    `insert into flotilla.message (session_id, seq, role, author, message_id, body, at)
+      select 's' || n % 1000, n, 'user', 'u', n::text, '{}', n from generate_series(1, 20000) n`,
+    "analyze flotilla.session",
+    "analyze flotilla.session_user",
+    "analyze flotilla.message",
+  ]);
+
+  beforeAll(async () => {
+    await (await openStore(`sqlite:${place.path}`)).close();
+    sqlite = new DatabaseSync(place.path);
+  });
+  afterAll(async () => {
+    sqlite.close();
+    await place.remove();
+  });
+
+  test.each(Object.entries(statements))("on SQLite for %s", (_, statement) => {
+    const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
+    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
+    const steps = plan.map((step) => String(step["detail"]));
+    // An index that is read from its beginning to its end is no better than its table.
+    const scans = steps.filter((step) => /^SCAN (flotilla_)?(session|member|message)\b/.test(step));
+    expect(scans.filter((step) => !step.includes("session_busy"))).toEqual([]);
+  });
+
+  test.each(Object.entries(statements))("on Postgres for %s", async (_, statement) => {
+    const plan = await planOf(statement);
+    expect(plan).not.toMatch(/Seq Scan on (session|session_user|message)\b/);
+    expect(plan).not.toMatch(
+      /Index (Only )?Scan( Backward)? using (?!\w*busy)\w+ on (session|session_user|message)\b.*\n(?! *Index Cond)/,
+    );
+  });
+
+  test("what is busy is looked for among what is busy", async () => {
+    const statement = statements["what is busy"]!;
+    expect(await planOf(statement)).toMatch(/session_busy/);
+    const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
+    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
+    expect(JSON.stringify(plan)).toMatch(/session_busy/);
+  });
+});

@@ -1,0 +1,74 @@
+import { expect, test } from "vitest";
+import { uuidv7 } from "../base/ids.ts";
+import { silentLogger } from "../base/log.ts";
+import { movableClock } from "../base/movable-clock.contract.ts";
+import { seededRandom } from "../base/random.ts";
+import { createLocalExchange } from "../bus/memory-bus.ts";
+import type { AgentBook } from "./agents/registry.ts";
+import type { AgentFacts, Command } from "./conversation/command.ts";
+import type { Hub } from "./delivery/delivery.ts";
+import { createMemoryJournal } from "./log/memory-journal.ts";
+import { createHeads } from "./log/owner-heads.ts";
+import type { Fleet } from "./log/fleet.ts";
+import { startPodSessions } from "./pod.ts";
+import type { Runner } from "./runner.ts";
+
+const facts: AgentFacts = { during: "queue", attempts: 3, compaction: null };
+
+test.each([
+  ["in its code waits for a pod that has it", true, null],
+  ["that is stored goes to any other", false, "other"],
+])(
+  "a pod that is leaving, and isn't known to be up any more: a turn of an agent %s",
+  async (_, isInCode, runner) => {
+    const clock = movableClock();
+    const random = seededRandom(1);
+    const ids = uuidv7(clock, random);
+    const journal = createMemoryJournal({ ids });
+    await journal.create(1);
+    const left = Promise.withResolvers<void>();
+    const fleet = {
+      pods: () => new Map([["other", 60_000]]),
+      withAgent: () => [],
+      factsOf: () => undefined,
+      refresh: async () => {},
+      start: () => {},
+      close: () => {},
+    } satisfies Fleet;
+    const book = {
+      spec: async () => undefined,
+      facts: () => facts,
+      isInCode: () => isInCode,
+      prime: async () => {},
+    } satisfies AgentBook;
+    const bus = createLocalExchange().connect("leaving", { clock });
+    const heads = createHeads({ journal, clock });
+    const hub = { committed: () => {}, ownersMoved: () => {} } as unknown as Hub;
+    const shared = { clock, random, ids, journal, bus, heads, log: silentLogger, logs: 1 };
+    const pod = startPodSessions(
+      { ...shared, database: undefined!, maxPayloadBytes: 1_000, hub: () => hub },
+      {
+        podId: "leaving",
+        host: null,
+        isGone: () => false,
+        fleet,
+        book,
+        createRunner: () =>
+          ({ running: () => [], stop: () => left.promise, start: () => {} }) as unknown as Runner,
+        onEvent: () => {},
+      },
+    );
+    await clock.advance(5_000);
+    const owner = pod.owners.of("s")!;
+    const ask = (command: object) => owner.submit("default", "s", command as Command);
+    const made = { sessionId: "s", tenant: "default", users: [], metadata: null };
+    await ask({ type: "create", ...made, agents: ["only-here"] });
+    const stopped = pod.stop({ waitMs: 1_000 });
+    const said = { role: "user", author: "ann", parts: [], tokens: 1 };
+    await ask({ type: "append", clientId: "m", messageId: "m", ...said });
+    expect(owner.look("s")?.work).toMatchObject({ type: "turn", runner });
+    left.resolve();
+    await clock.advance(5_000);
+    await stopped;
+  },
+);

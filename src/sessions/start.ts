@@ -1,0 +1,126 @@
+import type { Bus } from "../bus/bus.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Ids } from "../base/ids.ts";
+import type { Logger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
+import { coldReads, type Database } from "../store/database.ts";
+import { createService } from "./create-service.ts";
+import { createHub } from "./delivery/hub.ts";
+import type { Hub, HubLoad } from "./delivery/delivery.ts";
+import { createInbox } from "./inbox.ts";
+import type { Journal } from "./log/journal.ts";
+import { readInbox } from "./list.ts";
+import { createCourier } from "./log/command-router.ts";
+import { createHeads } from "./log/owner-heads.ts";
+import type { PodSessions, PodSessionsOptions } from "./pod.ts";
+import { startPodSessions } from "./pod.ts";
+import type { SessionService } from "./service.ts";
+import { createSessions, type Sessions } from "./sessions.ts";
+
+/** Sessions in one process. A pod owns logs and makes answers; any other program only asks. */
+export type SessionsHere = {
+  readonly service: SessionService;
+  readonly sessions: Sessions;
+  readonly journal: Journal;
+  readonly pod: PodSessions | undefined;
+  load(): SessionLoad;
+  /** Whether an answer that pods were lost under has just begun here. */
+  hasSuspect(): boolean;
+  stop(options: { waitMs: number }): Promise<void>;
+};
+
+/** How much this process has to do for sessions right now. */
+export type SessionLoad = HubLoad & { readonly turnsWaiting: number };
+
+export type HereParts = {
+  database: Database;
+  journal: Journal;
+  /** The same by cold reads, for clients that follow and look. Default: `journal`. */
+  coldJournal?: Journal;
+  bus: Bus;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log: Logger;
+  maxPayloadBytes: number;
+  /** How many logs are made where there are none. */
+  logs: number;
+  /** The trace context of the caller, else the given one. Default: nothing is traced. */
+  traceHere?: (given: TraceHeaders | undefined) => string | null;
+};
+
+/** How old what is known of a log's owner may be, where following it isn't urgent. */
+const believedMs = 1_000;
+
+export function createSessionsHere(
+  parts: HereParts,
+  podOptions?: PodSessionsOptions,
+): SessionsHere {
+  const { journal, coldJournal = journal, bus, clock, log } = parts;
+  const looks = coldReads(parts.database);
+  const heads = createHeads(parts);
+  const pod = podOptions && startPodSessions({ ...parts, heads, hub: () => hub }, podOptions);
+  const owners = pod?.owners;
+  const courier = createCourier({
+    ...parts,
+    heads,
+    owners,
+    create: () => journal.create(parts.logs),
+  });
+  const hub: Hub = createHub({
+    bus,
+    journal: coldJournal,
+    liveJournal: journal,
+    clock,
+    log,
+    isLocal: (sessionId) => owners?.isFresh(sessionId) ?? false,
+    isSure: () => owners?.areFresh ?? true,
+    ownerOf: async (sessionId) => (await heads.of(sessionId, believedMs))?.owner ?? undefined,
+    owners: async () => {
+      const all = (await heads.all(believedMs)).map(({ owner }) => owner);
+      return [...new Set(all)].filter((owner) => owner !== null);
+    },
+    incarnationOf: async (sessionId) => (await heads.of(sessionId, Infinity))?.incarnation ?? "",
+    lookLocal(sessionId) {
+      const owner = owners?.of(sessionId);
+      const header = owner?.look(sessionId);
+      return owner && header && { header, incarnation: owner.head.incarnation };
+    },
+    ...(pod && { runner: pod.runner }),
+  });
+  const inbox = createInbox({
+    hub,
+    clock,
+    log,
+    readInbox: (tenant, user, options) => readInbox(looks, tenant, user, options),
+  });
+  const service = createService({
+    ...parts,
+    coldJournal,
+    heads,
+    courier,
+    hub,
+    inbox,
+    lookHere: (sessionId) =>
+      owners?.isFresh(sessionId) ? owners.of(sessionId)?.look(sessionId) : undefined,
+  });
+  pod?.connect(courier);
+  let stopped: Promise<void> | undefined;
+  const stop = async (waitMs: number): Promise<void> => {
+    await pod?.stop({ waitMs });
+    inbox.close();
+    hub.close();
+    courier.close();
+    await bus.close();
+  };
+  return {
+    service,
+    sessions: createSessions(service),
+    journal,
+    pod,
+    load: () => ({ ...hub.load(), turnsWaiting: pod?.runner.waiting ?? 0 }),
+    hasSuspect: () => pod?.runner.hasSuspect ?? false,
+    stop: ({ waitMs }) => (stopped ??= stop(waitMs)),
+  };
+}

@@ -1,0 +1,172 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Json } from "../../base/jsonify.ts";
+import { type Assembler, createAssembler } from "../../protocol/assembler/assembler.ts";
+import {
+  type Chunk,
+  endsListening,
+  parseChunk,
+  saysSomething,
+  withMessageId,
+} from "../../protocol/chunk.ts";
+import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
+import { createRepair } from "../../protocol/storable.ts";
+import { messageToChunks } from "../../protocol/to-chunks.ts";
+import { waitingChunk } from "../../protocol/waiting.ts";
+import type { InLine } from "../../throttles/limiter/limiter-line.ts";
+import type { LiveChunks, WorkName } from "../runner.ts";
+import { AgentFailure } from "./failure.ts";
+
+export type AnswerOptions = {
+  readonly name: WorkName;
+  readonly messageId: string;
+  /** The message that it goes on with. */
+  readonly initial?: UIMessage | undefined;
+  readonly maxBytes: number;
+  readonly clock: Clock;
+  readonly live: (chunks: LiveChunks) => void;
+};
+
+export type Answer = ReturnType<typeof createAnswer>;
+
+/**
+ * An answer while it is made: put together here for the log, and sent live to whoever watches, a
+ * moment's chunks at once. Nothing is sent before something was said, so that what fails before can be
+ * tried again and nobody sees it begin twice.
+ */
+export function createAnswer({ name, messageId, initial, maxBytes, clock, live }: AnswerOptions) {
+  const assemble = () => createAssembler({ messageId, maxBytes, ...(initial && { initial }) });
+  let assembler: Assembler = assemble();
+  let repair = createRepair();
+  let started = false;
+  let begun = false;
+  let waiting: Chunk[] = [];
+  let sent = 0;
+  let pushed = 0;
+  let cancelFlush: (() => void) | undefined;
+  let wait: InLine | undefined;
+  let waitToldMs = -Infinity;
+
+  const flush = (): void => {
+    cancelFlush?.();
+    cancelFlush = undefined;
+    if (!begun || waiting.length === 0) return;
+    const chunks = waiting;
+    waiting = [];
+    const index = sent;
+    sent += chunks.length;
+    live({ ...name, index, chunks });
+  };
+
+  const send = (chunk: Chunk): void => {
+    if (!started) {
+      started = true;
+      // Whoever watches builds the whole message, so it begins with what there was.
+      if (initial) waiting.push(...messageToChunks(initial, { live: true }));
+      else if (chunk.type !== "start") waiting.push({ type: "start", messageId });
+    }
+    waiting.push(chunk);
+    begun ||= saysSomething(chunk);
+    if (begun) cancelFlush ??= clock.after(0, flush);
+  };
+
+  return {
+    /** Takes what the agent has said. Throws an `AgentFailure` where that can't be part of an answer. */
+    push(given: unknown): void {
+      const parsed = parseChunk(given);
+      if (!isChunk(parsed)) throw new AgentFailure("agent_invalid", parsed.error);
+      const chunk = withMessageId(repair(parsed), messageId);
+      const { error } = assembler.push(chunk);
+      if (error) {
+        const code = error.code === "payload_too_large" ? "answer_too_large" : "agent_invalid";
+        throw new AgentFailure(code, error.message);
+      }
+      pushed++;
+      if (!endsListening(chunk)) send(chunk);
+    },
+
+    /**
+     * Says where its turn stands in line for a permit, to the clients that watch and not too often; undefined
+     * once it doesn't wait any more. Nothing of it is stored.
+     */
+    waits(at: InLine | undefined): void {
+      const nowMs = clock.monotonic();
+      const isNews = at === undefined ? wait !== undefined : isTold(at, wait, nowMs - waitToldMs);
+      if (begun || !isNews) return;
+      wait = at;
+      waitToldMs = nowMs;
+      const index = sent++;
+      live({ ...name, index, chunks: [waitingChunk(at)] });
+    },
+
+    /** Forgets a try that has failed before anything was said. */
+    reset(): void {
+      assembler = assemble();
+      repair = createRepair();
+      started = false;
+      waiting = [];
+      pushed = 0;
+    },
+
+    /** Ends what is open, here and for whoever watches. */
+    close(how: "finish" | "abort" | "error", reason?: string): void {
+      const closing = assembler.close(how, reason);
+      if (begun) for (const chunk of closing) send(chunk);
+      flush();
+    },
+
+    /** Sends nothing more. */
+    drop(): void {
+      waiting = [];
+      cancelFlush?.();
+    },
+
+    /** Whether anything was said that somebody may have seen. */
+    get begun() {
+      return begun;
+    },
+    get outcome() {
+      return assembler.outcome;
+    },
+    get bytes() {
+      return assembler.bytes;
+    },
+    /** How many chunks the agent has sent. */
+    get chunks() {
+      return pushed;
+    },
+
+    /** What there is to store of it. */
+    content(): { parts: readonly Part[]; metadata?: Json } {
+      const { parts, metadata } = assembler.message();
+      const kept = parts.some(({ type }) => type !== "step-start") ? parts : [];
+      return { parts: kept, ...(metadata !== undefined && { metadata: metadata as Json }) };
+    },
+
+    /** The answer so far, for somebody who watches from now on. */
+    snapshot(): LiveChunks | undefined {
+      flush();
+      if (sent === 0) return undefined;
+      const chunks = begun ? assembler.snapshot() : wait ? [waitingChunk(wait)] : [];
+      return { ...name, index: 0, fromStart: true, nextIndex: sent, chunks };
+    },
+  };
+}
+
+// A long line moves all the time, and most of those in it have long to wait.
+const waitToldEveryMs = 1_000;
+
+function isTold(at: InLine, last: InLine | undefined, sinceMs: number): boolean {
+  if (!last) return true;
+  if (sinceMs < waitToldEveryMs) return false;
+  const movedBy = Math.abs(at.ahead - last.ahead);
+  const isKnownNow = (at.aboutMs === undefined) !== (last.aboutMs === undefined);
+  return isKnownNow || movedBy >= Math.max(1, last.ahead / 10);
+}
+
+function isChunk(parsed: Chunk | { readonly error: string }): parsed is Chunk {
+  return "type" in parsed;
+}
+
+export function errorOf({ code, message }: AgentFailure): EntryError {
+  return { code, message };
+}

@@ -1,0 +1,116 @@
+import { messageOf } from "../../base/errors.ts";
+import { withFields } from "../../base/log.ts";
+import { estimateTokens } from "../../protocol/tokens.ts";
+import type { AgentSpec, CompactionSpec } from "../agents/spec.ts";
+import type { Compaction, Header } from "../conversation/header.ts";
+import { createAnswer } from "./answer.ts";
+import { callUrl } from "./call-url.ts";
+import { AgentFailure, failureOf } from "./failure.ts";
+import { type Pieces, piecesOf } from "./given.ts";
+import { readRange } from "./history.ts";
+import type { Control } from "./parts.ts";
+import { readSummaryBody } from "./summary-body.ts";
+import { patiently } from "./patiently.ts";
+import { tell } from "./tell.ts";
+import { tryAgent } from "./tries.ts";
+import type { TurnParts } from "./turn.ts";
+
+// A summary stands for far more than itself, or it is of no use.
+const summaryBytes = 256 * 1024;
+
+/** Has what was said summed up, and stores the summary. Never rejects. */
+export async function runCompaction(
+  parts: TurnParts,
+  header: Header,
+  work: Compaction,
+  control: Control,
+): Promise<void> {
+  const { epoch, attempt } = work;
+  const made = await summarize(parts, header, work, control).catch(failureOf);
+  if (control.signal.aborted) return;
+  const command =
+    made instanceof AgentFailure
+      ? ({ type: "compaction_failed", error: { code: made.code, message: made.message } } as const)
+      : ({ type: "compaction_finished", parts: made, tokens: estimateTokens(made) } as const);
+  try {
+    await tell(parts, header, { ...command, epoch, attempt }, control.signal);
+  } catch (error) {
+    const fields = { session: header.sessionId, epoch, attempt, error: messageOf(error) };
+    parts.log.error(fields, "a summary couldn't be stored");
+  }
+}
+
+async function summarize(
+  parts: TurnParts,
+  header: Header,
+  work: Compaction,
+  control: Control,
+): Promise<ReturnType<ReturnType<typeof createAnswer>["content"]>["parts"] | AgentFailure> {
+  const { sessionId, tenant } = header;
+  const { epoch, attempt, agent, toSeq } = work;
+  const told = await patiently(parts, control, async () => ({
+    spec: await parts.agentOf(tenant, agent),
+    range: await readRange(parts.journal, header, toSeq),
+  }));
+  const spec = told?.spec;
+  const compaction = spec?.compaction;
+  if (!told || !spec || !compaction) {
+    return new AgentFailure("agent_missing", `${JSON.stringify(agent)} has no compactor here`);
+  }
+  const { range } = told;
+  const answer = createAnswer({
+    name: { sessionId, epoch, attempt },
+    messageId: `summary-${epoch}`,
+    maxBytes: summaryBytes,
+    clock: parts.clock,
+    live: () => {},
+  });
+  const failure = await tryAgent(
+    { ...parts, log: withFields(parts.log, { session: sessionId, epoch, attempt }) },
+    {
+      spec: { ...spec, idleTimeoutMs: compaction.deadlineMs, deadlineMs: compaction.deadlineMs },
+      deadlineAtMs: undefined,
+      answer,
+      control,
+      open: (signal, touch) =>
+        open(parts, { spec, compaction, header, work, range }, signal, touch),
+      onChunk() {},
+      onWaiting() {},
+    },
+    spec,
+  );
+  if (failure) return failure;
+  answer.close("finish");
+  // Only text stands for what was said; a model's thoughts on the way to it don't.
+  const texts = answer.content().parts.filter(({ type }) => type === "text");
+  if (texts.some(({ text }) => typeof text === "string" && text.trim() !== "")) return texts;
+  return new AgentFailure("agent_invalid", "the summary is empty");
+}
+
+type Asked = {
+  readonly spec: AgentSpec;
+  readonly compaction: CompactionSpec;
+  readonly header: Header;
+  readonly work: Compaction;
+  readonly range: Awaited<ReturnType<typeof readRange>>;
+};
+
+async function open(
+  { network, clock, log }: TurnParts,
+  { spec, compaction: { source }, header, work, range }: Asked,
+  signal: AbortSignal,
+  touch: () => void,
+): Promise<Pieces> {
+  const { sessionId, tenant } = header;
+  const { epoch, attempt, agent, toSeq } = work;
+  const { messages, summary } = range;
+  const before = summary !== undefined && { summary };
+  if (source.type === "function") {
+    const fields = { session: sessionId, agent: spec.name, epoch, attempt };
+    const context = { messages, ...before, sessionId, tenant, epoch, attempt, signal };
+    return piecesOf(await source.run({ ...context, log: withFields(log, fields) }), touch);
+  }
+  const flotilla = { sessionId, tenant, agent, epoch, attempt, ...before, seq: toSeq };
+  const request = { id: sessionId, messages, trigger: "compact", flotilla } as const;
+  return callUrl({ source, request, network, clock, signal, touch, read: readSummaryBody });
+}

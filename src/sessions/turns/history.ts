@@ -1,0 +1,169 @@
+import type { Entry, UIMessage } from "../../protocol/message.ts";
+import { jsonBytes } from "../../protocol/limits.ts";
+import { viewOf } from "../../protocol/view.ts";
+import type { AgentSpec } from "../agents/spec.ts";
+import type { Header, Turn } from "../conversation/header.ts";
+import type { Journal } from "../log/journal.ts";
+import { applyPolicy, noteOf } from "./policy.ts";
+
+export type History = {
+  readonly messages: readonly UIMessage[];
+  /** Of what was said before them. */
+  readonly summary?: string;
+  /** Who wrote the last message of a user among them. */
+  readonly user?: string;
+  /** The message that the answer goes on with. */
+  readonly continued?: UIMessage;
+};
+
+type Reads = Pick<Journal, "tail" | "entries">;
+
+// What one agent is told is held in memory, and sent in one piece.
+const entriesMost = 10_000;
+const bytesMost = 32 * 1024 * 1024;
+const pageFirst = 100;
+const pageMost = 1_000;
+
+/** What an agent is told when it is asked for an answer. */
+export async function readHistory(
+  journal: Reads,
+  header: Header,
+  turn: Turn,
+  { history, context }: Pick<AgentSpec, "history" | "context">,
+): Promise<History> {
+  const target = turn.trigger === "submit" ? undefined : turn.messageId;
+  const isEnough = (messages: readonly UIMessage[]) =>
+    history.mode !== "entire" &&
+    applyPolicy(upToTarget(messages, turn).messages, { history, context }).length >= history.count;
+  const range = { sessionId: header.sessionId, upTo: turn.upToSeq, isEnough, target };
+  const read = (after: number) => readBack(journal, { ...range, after });
+  let told = await read(header.compactedSeq);
+  let summarySeq = history.mode === "last" ? 0 : header.summarySeq;
+  if (target !== undefined && !told.found && header.compactedSeq > 0) {
+    // It is about something that was summed up since, and that the summary can't stand for.
+    told = await read(0);
+    summarySeq = 0;
+  }
+  const { messages, continued } = upToTarget(told.messages, turn);
+  const summary = summarySeq > 0 ? await readSummary(journal, header) : undefined;
+  const kept = applyPolicy(messages, { history, context });
+  const last = kept.findLast(({ role }) => role === "user");
+  const user = last && noteOf(last)?.author;
+  return {
+    messages: summary ? [summary, ...kept] : kept,
+    ...(summary && { summary: textOf(summary) }),
+    ...(user !== undefined && { user }),
+    ...(continued && { continued }),
+  };
+}
+
+/** All that a compactor is to sum up. */
+export async function readRange(
+  journal: Reads,
+  header: Header,
+  toSeq: number,
+): Promise<{ messages: readonly UIMessage[]; summary?: string }> {
+  const { sessionId, compactedSeq } = header;
+  const range = { sessionId, after: compactedSeq, upTo: toSeq, isEnough: () => false };
+  const { messages } = await readBack(journal, { ...range, target: undefined });
+  const summary = header.summarySeq > 0 ? await readSummary(journal, header) : undefined;
+  const all = { history: { mode: "entire" }, context: { skipParts: [], lastN: null } } as const;
+  return {
+    messages: applyPolicy(messages, all),
+    ...(summary && { summary: textOf(summary) }),
+  };
+}
+
+type Range = {
+  readonly sessionId: string;
+  readonly after: number;
+  readonly upTo: number;
+  /** Whether none before these are needed. */
+  readonly isEnough: (messages: readonly UIMessage[]) => boolean;
+  /** The message before which they have to be. */
+  readonly target: string | undefined;
+};
+
+type Told = {
+  readonly messages: readonly UIMessage[];
+  /** Whether the target's first entry is among them. */
+  readonly found: boolean;
+};
+
+/** Reads from the newest back, until there are enough messages before where the answer goes. */
+async function readBack(
+  journal: Reads,
+  { sessionId, after, upTo, isEnough, target }: Range,
+): Promise<Told> {
+  let entries: Entry[] = [];
+  let bytes = 0;
+  let limit = pageFirst;
+  for (let oldest = upTo + 1; ;) {
+    const left = { limit, maxBytes: bytesMost - bytes };
+    const page = await journal.tail(sessionId, { after, upTo: oldest - 1, ...left });
+    entries = [...page, ...entries];
+    oldest = page[0]?.seq ?? after + 1;
+    for (const { parts } of page) bytes += jsonBytes(parts);
+    const first = placesOf(entries);
+    const found = target === undefined || first.has(target);
+    // One that was only said anew here has its place further back.
+    const messages = viewOf(entries)
+      .filter(({ id }) => first.has(id))
+      .toSorted((a, b) => first.get(a.id)! - first.get(b.id)!);
+    const end = oldest <= after + 1 || page.length === 0;
+    if (
+      (found && isEnough(messages)) ||
+      end ||
+      entries.length >= entriesMost ||
+      bytes >= bytesMost
+    ) {
+      return { messages, found };
+    }
+    limit = Math.min(pageMost, limit * 2, entriesMost - entries.length);
+  }
+}
+
+/**
+ * Where each message belongs for whoever is to go on from them. An answer comes right behind what it
+ * answers: something that was said while it was made, and waits, would otherwise stand before it, and the
+ * agent that is asked about it would be told its own last answer last.
+ */
+function placesOf(entries: readonly Entry[]): Map<string, number> {
+  const places = new Map<string, number>();
+  for (const { kind, replaces, messageId, seq, upToSeq } of entries) {
+    if (kind !== "message" || replaces !== undefined) continue;
+    places.set(messageId, upToSeq === undefined ? seq : upToSeq + 0.5);
+  }
+  return places;
+}
+
+/** A regeneration is told what was before the message, a continuation the message last. */
+function upToTarget(
+  messages: readonly UIMessage[],
+  { trigger, messageId }: Turn,
+): { messages: readonly UIMessage[]; continued?: UIMessage } {
+  if (trigger === "submit") return { messages };
+  const at = messages.findIndex(({ id }) => id === messageId);
+  if (at === -1) return { messages };
+  if (trigger === "regenerate") return { messages: messages.slice(0, at) };
+  return { messages: messages.slice(0, at + 1), continued: withoutNote(messages[at]!) };
+}
+
+/** As its agent made it. */
+function withoutNote(message: UIMessage): UIMessage {
+  const { flotilla: _, ...metadata } = (message.metadata ?? {}) as Record<string, unknown>;
+  const { metadata: __, ...rest } = message;
+  return Object.keys(metadata).length === 0 ? rest : { ...rest, metadata };
+}
+
+async function readSummary(journal: Reads, header: Header): Promise<UIMessage | undefined> {
+  const { sessionId, summarySeq } = header;
+  const [entry] = await journal.entries(sessionId, { after: summarySeq - 1, limit: 1 });
+  if (entry?.kind !== "summary") return undefined;
+  return { id: entry.messageId, role: "system", parts: entry.parts };
+}
+
+function textOf({ parts }: UIMessage): string {
+  const texts = parts.map(({ type, text }) => (type === "text" ? text : undefined));
+  return texts.filter((text) => typeof text === "string" && text !== "").join("\n");
+}

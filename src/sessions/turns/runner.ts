@@ -1,0 +1,192 @@
+import { hasCode } from "../../base/errors.ts";
+import { runAs } from "../../pods/unhandled-errors.ts";
+import type { Header } from "../conversation/header.ts";
+import type { Runner, WorkName } from "../runner.ts";
+import type { Answer } from "./answer.ts";
+import { createGate } from "./gate.ts";
+import { runCompaction } from "./compaction.ts";
+import { createAgentNetwork } from "./network.ts";
+import { type Control, createControl, type RunnerParts } from "./parts.ts";
+import { tell } from "./tell.ts";
+import { runTurn } from "./turn.ts";
+
+type Running = {
+  readonly name: WorkName;
+  readonly tenant: string;
+  readonly control: Control;
+  answer: Answer | undefined;
+  /** False while it waits for others to end. */
+  begun: boolean;
+  ended: Promise<void>;
+};
+
+/** Of so many sessions it is remembered which work was the last here, as letters may come late. */
+const pastMost = 10_000;
+/** Releasing work is a courtesy: without it, it is missed a moment later. */
+const releaseMs = 2_000;
+
+const aloneFirstMs = 5_000;
+const aloneMostMs = 60_000;
+
+/**
+ * How long a suspect is alone: long enough for what ends a pod at once, and four times as long with each
+ * further attempt for what takes its time, so that many suspects don't wait for each other for hours.
+ */
+export function aloneMs(attempt: number): number {
+  return Math.min(aloneMostMs, aloneFirstMs * 4 ** Math.min(10, Math.max(0, attempt - 3)));
+}
+
+/** What makes answers and summaries on a pod. */
+export function createRunner(given: RunnerParts): Runner {
+  const { podId, clock, log, network = createAgentNetwork() } = given;
+  const parts = { ...given, network };
+  const bySession = new Map<string, Running>();
+  const past = new Map<string, WorkName>();
+  const gate = createGate(given.maxTurns ?? Infinity, clock);
+  let stopping = false;
+
+  const remember = (name: WorkName): void => {
+    const last = past.get(name.sessionId);
+    if (last && !isAfter(name, last)) return;
+    past.delete(name.sessionId);
+    past.set(name.sessionId, name);
+    if (past.size > pastMost) past.delete(past.keys().next().value!);
+  };
+
+  const start = (header: Header): void => {
+    const { sessionId, tenant, work } = header;
+    if (!work || work.runner !== podId || work.attempt === 0) return;
+    const name = { sessionId, epoch: work.epoch, attempt: work.attempt };
+    const had = bySession.get(sessionId);
+    const lasts = [had?.name, past.get(sessionId)];
+    if (lasts.some((last) => last && !isAfter(name, last))) return;
+    if (stopping) {
+      remember(name);
+      void release({ name, tenant });
+      return;
+    }
+    had?.control.end({ keep: false });
+    const control = createControl();
+    const running: Running = {
+      name,
+      tenant,
+      control,
+      answer: undefined,
+      begun: false,
+      ended: Promise.resolve(),
+    };
+    bySession.set(sessionId, running);
+    const show = (answer: Answer) => void (running.answer = answer);
+    const begin = async (begun: () => void) => {
+      running.begun = true;
+      // A suspect among tasks may end the pod as well.
+      if (work.alone) await sayBegun(running, { beside: given.runsSuspectTask?.() ?? false });
+      begun();
+      const { sessionId: session, ...numbers } = name;
+      const fields = { session, agent: work.agent, ...numbers, pod: podId };
+      return runAs({ by: "agent", fields, log }, () =>
+        work.type === "turn"
+          ? runTurn(parts, header, work, { control, show })
+          : runCompaction(parts, header, work, control),
+      );
+    };
+    const suspect = work.alone && {
+      aloneMs: aloneMs(work.attempt),
+      // Stored before others begin: one of them may end the pod at once, and the suspect isn't to blame.
+      onOver: () => sayBegun(running, { beside: true }).catch(() => {}),
+    };
+    running.ended = gate
+      .within({ tenant, signal: control.signal, suspect }, begin)
+      .catch((error: unknown) => log.error({ session: sessionId, error }, "a turn broke down"))
+      .finally(() => {
+        remember(name);
+        if (bySession.get(sessionId) === running) bySession.delete(sessionId);
+      });
+  };
+
+  /** Stored before it begins, since afterwards the pod may be gone. */
+  const sayBegun = async (
+    { name, tenant, control }: Running,
+    { beside }: { beside: boolean },
+  ): Promise<void> => {
+    const { sessionId, epoch, attempt } = name;
+    if (control.signal.aborted) return;
+    try {
+      const command = { type: "work_begun", epoch, attempt, ...(beside && { beside }) } as const;
+      const told = await tell(parts, { sessionId, tenant }, command, control.signal);
+      if (told.done === false) control.end({ keep: false });
+    } catch (error) {
+      // An owner of an earlier release doesn't know it, and counts every loss.
+      if (control.signal.aborted || hasCode(error, "unsupported")) return;
+      throw error;
+    }
+  };
+
+  const release = async ({ name, tenant }: Pick<Running, "name" | "tenant">): Promise<void> => {
+    const { sessionId, epoch, attempt } = name;
+    const command = { type: "turn_released", epoch, attempt } as const;
+    const limit = new AbortController();
+    const cancel = clock.after(releaseMs, () => limit.abort());
+    await tell(parts, { sessionId, tenant }, command, limit.signal).catch(() => {});
+    cancel();
+  };
+
+  return {
+    start,
+
+    abort(which, { keep }) {
+      const running = bySession.get(which.sessionId);
+      if (running && isSame(running.name, which)) running.control.end({ keep });
+      // One that hasn't been heard of yet needn't begin any more.
+      else if (!keep) remember(which);
+    },
+
+    running: () => [...bySession.values()].map(({ name }) => name),
+
+    get waiting() {
+      return gate.waiting;
+    },
+    get hasSuspect() {
+      return gate.hasSuspect;
+    },
+
+    snapshot(sessionId) {
+      const running = bySession.get(sessionId);
+      if (!running || (running.control.signal.aborted && !running.control.kept)) return undefined;
+      return running.answer?.snapshot();
+    },
+
+    async stop({ waitMs }) {
+      stopping = true;
+      // What hasn't begun here can begin elsewhere at once.
+      const unbegun = [...bySession.values()].filter(({ begun }) => !begun);
+      for (const { control } of unbegun) control.end({ keep: false });
+      await Promise.all(unbegun.map(release));
+      const all = () => Promise.all([...bySession.values()].map(({ ended }) => ended));
+      await within(waitMs, all());
+      const left = [...bySession.values()];
+      for (const { control } of left) control.end({ keep: false });
+      await Promise.all(left.map(release));
+      await within(releaseMs, all());
+      await network.close();
+    },
+  };
+
+  function within(limitMs: number, promise: Promise<unknown>): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = clock.after(limitMs, resolve);
+      void promise.finally(() => {
+        cancel();
+        resolve();
+      });
+    });
+  }
+}
+
+function isSame(one: WorkName, other: WorkName): boolean {
+  return one.epoch === other.epoch && one.attempt === other.attempt;
+}
+
+function isAfter(one: WorkName, other: WorkName): boolean {
+  return one.epoch > other.epoch || (one.epoch === other.epoch && one.attempt > other.attempt);
+}

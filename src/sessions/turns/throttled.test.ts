@@ -1,0 +1,257 @@
+import { describe, expect, test } from "vitest";
+import { systemClock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { systemRandom } from "../../base/random.ts";
+import { declarationOf, throttle } from "../../throttles/throttle.ts";
+import { createThrottles } from "../../throttles/registry.ts";
+import { agent } from "../agents/agent.ts";
+import type { Answer, Command } from "../conversation/command.ts";
+import { events, runnerScene, saying, serve, sse } from "../../session/turns/scene.contract.ts";
+
+const model = throttle("model-of-turns", { pinned: 1 });
+const { declared } = declarationOf(model);
+
+describe("an agent's throttle", () => {
+  test("is held while an answer streams, and others wait for it", async () => {
+    const throttles = createThrottles({ clock: systemClock, random: systemRandom });
+    let end: (() => void) | undefined;
+    const first = runnerScene(
+      agent("helper", { throttle: model }, async function* () {
+        yield "a";
+        await new Promise<void>((resolve) => {
+          end = resolve;
+        });
+      }),
+      { throttles },
+    );
+    let asked = false;
+    const second = runnerScene(
+      agent("helper", { throttle: model }, () => {
+        asked = true;
+        return "b";
+      }),
+      { throttles },
+    );
+    await first.begin();
+    await until("it speaks", () => end && first.live.length > 0);
+    await second.begin();
+    await until("it waits", () => throttles.of(declared).snapshot().waiting === 1);
+    expect(asked).toBe(false);
+    expect(throttles.of(declared).snapshot().inFlight).toBe(1);
+    end!();
+    expect(await second.reply()).toMatchObject({ outcome: "completed" });
+    await until("all is given back", () => throttles.of(declared).snapshot().inFlight === 0);
+  });
+
+  test("counts the agent's own calls under the same permit", async () => {
+    const spec = agent("helper", { throttle: model }, async () => model.run(() => "inside"));
+    expect(await runnerScene(spec).answer()).toMatchObject({ parts: [{ text: "inside" }] });
+  });
+
+  test("that has no permit lets a turn be stopped", async () => {
+    const throttles = createThrottles({ clock: systemClock, random: systemRandom });
+    const permit = await throttles.of(declared).acquire();
+    const scene = runnerScene(
+      agent("helper", { throttle: model }, () => "never"),
+      { throttles },
+    );
+    await scene.begin();
+    await until("it waits", () => throttles.of(declared).snapshot().waiting === 1);
+    scene.runner.abort(scene.runner.running()[0]!, { keep: true });
+    expect(await scene.reply()).toMatchObject({ outcome: "stopped", parts: [] });
+    permit.release("success");
+  });
+
+  test("that has no permit is waited for visibly, and nothing of that is in the answer", async () => {
+    const clock = movableClock();
+    const throttles = createThrottles({ clock, random: systemRandom });
+    const limiter = throttles.of(declared);
+    const [permit, next] = [await limiter.acquire(), limiter.acquire({ priority: "interactive" })];
+    const scene = runnerScene(
+      agent("helper", { throttle: model }, () => "said"),
+      { throttles, clock },
+    );
+    await scene.begin();
+    await until("it waits", () => limiter.snapshot().waiting === 2);
+    const saying = () => scene.live.flatMap(({ chunks }) => chunks.map((each) => each["data"]));
+    expect(scene.live).toEqual([]);
+    await clock.advance(1_000);
+    expect(saying()).toEqual([{ ahead: 1 }]);
+    expect(scene.runner.snapshot(scene.sessionId)).toMatchObject({
+      fromStart: true,
+      nextIndex: 1,
+      chunks: [{ type: "data-waiting", transient: true, data: { ahead: 1 } }],
+    });
+    // Where nothing has changed, nothing is said.
+    await clock.advance(5_000);
+    expect(saying()).toEqual([{ ahead: 1 }]);
+    permit.release("ignored");
+    await clock.advance(2_000);
+    expect(saying()).toEqual([{ ahead: 1 }, { ahead: 0 }]);
+    (await next).release("ignored");
+    await clock.advance(2_000);
+    expect(await scene.reply()).toMatchObject({
+      outcome: "completed",
+      parts: [{ type: "text", text: "said" }],
+    });
+    const chunks = scene.live.flatMap((each) => each.chunks);
+    expect(chunks.slice(0, 4)).toMatchObject([
+      { type: "data-waiting", data: { ahead: 1 } },
+      { type: "data-waiting", data: { ahead: 0 } },
+      { type: "data-waiting", data: null },
+      { type: "start" },
+    ]);
+    let sent = 0;
+    for (const { index, chunks: some } of scene.live) {
+      expect(index).toBe(sent);
+      sent += some.length;
+    }
+  });
+
+  test("that has no permit is waited for with an estimate where calls have ended", async () => {
+    const clock = movableClock();
+    const throttles = createThrottles({ clock, random: systemRandom });
+    const limiter = throttles.of(declared);
+    const ended = await limiter.acquire();
+    await clock.advance(400);
+    ended.release("success");
+    const permit = await limiter.acquire();
+    void limiter.acquire({ priority: "interactive" });
+    const spec = agent("helper", { throttle: model }, () => "said");
+    const scene = runnerScene(spec, { throttles, clock });
+    await scene.begin();
+    await until("it waits", () => limiter.snapshot().waiting === 2);
+    await clock.advance(250);
+    expect(scene.live.flatMap(({ chunks }) => chunks)).toMatchObject([
+      { type: "data-waiting", data: { ahead: 1, aboutMs: 800 } },
+    ]);
+    scene.runner.abort(scene.runner.running()[0]!, { keep: false });
+    permit.release("ignored");
+  });
+
+  describe("that has no permit", () => {
+    /** A turn whose agent's throttle has no permit before `give`. */
+    const waitingTurn = async (owner?: (command: Command) => Answer | Promise<Answer>) => {
+      const clock = movableClock();
+      const throttles = createThrottles({ clock, random: systemRandom });
+      const permit = await throttles.of(declared).acquire();
+      const spec = agent("helper", { throttle: model }, () => "said");
+      const scene = runnerScene(spec, { throttles, clock, ...(owner && { owner }) });
+      await scene.begin();
+      await until("it waits", () => throttles.of(declared).snapshot().waiting === 1);
+      const counts = () =>
+        scene.told.flatMap((each) => (each.type === "turn_waiting" ? each.count : []));
+      const give = () => permit.release("ignored");
+      return { ...scene, clock, counts, give };
+    };
+
+    test("is told to the owner as the wait begins and as it ends, before the answer's end", async () => {
+      const { told, clock, counts, give, reply } = await waitingTurn();
+      await clock.advance(249);
+      expect(told).toEqual([]);
+      await clock.advance(1);
+      expect(told).toEqual([{ type: "turn_waiting", epoch: 1, attempt: 1, count: 1 }]);
+      await clock.advance(5_000);
+      expect(counts()).toEqual([1]);
+      give();
+      expect(await reply()).toMatchObject({ outcome: "completed" });
+      expect(told.map(({ type }) => type)).toEqual([
+        "turn_waiting",
+        "turn_waiting",
+        "turn_finished",
+      ]);
+      expect(counts()).toEqual([1, 2]);
+    });
+
+    test("isn't told where the wait is short", async () => {
+      const { told, clock, give, reply } = await waitingTurn();
+      await clock.advance(200);
+      give();
+      await reply();
+      await clock.advance(1_000);
+      expect(told.map(({ type }) => type)).toEqual(["turn_finished"]);
+    });
+
+    test("holds nothing up where the owner doesn't answer, or doesn't know of waits", async () => {
+      const silent = await waitingTurn(({ type }) =>
+        type === "turn_waiting" ? new Promise(() => {}) : { lastSeq: 2, done: true },
+      );
+      const earlier = await waitingTurn(({ type }) => {
+        if (type === "turn_waiting") throw new FlotillaError("unsupported", "no such command");
+        return { lastSeq: 2, done: true };
+      });
+      for (const { clock, counts, give, reply } of [silent, earlier]) {
+        await clock.advance(5_000);
+        expect(counts()).toEqual([1]);
+        give();
+        expect(await reply()).toMatchObject({ outcome: "completed" });
+        expect(counts()).toEqual([1, 2]);
+      }
+    });
+
+    test("is told again while the owner is away, and no more once the wait is over", async () => {
+      const { clock, counts, give, reply } = await waitingTurn(({ type }) => {
+        if (type === "turn_waiting") throw new FlotillaError("unavailable", "no owner");
+        return { lastSeq: 2, done: true };
+      });
+      await clock.advance(3_000);
+      const begun = counts();
+      expect(begun.length).toBeGreaterThan(1);
+      expect(new Set(begun)).toEqual(new Set([1]));
+      give();
+      await reply();
+      await clock.advance(10_000);
+      expect(counts().slice(begun.length)).toEqual([2]);
+    });
+
+    test("isn't told to have ended by a stop, which ends the wait by itself", async () => {
+      const { runner, clock, counts, reply } = await waitingTurn();
+      await clock.advance(250);
+      runner.abort(runner.running()[0]!, { keep: true });
+      expect(await reply()).toMatchObject({ outcome: "stopped", parts: [] });
+      expect(counts()).toEqual([1]);
+    });
+
+    test("ends the turn where the owner says that it is another's", async () => {
+      const {
+        runner,
+        clock,
+        told,
+        events: seen,
+        give,
+      } = await waitingTurn(({ type }) => ({
+        lastSeq: 1,
+        done: type !== "turn_waiting",
+      }));
+      await clock.advance(250);
+      await until("it has ended", () => runner.running().length === 0);
+      give();
+      expect(seen.at(-1)).toMatchObject({ type: "turn_ended", outcome: "dropped" });
+      expect(told.map(({ type }) => type)).toEqual(["turn_waiting"]);
+    });
+  });
+
+  test("learns how the agent's answers end", async () => {
+    await using server = await serve((response, _, count) => {
+      if (count === 1) response.writeHead(429).end();
+      else if (count === 2) response.writeHead(500).end();
+      else response.writeHead(200, sse).end(events(...saying("hello"), { type: "finish" }));
+    });
+    const throttles = createThrottles({ clock: systemClock, random: systemRandom });
+    const spec = agent("helper", {
+      url: server.url,
+      allowPrivate: true,
+      throttle: model,
+      backoff: { baseMs: 1 },
+    });
+    const scene = runnerScene(spec, { throttles });
+    expect(await scene.answer()).toMatchObject({ outcome: "completed" });
+    expect(throttles.of(declared).snapshot().outcomes).toMatchObject({
+      throttled: 1,
+      server_error: 1,
+      success: 1,
+    });
+    await scene.runner.stop({ waitMs: 0 });
+  });
+});

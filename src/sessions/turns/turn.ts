@@ -1,0 +1,240 @@
+import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import { withFields } from "../../base/log.ts";
+import { estimateTokens } from "../../protocol/tokens.ts";
+import type { AgentSpec } from "../agents/spec.ts";
+import type { Reply } from "../conversation/command.ts";
+import type { Header, Turn } from "../conversation/header.ts";
+import { type Answer, createAnswer, errorOf } from "./answer.ts";
+import { contextOf, triggerOf } from "./call-function.ts";
+import { callUrl } from "./call-url.ts";
+import { keepCheckpoints } from "./checkpoints.ts";
+import { AgentFailure, failureOf } from "./failure.ts";
+import { type Pieces, piecesOf } from "./given.ts";
+import { type History, readHistory } from "./history.ts";
+import type { AgentNetwork } from "./network.ts";
+import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
+import { patiently } from "./patiently.ts";
+import { tell } from "./tell.ts";
+import { tryAgent } from "./tries.ts";
+import { tellWaits } from "./wait-told.ts";
+
+export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
+
+const replyBytes = 1024 * 1024;
+
+/** Makes one answer and stores it. Never rejects: what goes wrong is stored as well, or logged. */
+export async function runTurn(
+  parts: TurnParts,
+  header: Header,
+  turn: Turn,
+  { control, show }: { control: Control; show: (answer: Answer) => void },
+): Promise<void> {
+  const { clock, log, onEvent } = parts;
+  const { sessionId } = header;
+  const { epoch, attempt, agent } = turn;
+  const beganMs = clock.monotonic();
+  onEvent?.({ type: "turn_started", agent });
+  const { tenant } = header;
+  const { trigger, trace } = turn;
+  const span = parts.traced?.({ sessionId, tenant, agent, epoch, attempt, trigger, trace });
+  const make = () => makeAnswer(parts, header, turn, { control, show });
+  const made: Made = await (span ? span.run(make) : make()).catch((error: unknown) => ({
+    failure: failureOf(error),
+  }));
+  const { answer, ttftMs, failure } = made;
+  const ended = (outcome: Extract<TurnEvent, { type: "turn_ended" }>["outcome"]) => {
+    const chunks = answer?.chunks ?? 0;
+    const durationMs = clock.monotonic() - beganMs;
+    span?.end({ outcome, chunks, error: failure?.code });
+    onEvent?.({
+      type: "turn_ended",
+      agent,
+      outcome,
+      ...(ttftMs !== undefined && { ttftMs }),
+      durationMs,
+      chunks,
+    });
+  };
+  if (control.signal.aborted && !control.kept) {
+    answer?.drop();
+    ended("dropped");
+    return;
+  }
+  const reply = replyOf(made, control);
+  ended(reply.outcome);
+  try {
+    const told = await finish(parts, header, turn, reply);
+    if (told.done !== false) return;
+    log.info({ session: sessionId, epoch, attempt }, "an answer came too late and isn't stored");
+  } catch (error) {
+    const fields = { session: sessionId, epoch, attempt, error: messageOf(error) };
+    log.error(fields, "an answer couldn't be stored");
+  }
+
+  async function finish(to: TurnParts, of: Header, { epoch: at }: Turn, said: Reply) {
+    const command = { type: "turn_finished", epoch: at, attempt, reply: said } as const;
+    const gone = dropped(control);
+    try {
+      return await tell(to, of, command, gone);
+    } catch (error) {
+      if (!hasCode(error, "payload_too_large", "payload_not_storable", "payload_too_deep")) {
+        throw error;
+      }
+      // Somebody waits for an answer, so there has to be one.
+      const why = { code: "answer_too_large", message: messageOf(error, 300) };
+      const nothing = { outcome: "failed", parts: [], tokens: 0, error: why } as const;
+      return tell(to, of, { ...command, reply: nothing }, gone);
+    }
+  }
+}
+
+type Made = {
+  readonly answer?: Answer;
+  readonly failure?: AgentFailure | undefined;
+  readonly ttftMs?: number | undefined;
+};
+
+async function makeAnswer(
+  parts: TurnParts,
+  header: Header,
+  turn: Turn,
+  { control, show }: { control: Control; show: (answer: Answer) => void },
+): Promise<Made> {
+  if (turn.stopping || control.signal.aborted) {
+    control.end({ keep: true });
+    return {};
+  }
+  const { clock } = parts;
+  const { sessionId, tenant } = header;
+  const { epoch, attempt } = turn;
+  const told = await patiently(parts, control, async () => {
+    const spec = await parts.agentOf(tenant, turn.agent);
+    return { spec, history: spec && (await readHistory(parts.journal, header, turn, spec)) };
+  });
+  if (!told) return {};
+  const { spec, history } = told;
+  if (!spec || !history) {
+    const message = `no agent is called ${JSON.stringify(turn.agent)} on this pod`;
+    return { failure: new AgentFailure("agent_missing", message) };
+  }
+  const answer = createAnswer({
+    name: { sessionId, epoch, attempt },
+    messageId: turn.messageId,
+    initial: history.continued,
+    maxBytes: parts.maxReplyBytes ?? replyBytes,
+    clock,
+    live: parts.live.chunks,
+  });
+  show(answer);
+  const checkpoints = keepCheckpoints(clock, {
+    bytes: () => answer.bytes,
+    store: () => checkpoint(parts, header, turn, { answer, control }),
+  });
+  const waits = tellWaits(parts, header, turn, control);
+  const beganMs = clock.monotonic();
+  let ttftMs: number | undefined;
+  const failure = await tryAgent(
+    { ...parts, log: withFields(parts.log, { session: sessionId, epoch, attempt }) },
+    {
+      spec,
+      deadlineAtMs: undefined,
+      answer,
+      control,
+      open: (signal, touch) => open(parts, { spec, header, turn, history }, signal, touch),
+      onChunk() {
+        if (!answer.begun) return;
+        ttftMs ??= clock.monotonic() - beganMs;
+        checkpoints.changed();
+      },
+      onWaiting(at) {
+        answer.waits(at);
+        waits.set(at !== undefined);
+      },
+    },
+    spec,
+  );
+  checkpoints.stop();
+  waits.stop();
+  return { answer, failure, ttftMs };
+}
+
+type Asked = {
+  readonly spec: AgentSpec;
+  readonly header: Header;
+  readonly turn: Turn;
+  readonly history: History;
+};
+
+async function open(
+  parts: TurnParts,
+  { spec, header, turn, history }: Asked,
+  signal: AbortSignal,
+  touch: () => void,
+): Promise<Pieces> {
+  const { source } = spec;
+  if (source.type === "function") {
+    const given = await source.run(contextOf(parts, { header, turn, history }, signal));
+    return piecesOf(given, touch);
+  }
+  const { sessionId, tenant } = header;
+  const { epoch, attempt, agent, upToSeq, messageId } = turn;
+  const { messages, user, summary } = history;
+  const request = {
+    id: sessionId,
+    messages,
+    trigger: triggerOf(turn),
+    ...(turn.trigger !== "submit" && { messageId }),
+    flotilla: {
+      sessionId,
+      tenant,
+      agent,
+      epoch,
+      attempt,
+      ...(user !== undefined && { user }),
+      ...(summary !== undefined && { summary }),
+      seq: upToSeq,
+    },
+  };
+  const { network, clock } = parts;
+  return callUrl({ source, request, network, clock, signal, touch });
+}
+
+/** Keeps what there is so far. Where the owner says that it is somebody else's turn now, this one ends. */
+async function checkpoint(
+  { ask, log }: TurnParts,
+  { tenant, sessionId }: Header,
+  { epoch, attempt }: Turn,
+  { answer, control }: { answer: Answer; control: Control },
+): Promise<void> {
+  const content = answer.content();
+  const soFar: Reply = { outcome: "cut", ...content, tokens: estimateTokens(content.parts) };
+  const body = JSON.stringify(soFar);
+  try {
+    const told = await ask(tenant, sessionId, { type: "checkpoint", epoch, attempt, body });
+    if (told.done === false) control.end({ keep: false });
+  } catch (error) {
+    log.debug({ session: sessionId, error: messageOf(error) }, "a checkpoint wasn't stored");
+  }
+}
+
+/** Ends the answer for whoever watches, and gives what is stored of it. */
+function replyOf({ answer, failure }: Made, control: Control): Reply {
+  const stopped = control.signal.aborted || answer?.outcome.type === "abort";
+  if (failure) answer?.close("error", failure.message);
+  else answer?.close(stopped ? "abort" : "finish");
+  const content = answer?.content() ?? { parts: [] };
+  const reply = { ...content, tokens: estimateTokens(content.parts) };
+  if (!failure) return { outcome: stopped ? "stopped" : "completed", ...reply };
+  const outcome = content.parts.length > 0 ? "cut" : "failed";
+  return { outcome, ...reply, error: errorOf(failure) };
+}
+
+/** Fires once nobody wants even the end of it; a stop that keeps what there is isn't that. */
+function dropped(control: Control): AbortSignal {
+  const gone = new AbortController();
+  const look = () => {
+    if (!control.kept) gone.abort(new FlotillaError("cancelled", "the turn is another's now"));
+  };
+  if (!control.signal.aborted) control.signal.addEventListener("abort", look, { once: true });
+  return gone.signal;
+}

@@ -1,0 +1,101 @@
+import { FlotillaError } from "../base/errors.ts";
+import { encodeJson } from "../base/json.ts";
+import { checkChoice, checkNumber, checkOptions, checkText } from "../base/options.ts";
+import type { Part, ToolResult } from "../protocol/message.ts";
+import { agentsMost, usersMost } from "./conversation/header.ts";
+import type { CreateSession, SendMessage } from "./service.ts";
+
+/** What may be said of a session from outside, checked once, at the door. */
+
+export const idChars = 200;
+/** What the ids of answers begin with, and no client's may: whoever could send one would speak as the agent. */
+export const answerMark = "@";
+export const partsMost = 1_000;
+export const resultsMost = 100;
+export const metadataBytes = 16 * 1024;
+
+export function checkSessionId(sessionId: unknown): string {
+  return checkText("the session's id", sessionId, { max: idChars });
+}
+
+export function checkCreate(input: CreateSession): void {
+  checkOptions("sessions.create", input, ["sessionId", "agents", "users", "metadata"]);
+  if (input.sessionId !== undefined) checkSessionId(input.sessionId);
+  checkNames("agents", input.agents, agentsMost);
+  checkNames("users", input.users, usersMost);
+}
+
+export function checkNames(what: string, names: unknown, most: number): void {
+  if (names === undefined) return;
+  if (!Array.isArray(names) || names.length > most) {
+    throw new FlotillaError("invalid_option", `${what} must be a list of at most ${most}`);
+  }
+  for (const name of names) checkText(`each of ${what}`, name, { max: idChars });
+  if (new Set(names).size < names.length) {
+    throw new FlotillaError("invalid_option", `${what} names one twice`);
+  }
+}
+
+export function checkMessage(message: SendMessage, maxBytes: number): void {
+  const { id, role, author, parts, to, tokens, metadata } = message;
+  if (id !== undefined) checkMessageId(id);
+  checkText("author", author, { max: idChars });
+  if (to !== undefined) checkText("to", to, { max: idChars });
+  if (role !== undefined) checkChoice("role", role, ["user", "assistant", "system"]);
+  if (tokens !== undefined) checkNumber("tokens", tokens, { min: 0, max: 100_000_000 });
+  checkParts(parts);
+  encodeJson("the message", metadata === undefined ? parts : { parts, metadata }, { maxBytes });
+}
+
+function checkMessageId(id: unknown): void {
+  if (!checkText("the message's id", id, { max: idChars }).startsWith(answerMark)) return;
+  throw new FlotillaError(
+    "invalid_input",
+    `the message's id must not begin with ${answerMark}, as those of answers do`,
+  );
+}
+
+function checkParts(parts: unknown): asserts parts is readonly Part[] {
+  if (!Array.isArray(parts) || parts.length === 0 || parts.length > partsMost) {
+    throw new FlotillaError(
+      "invalid_input",
+      `parts must be a list of 1 to ${partsMost}, such as [{ "type": "text", "text": "hello" }]`,
+    );
+  }
+  for (const part of parts as unknown[]) {
+    const { type, text } = (typeof part === "object" && part !== null ? part : {}) as Part;
+    if (typeof type === "string" && type !== "" && (type !== "text" || typeof text === "string")) {
+      continue;
+    }
+    throw new FlotillaError(
+      "invalid_input",
+      'each part has a `type`, and one of type "text" has a `text`',
+    );
+  }
+  if ((parts as Part[]).every(({ type, text }) => type === "text" && text === "")) {
+    throw new FlotillaError(
+      "invalid_input",
+      "the message says nothing: its text is empty, and it has no other part, such as a file",
+    );
+  }
+}
+
+export function checkResults(results: unknown, maxBytes: number): void {
+  if (!Array.isArray(results) || results.length === 0 || results.length > resultsMost) {
+    throw new FlotillaError("invalid_input", `results must be a list of 1 to ${resultsMost}`);
+  }
+  for (const result of results as Partial<Record<string, unknown>>[]) {
+    checkText("toolCallId", result?.["toolCallId"], { max: 500 });
+    const says = ["output", "errorText", "approved"].filter((name) => Object.hasOwn(result, name));
+    const fits =
+      says.length === 1 &&
+      (says[0] !== "errorText" || typeof result["errorText"] === "string") &&
+      (says[0] !== "approved" || typeof result["approved"] === "boolean");
+    if (fits) continue;
+    throw new FlotillaError(
+      "invalid_input",
+      "each result has one of `output`, `errorText` and `approved`",
+    );
+  }
+  encodeJson("the results", results as ToolResult[], { maxBytes });
+}
