@@ -100,7 +100,7 @@ export {
 export type { ThrottleOfHandler } from "./tasks/claim/throttle.ts";
 export type { HeldByThrottle } from "./tasks/inspect/throttle-held.ts";
 export type { WaitOptions } from "./tasks/inspect/wait-for.ts";
-export type { Pod, PodEvent } from "./runtime/assemble.ts";
+export type { Pod, PodEvent } from "./runtime/pod.ts";
 export { type Config, defineConfig } from "./runtime/config.ts";
 export { type ApiKey, type ServerConfig, type TokenConfig } from "./runtime/server-config.ts";
 export { type ClaimerConfig, startClaimer } from "./runtime/claimer.ts";
@@ -184,5 +184,5 @@ export type {
 export type { PodView, ThrottleView } from "./throttles/shares/read.ts";
 export { type CallOptions, type Throttle, throttle } from "./throttles/throttle.ts";
 export type { Priority } from "./throttles/limiter/wait-queue.ts";
-export { startPod, type StartPodOptions } from "./runtime/pod.ts";
+export { startPod, type StartPodOptions } from "./runtime/start-pod.ts";
 export type { ContentionCause, StoreEvent } from "./store/events.ts";

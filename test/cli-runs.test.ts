@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 import { flow } from "../src/flows/flow.ts";
-import type { Pod } from "../src/runtime/assemble.ts";
+import type { Pod } from "../src/runtime/pod.ts";
 import { connect, type Flotilla } from "../src/runtime/connect.ts";
-import { startPod } from "../src/runtime/pod.ts";
+import { startPod } from "../src/runtime/start-pod.ts";
 import { built } from "./built.ts";
 import { run as runIn, type Running, start as startIn } from "./command.ts";
 

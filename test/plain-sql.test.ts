@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 import { task } from "../src/tasks/task.ts";
-import { startPod } from "../src/runtime/pod.ts";
+import { startPod } from "../src/runtime/start-pod.ts";
 import { temporaryFile } from "../src/store/kinds.contract.ts";
 import { openStore } from "../src/store/open.ts";
 import { sql, table } from "../src/store/sql.ts";

@@ -1,5 +1,5 @@
 import { silentLogger } from "../../src/base/log.ts";
-import { startPod } from "../../src/runtime/pod.ts";
+import { startPod } from "../../src/runtime/start-pod.ts";
 import { playRole } from "../roles.ts";
 import { parts } from "./frames.ts";
 

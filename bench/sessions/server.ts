@@ -3,7 +3,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import { connect } from "../../src/runtime/connect.ts";
-import { startPod } from "../../src/runtime/pod.ts";
+import { startPod } from "../../src/runtime/start-pod.ts";
 import { createMetrics } from "../../src/server/metrics.ts";
 import { serve } from "../../src/server/serve.ts";
 import { playRole, sharedMs } from "../roles.ts";

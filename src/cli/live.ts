@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Stats } from "../tasks/tasks.ts";
 import { type TaskStatus, taskStatuses } from "../tasks/rows.ts";
-import type { PodEvent } from "../runtime/assemble.ts";
+import type { PodEvent } from "../runtime/pod.ts";
 import { columns, oneLine, paint, paintStatus } from "./output.ts";
 
 export type LiveParts = {

@@ -12,10 +12,10 @@ import { type Claimer, createClaimer, type ClaimerParts } from "../tasks/claim/c
 import { checkName, type TaskContract } from "../tasks/task.ts";
 import { openStore } from "../store/open.ts";
 import { enlist } from "../throttles/throttles-here.ts";
-import { assemblePod } from "./assemble.ts";
+import { assemblePod } from "./pod.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger } from "./log.ts";
-import { identifyProcess } from "./this-process.ts";
+import { identifyProcess } from "./process.ts";
 
 const ofConfig = [
   "store",

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { task } from "../tasks/task.ts";
-import { gapOf } from "./assemble.ts";
+import { gapOf } from "./pod.ts";
 import { type Config, defineConfig, resolveConfig } from "./config.ts";
 
 const refused = (message: string) =>

@@ -9,7 +9,7 @@ import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { resolveConfig } from "./config.ts";
 import { dataFolderOf } from "./data-folder.ts";
 import { localProgressFor } from "./local-progress.ts";
-import { outboxDiskFor } from "./outbox-disk.ts";
+import { outboxDiskFor } from "./local-files.ts";
 
 const postgres = "postgres://nobody@127.0.0.1/none";
 let folder: string;

@@ -23,7 +23,7 @@ import type { AgentNetwork } from "../sessions/turns/network.ts";
 import type { TurnEvent } from "../sessions/turns/parts.ts";
 import type { StoreEvent } from "../store/events.ts";
 import type { Throttles } from "../throttles/registry.ts";
-import type { ThisProcess } from "./this-process.ts";
+import type { ThisProcess } from "./process.ts";
 import type { PodThrottlesClient, ThrottleEvent } from "./throttles.ts";
 
 /** Everything a pod touches of the outside. Production and simulation bring their own. */

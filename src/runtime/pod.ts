@@ -1,84 +1,304 @@
-import { hostname } from "node:os";
-import process from "node:process";
-import { stoppable } from "./stoppable.ts";
-import { systemClock } from "../base/clock.ts";
-import { uuidv7 } from "../base/ids.ts";
-import { systemRandom } from "../base/random.ts";
-import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
-import { watchLeftBehind } from "../pods/unhandled-errors.ts";
-import { noWorkerWarning } from "../tasks/inspect/no-worker.ts";
-import { openStore } from "../store/open.ts";
-import { enlist } from "../throttles/throttles-here.ts";
-import { failedViews } from "./failed-views.ts";
-import { localProgressFor } from "./local-progress.ts";
-import { outboxDiskFor } from "./outbox-disk.ts";
-import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
-import { type Config, resolveConfig } from "./config.ts";
-import { defaultLogger } from "./log.ts";
-import { createPressureGauge } from "./pressure.ts";
-import { identifyProcess } from "./this-process.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import { pruneMail } from "../bus/sql.ts";
+import { createDeadLetters } from "../dead-letters/dead-letters.ts";
+import { createDeadLetterLead } from "../dead-letters/leader.ts";
+import {
+  leaderOf,
+  type Liveness,
+  type LivenessLimits,
+  nobodySeen,
+  type Observation,
+  observe,
+  silenceOf,
+} from "../pods/liveness.ts";
+import { leave } from "../pods/sql.ts";
+import { createRuns } from "../flows/runs.ts";
+import { takeUpAside } from "../flows/drive/take-up.ts";
+import { createTasks } from "../tasks/tasks.ts";
+import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
+import { createOutbox } from "../tasks/finish/outbox.ts";
+import { createLeader } from "../tasks/leader/recover.ts";
+import { createSchedules, putAll } from "../schedules/schedules.ts";
+import { createFiring } from "../schedules/fire.ts";
+import { throttlesOf } from "../tasks/inspect/throttle-held.ts";
+import { flowsOf } from "../tasks/inspect/blocked-by.ts";
+import { startWorker, type Worker } from "../tasks/run/worker.ts";
+import type { Settings } from "./config.ts";
+import { agentsByName, workedOn } from "./handlers.ts";
+import { atMost, inTime } from "../base/timeout.ts";
+import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
+import { noSessions, onceThereAreSome, sessionsOfPod, startSessions } from "./sessions.ts";
+import { createPodThrottles } from "./throttles.ts";
 
-export type StartPodOptions = {
-  /** Told of every claim, ending and recovery; metrics are made of it. */
-  onEvent?: (event: PodEvent) => void;
-};
+export { reasonCodes } from "../tasks/run/pod-status.ts";
 
-/** Starts a pod in this process. `await using pod = await startPod(config)` also stops it. */
-export async function startPod(config: Config, { onEvent }: StartPodOptions = {}): Promise<Pod> {
-  const settings = resolveConfig(config);
-  const log = settings.log ?? defaultLogger();
-  const database = await openStore(settings.store, {
-    ...settings,
-    log,
-    ...(onEvent && { onEvent }),
-  });
-  const ids = uuidv7(systemClock, systemRandom);
-  const pulse = createPulse();
-  const gauge = settings.pressure ? createPressureGauge() : undefined;
-  const stopWatch = settings.onUnhandledRejection === "log" ? watchLeftBehind() : () => {};
-  try {
-    const pod = await assemblePod(settings, {
-      podId: ids.next(),
-      database,
-      clock: systemClock,
-      random: systemRandom,
-      ids,
-      log,
-      startHeartbeat: (hooks) =>
-        startHeartbeatThread({
-          ...hooks,
-          store: settings.store,
-          pulse,
-          metadata: { host: hostname(), pid: process.pid, ...hooks.metadata },
-        }),
-      ...(await outboxDiskFor(settings, database, log)),
-      ...(await localProgressFor(settings, database, { clock: systemClock, log })),
-      views: failedViews(settings.dataDir, database, log),
-      thisProcess: identifyProcess(),
-      enlist,
-      breathe: pulse.breathe,
-      raiseFloor: pulse.raiseFloor,
-      ...(gauge && { readPressure: gauge.read }),
-      ...(onEvent && { onEvent }),
-      onNoWorker: (name) => log.warn({ name }, noWorkerWarning(name)),
-    });
-    const stop = async () => {
-      await pod.stop();
-      stopWatch();
-      gauge?.stop();
-      await database.close();
-    };
-    const started = stoppable(pod, stop);
+export type { HeartbeatHooks, Pod, PodEvent, PodParts } from "./pod-parts.ts";
+
+// The first beat makes the pod known; without it nothing can be claimed.
+const firstBeatLimitMs = 30_000;
+// What takes longer goes on beside the pod's own work.
+const leftoversLimitMs = 10_000;
+const pruneLettersMs = 60_000;
+
+/** Puts a pod together and starts it. Resolves when it is known to the others and claims. */
+export async function assemblePod(settings: Settings, parts: PodParts): Promise<Pod> {
+  const { podId, database, clock, log } = parts;
+  // A listener that throws must not take claimed tasks with it: nobody would ever run them.
+  const onEvent = (event: PodEvent): void => {
     try {
-      await settings.onStart?.(pod);
+      parts.onEvent?.(event);
     } catch (error) {
-      await started.stop();
-      throw error;
+      log.error({ pod: podId, event: event.type, error: messageOf(error) }, "`onEvent` threw");
     }
-    return started;
+  };
+  const { heartbeatMs, deadAfterMs, stallBeats } = settings;
+  const limits: LivenessLimits = { deadAfterMs, gapMs: gapOf(settings) };
+  const handlers = workedOn(settings.use, settings.only);
+  const tasks = createTasks({
+    ...parts,
+    maxPayloadBytes: settings.maxPayloadBytes,
+    onEnqueued: () => worker?.wake(),
+  });
+  const lead = createLeader({
+    onFreed: () => worker?.wake(),
+    podId,
+    database,
+    limits,
+    retentionMs: settings.retentionMs,
+    ids: parts.ids,
+    log,
+    onRecovered: (recovered, silences) => {
+      const passMs = clock.monotonic() - passStartedMs;
+      const silencesMs = silences.map((silentMs) => silentMs + passMs);
+      onEvent({ type: "recovered", tasks: recovered, silencesMs });
+      worker?.wake();
+    },
+  });
+
+  const scheduleParts = {
+    ...parts,
+    maxPayloadBytes: settings.maxPayloadBytes,
+    onEnqueued: () => worker?.wake(),
+  };
+  const firing = createFiring({
+    ...parts,
+    everyMs: heartbeatMs,
+    leads: () => leader === podId,
+    onFired(fired) {
+      onEvent({ type: "fired", ...fired });
+      worker?.wake();
+    },
+  });
+
+  const letters = createDeadLetterLead({ ...parts, onTaken: () => worker?.wake() });
+  const { close: closeLetters, ...deadLetters } = createDeadLetters({
+    ...parts,
+    kept: () => letters.kept,
+  });
+
+  const agents = agentsByName(settings.use);
+  const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents });
+  const runs = createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined });
+
+  // First of all, because whoever sees its pod silent gives such a task to somebody else.
+  const outbox =
+    parts.outboxDisk &&
+    createOutbox({ ...parts, disk: parts.outboxDisk, maxBytes: settings.outboxMaxBytes });
+  const leaving = new AbortController();
+  const leftovers = outbox && sendLeftovers({ ...parts, outbox, signal: leaving.signal });
+  await atMost(clock, leftoversLimitMs, leftovers);
+
+  let worker: Worker | undefined;
+  let sessions: ReturnType<typeof onceThereAreSome> | undefined;
+  let talked = false;
+  let liveness: Liveness = nobodySeen;
+  let leader: string | undefined;
+  let passing: Promise<unknown> | undefined;
+  let passStartedMs = 0;
+  let stopped: Promise<void> | undefined;
+  let firstBeat: (() => void) | undefined;
+  let lastError = "no beat was committed";
+  const known = new Promise<void>((resolve) => {
+    firstBeat = resolve;
+  });
+
+  const onBeat = (seen: Observation) => {
+    const before = liveness;
+    const previousMs = before.lastBeatMs;
+    liveness = observe(before, seen, limits);
+    firstBeat?.();
+    const lagMs = previousMs === undefined ? 0 : seen.atMs - previousMs - heartbeatMs;
+    onEvent({ type: "beat", lagMs: Math.max(0, lagMs) });
+    const now = leaderOf(liveness, limits, podId);
+    if (now !== leader) {
+      const silentMs = leader === undefined ? undefined : silenceOf(leader, before, liveness);
+      leader = now;
+      log.info({ pod: podId, leader }, leader === podId ? "this pod leads" : "another pod leads");
+      onEvent({ type: "leading", podId: leader, ...(silentMs !== undefined && { silentMs }) });
+    }
+    if (stopped) return;
+    void firing.pass();
+    letters.beat(leader === podId);
+    if (leader === podId) pruneLetters();
+    if (leader === podId && seen.throttled) throttles.learn();
+    talked ||= seen.talked === true;
+    if (talked) sessions?.wake();
+    if (passing) return;
+    passStartedMs = clock.monotonic();
+    passing = lead.pass(liveness).finally(() => {
+      passing = undefined;
+    });
+  };
+
+  let prunedMs = clock.monotonic();
+  /** Letters that nobody has fetched, such as those to a program that is gone. */
+  const pruneLetters = (): void => {
+    if (!settings.sessions || clock.monotonic() - prunedMs < pruneLettersMs) return;
+    prunedMs = clock.monotonic();
+    void database.write([pruneMail()]).catch(() => {});
+  };
+
+  let cancelBreath = () => {};
+  const breathe = () => {
+    parts.breathe();
+    cancelBreath = clock.after(heartbeatMs / 2, breathe);
+  };
+  breathe();
+  const heartbeat = parts.startHeartbeat({
+    podId,
+    heartbeatMs,
+    stallBeats,
+    metadata: {
+      names: [...handlers.keys()],
+      flows: flowsOf(handlers.values()),
+      throttles: throttlesOf(handlers.values()),
+      followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
+      ...(settings.sessions && { sessions: sessionsOfPod(agents) }),
+    },
+    onBeat,
+    onError(error) {
+      lastError = error;
+      onEvent({ type: "beat_failed" });
+      log.warn({ pod: podId, error }, "a heartbeat failed");
+    },
+  });
+  const endHeartbeat = async () => {
+    cancelBreath();
+    await heartbeat.stop();
+  };
+
+  try {
+    await inTime(
+      clock,
+      firstBeatLimitMs,
+      known,
+      () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
+    );
+    await takeUpAside(database, handlers.values());
+    await putAll(settings.schedules, scheduleParts, {
+      limitMs: firstBeatLimitMs,
+      declares: true,
+    });
   } catch (error) {
-    stopWatch();
-    await database.close();
+    await firing.stop();
+    await letters.stop();
+    await throttles.stop();
+    await endHeartbeat();
+    leaving.abort();
+    await leftovers;
+    await outbox?.close();
     throw error;
   }
+  worker = startWorker({
+    ...parts,
+    ...(outbox && { outbox }),
+    handlers,
+    capacity: { slots: settings.slots, target: settings.target },
+    ...(settings.pressure &&
+      parts.readPressure && {
+        pressure: { read: parts.readPressure, limits: settings.pressure },
+      }),
+    pollMs: settings.pollMs,
+    graceMs: settings.graceMs,
+    maxResultBytes: settings.maxResultBytes,
+    middleware: settings.middleware,
+    throttles: throttles.registry,
+    onFloor: parts.raiseFloor,
+    onEvent,
+    onEnded: tasks.ended,
+    hasSuspectTurn: () => sessions?.hasSuspect() ?? false,
+  });
+  if (settings.sessions) {
+    const { registry } = throttles;
+    const runsSuspectTask = () => worker.hasSuspect;
+    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask };
+    const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own };
+    sessions = onceThereAreSome(() => startSessions(sessionParts));
+    if (talked) sessions.wake();
+  }
+  log.info(
+    { pod: podId, names: [...handlers.keys()], slots: settings.slots },
+    "the pod has started",
+  );
+
+  const stop = async (): Promise<void> => {
+    log.info({ pod: podId, running: worker.running }, "the pod is stopping");
+    const fired = firing.stop();
+    await Promise.all([
+      worker.stop({ waitMs: settings.shutdownMs }),
+      sessions?.stop({ waitMs: settings.shutdownMs }),
+    ]);
+    // Handlers have ended, or were left to themselves with the permits that they have.
+    const given = throttles.stop();
+    leaving.abort();
+    await leftovers;
+    await outbox?.close();
+    parts.localProgress?.close();
+    tasks.close();
+    closeLetters();
+    await letters.stop();
+    await fired;
+    await given;
+    await passing;
+    await endHeartbeat();
+    await database.write([leave(podId)]).catch(() => {});
+    log.info({ pod: podId }, "the pod has stopped");
+  };
+
+  return {
+    ...tasks,
+    podId,
+    deadLetters,
+    runs,
+    sessions: sessions?.sessions ?? noSessions(),
+    sessionService: sessions?.service ?? null,
+    sessionLoad: () => sessions?.load(),
+    schedules: createSchedules(scheduleParts),
+    throttles: throttles.client,
+    get leader() {
+      return leader;
+    },
+    get running() {
+      return worker.running;
+    },
+    get state() {
+      return worker.state;
+    },
+    get capacity() {
+      return worker.capacity;
+    },
+    stop: () => (stopped ??= stop()),
+    [Symbol.asyncDispose]: () => (stopped ??= stop()),
+  };
+}
+
+/** Two own beats further apart than this are a gap, after which nobody's silence counts. */
+export function gapOf({
+  heartbeatMs,
+  deadAfterMs,
+}: {
+  heartbeatMs: number;
+  deadAfterMs: number;
+}): number {
+  return Math.max(heartbeatMs * 2, Math.min(heartbeatMs * 3, deadAfterMs - heartbeatMs));
 }

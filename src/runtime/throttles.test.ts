@@ -12,7 +12,7 @@ import type { Statement } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { throttle } from "../throttles/throttle.ts";
 import { enlist } from "../throttles/throttles-here.ts";
-import { assemblePod, type Pod, type PodEvent } from "./assemble.ts";
+import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
 import { resolveConfig } from "./config.ts";
 
 const second = 1_000;

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { silentLogger } from "../base/log.ts";
 import { type TaskContract, task } from "../tasks/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
-import { startPod } from "../runtime/pod.ts";
+import { startPod } from "../runtime/start-pod.ts";
 import type { AppParts } from "./app.ts";
 import { asking, openPlace } from "./asking.contract.ts";
 

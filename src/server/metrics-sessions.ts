@@ -1,4 +1,4 @@
-import type { PodEvent } from "../runtime/assemble.ts";
+import type { PodEvent } from "../runtime/pod.ts";
 import type { SessionLoad } from "../sessions/start.ts";
 import type { Instruments } from "./metrics.ts";
 import type { SocketEvent } from "./socket/sockets.ts";

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { type Pod, type PodEvent, reasonCodes } from "../runtime/assemble.ts";
+import { type Pod, type PodEvent, reasonCodes } from "../runtime/pod.ts";
 import type { Logger } from "../base/log.ts";
 import type { DoingCounts } from "../flows/doing.ts";
 import type { Depth } from "../tasks/inspect/depth.ts";

@@ -9,7 +9,7 @@ import type { ServerFrame } from "../protocol/frames.ts";
 import { parseServerFrames } from "../protocol/parse-server-frame.ts";
 import { connect } from "../runtime/connect.ts";
 import { machinesOf } from "../runtime/flows.ts";
-import { startPod } from "../runtime/pod.ts";
+import { startPod } from "../runtime/start-pod.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
 import type { Usable } from "../runtime/handlers.ts";
 import type { SessionService } from "../sessions/service.ts";

@@ -5,7 +5,7 @@ import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Clock } from "../base/clock.ts";
 import { startHeartbeat } from "../pods/heartbeat.ts";
-import { assemblePod, type Pod } from "../runtime/assemble.ts";
+import { assemblePod, type Pod } from "../runtime/pod.ts";
 import type { Settings } from "../runtime/config.ts";
 import { isAgent } from "../runtime/handlers.ts";
 import { lazyService } from "../sessions/lazy-service.ts";

@@ -1,9 +1,9 @@
 import { silentLogger } from "../../src/base/log.ts";
 import type { Entry } from "../../src/protocol/message.ts";
-import type { Pod } from "../../src/runtime/assemble.ts";
+import type { Pod } from "../../src/runtime/pod.ts";
 import { connect, type Flotilla } from "../../src/runtime/connect.ts";
 import type { Usable } from "../../src/runtime/handlers.ts";
-import { startPod } from "../../src/runtime/pod.ts";
+import { startPod } from "../../src/runtime/start-pod.ts";
 import type { Chat, Sessions } from "../../src/sessions/sessions.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
 

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { agent } from "../../src/sessions/agents/agent.ts";
-import { startPod } from "../../src/runtime/pod.ts";
+import { startPod } from "../../src/runtime/start-pod.ts";
 import { SignJWT } from "jose";
 import { expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";

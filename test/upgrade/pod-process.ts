@@ -3,7 +3,7 @@ import { once } from "node:events";
 import process from "node:process";
 import { silentLogger } from "../../src/base/log.ts";
 import { task } from "../../src/tasks/task.ts";
-import { startPod } from "../../src/runtime/pod.ts";
+import { startPod } from "../../src/runtime/start-pod.ts";
 
 process.stdout.write("loaded\n");
 await once(process.stdin, "data");

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
-import { startPod } from "../../src/runtime/pod.ts";
+import { startPod } from "../../src/runtime/start-pod.ts";
 import { openStore } from "../../src/store/open.ts";
 import { kinds, type Place } from "./places.ts";
 import { type Kept, kept, laterTrips, legs, trips } from "./trips.ts";

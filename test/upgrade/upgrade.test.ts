@@ -4,7 +4,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
 import { task } from "../../src/tasks/task.ts";
 import { connect } from "../../src/runtime/connect.ts";
-import { startPod } from "../../src/runtime/pod.ts";
+import { startPod } from "../../src/runtime/start-pod.ts";
 import { migrate, schemaState } from "../../src/store/migrate.ts";
 import { openStore } from "../../src/store/open.ts";
 import { migrations } from "../../src/store/schema.ts";

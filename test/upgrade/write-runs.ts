@@ -12,7 +12,7 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import { silentLogger } from "../../src/base/log.ts";
 import { abort } from "../../src/base/errors.ts";
-import { startPod } from "../../src/runtime/pod.ts";
+import { startPod } from "../../src/runtime/start-pod.ts";
 import { type Kept, kept, legs, trips } from "./trips.ts";
 
 const release = Number(process.argv[2]);

@@ -5,7 +5,7 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { EachCounts, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/rows.ts";
+import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/json-rows.ts";
 import { exitCodes } from "../failure.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import { barOf, count, plural, startProgress } from "../progress.ts";

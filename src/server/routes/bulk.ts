@@ -3,7 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { EachResult, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
 import type { TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/rows.ts";
+import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/json-rows.ts";
 import { checked } from "../check.ts";
 import { shownOf } from "../errors.ts";
 import { readBody, typeOf } from "../parse.ts";

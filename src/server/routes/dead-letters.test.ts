@@ -3,8 +3,8 @@ import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { abort } from "../../base/errors.ts";
 import { task } from "../../tasks/task.ts";
-import { type Pod } from "../../runtime/assemble.ts";
-import { startPod } from "../../runtime/pod.ts";
+import { type Pod } from "../../runtime/pod.ts";
+import { startPod } from "../../runtime/start-pod.ts";
 import { asking, openPlace } from "../asking.contract.ts";
 
 const place = openPlace();

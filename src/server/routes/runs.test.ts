@@ -6,8 +6,8 @@ import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
 import { machinesOf } from "../../runtime/flows.ts";
 import { handlersByName } from "../../runtime/handlers.ts";
-import type { Pod } from "../../runtime/assemble.ts";
-import { startPod } from "../../runtime/pod.ts";
+import type { Pod } from "../../runtime/pod.ts";
+import { startPod } from "../../runtime/start-pod.ts";
 import { asking, openPlace } from "../asking.contract.ts";
 
 const parcel = flow("parcel", { version: 1 })

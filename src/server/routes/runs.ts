@@ -4,7 +4,7 @@ import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { FlowContract, TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { asJson, readFlows } from "../../runtime/flows.ts";
-import { parseRow } from "../../runtime/rows.ts";
+import { parseRow } from "../../runtime/json-rows.ts";
 import { sees } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "../specs/runs.ts";

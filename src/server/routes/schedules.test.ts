@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { task } from "../../tasks/task.ts";
-import { startPod } from "../../runtime/pod.ts";
+import { startPod } from "../../runtime/start-pod.ts";
 import { asking, mailOnly, openPlace } from "../asking.contract.ts";
 import { createMetrics } from "../metrics.ts";
 

@@ -3,7 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { parseRow } from "../../runtime/rows.ts";
+import { parseRow } from "../../runtime/json-rows.ts";
 import { sees } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { taskSpecs } from "../specs/tasks.ts";

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { task } from "../../tasks/task.ts";
 import { connect } from "../../runtime/connect.ts";
-import { startPod } from "../../runtime/pod.ts";
+import { startPod } from "../../runtime/start-pod.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
 
 let url: string;

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { task } from "../../tasks/task.ts";
-import { startPod } from "../../runtime/pod.ts";
+import { startPod } from "../../runtime/start-pod.ts";
 import type { Database } from "../database.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
 import { migrate } from "../migrate.ts";

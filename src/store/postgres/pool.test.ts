@@ -4,7 +4,7 @@ import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/movable-clock.contract.ts";
 import { task } from "../../tasks/task.ts";
 import { connect } from "../../runtime/connect.ts";
-import { startPod } from "../../runtime/pod.ts";
+import { startPod } from "../../runtime/start-pod.ts";
 import { databaseContract } from "../database.contract.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
 import { sql } from "../sql.ts";

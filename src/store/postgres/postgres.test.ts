@@ -7,7 +7,7 @@ import { claimTasks } from "../../tasks/sql/claim.ts";
 import { releaseCall } from "../../tasks/sql/release.ts";
 import { task } from "../../tasks/task.ts";
 import { connect } from "../../runtime/connect.ts";
-import { startPod } from "../../runtime/pod.ts";
+import { startPod } from "../../runtime/start-pod.ts";
 import { temporaryDatabase } from "../kinds.contract.ts";
 import { openStore } from "../open.ts";
 import { render, sql, table } from "../sql.ts";

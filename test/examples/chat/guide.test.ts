@@ -7,8 +7,8 @@ import { transcribe } from "../../../examples/demo/tasks.ts";
 import { silentLogger } from "../../../src/base/log.ts";
 import type { Part } from "../../../src/protocol/message.ts";
 import { textOf } from "../../../src/protocol/text-of.ts";
-import type { Pod } from "../../../src/runtime/assemble.ts";
-import { startPod } from "../../../src/runtime/pod.ts";
+import type { Pod } from "../../../src/runtime/pod.ts";
+import { startPod } from "../../../src/runtime/start-pod.ts";
 
 let folder: string;
 let pod: Pod;

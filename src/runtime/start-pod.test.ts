@@ -5,8 +5,8 @@ import { task } from "../tasks/task.ts";
 import { temporaryFile } from "../store/kinds.contract.ts";
 import { flow } from "../flows/flow.ts";
 import { connect } from "./connect.ts";
-import { type PodEvent } from "./assemble.ts";
-import { startPod } from "./pod.ts";
+import { type PodEvent } from "./pod.ts";
+import { startPod } from "./start-pod.ts";
 
 let place: ReturnType<typeof temporaryFile>;
 beforeEach(() => {

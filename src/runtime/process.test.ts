@@ -2,13 +2,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import process from "node:process";
 import { describe, expect, test } from "vitest";
-import { identifyProcess } from "./this-process.ts";
+import { identifyProcess } from "./process.ts";
 
 describe.runIf(process.platform === "linux")("which processes of this machine are gone", () => {
   const here = () => identifyProcess()!;
 
   test("is known of one that has ended, and never of one that runs", async () => {
-    const file = new URL("./this-process.ts", import.meta.url).href;
+    const file = new URL("./process.ts", import.meta.url).href;
     const script = `import(${JSON.stringify(file)}).then(({ identifyProcess }) => {
       process.stdout.write(identifyProcess().host);
       process.stdin.resume();

@@ -1,0 +1,84 @@
+import { hostname } from "node:os";
+import process from "node:process";
+import { stoppable } from "./stoppable.ts";
+import { systemClock } from "../base/clock.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { systemRandom } from "../base/random.ts";
+import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
+import { watchLeftBehind } from "../pods/unhandled-errors.ts";
+import { noWorkerWarning } from "../tasks/inspect/no-worker.ts";
+import { openStore } from "../store/open.ts";
+import { enlist } from "../throttles/throttles-here.ts";
+import { failedViews } from "./failed-views.ts";
+import { localProgressFor } from "./local-progress.ts";
+import { outboxDiskFor } from "./local-files.ts";
+import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
+import { type Config, resolveConfig } from "./config.ts";
+import { defaultLogger } from "./log.ts";
+import { createPressureGauge } from "./pressure.ts";
+import { identifyProcess } from "./process.ts";
+
+export type StartPodOptions = {
+  /** Told of every claim, ending and recovery; metrics are made of it. */
+  onEvent?: (event: PodEvent) => void;
+};
+
+/** Starts a pod in this process. `await using pod = await startPod(config)` also stops it. */
+export async function startPod(config: Config, { onEvent }: StartPodOptions = {}): Promise<Pod> {
+  const settings = resolveConfig(config);
+  const log = settings.log ?? defaultLogger();
+  const database = await openStore(settings.store, {
+    ...settings,
+    log,
+    ...(onEvent && { onEvent }),
+  });
+  const ids = uuidv7(systemClock, systemRandom);
+  const pulse = createPulse();
+  const gauge = settings.pressure ? createPressureGauge() : undefined;
+  const stopWatch = settings.onUnhandledRejection === "log" ? watchLeftBehind() : () => {};
+  try {
+    const pod = await assemblePod(settings, {
+      podId: ids.next(),
+      database,
+      clock: systemClock,
+      random: systemRandom,
+      ids,
+      log,
+      startHeartbeat: (hooks) =>
+        startHeartbeatThread({
+          ...hooks,
+          store: settings.store,
+          pulse,
+          metadata: { host: hostname(), pid: process.pid, ...hooks.metadata },
+        }),
+      ...(await outboxDiskFor(settings, database, log)),
+      ...(await localProgressFor(settings, database, { clock: systemClock, log })),
+      views: failedViews(settings.dataDir, database, log),
+      thisProcess: identifyProcess(),
+      enlist,
+      breathe: pulse.breathe,
+      raiseFloor: pulse.raiseFloor,
+      ...(gauge && { readPressure: gauge.read }),
+      ...(onEvent && { onEvent }),
+      onNoWorker: (name) => log.warn({ name }, noWorkerWarning(name)),
+    });
+    const stop = async () => {
+      await pod.stop();
+      stopWatch();
+      gauge?.stop();
+      await database.close();
+    };
+    const started = stoppable(pod, stop);
+    try {
+      await settings.onStart?.(pod);
+    } catch (error) {
+      await started.stop();
+      throw error;
+    }
+    return started;
+  } catch (error) {
+    stopWatch();
+    await database.close();
+    throw error;
+  }
+}
