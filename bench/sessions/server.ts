@@ -4,7 +4,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import { connect } from "../../src/runtime/connect.ts";
 import { startPod } from "../../src/runtime/start-pod.ts";
-import { createMetrics } from "../../src/server/metrics.ts";
+import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { serve } from "../../src/server/serve.ts";
 import { playRole, sharedMs } from "../roles.ts";
 import { answerLooks, answerTidying } from "./looking.ts";

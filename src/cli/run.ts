@@ -15,9 +15,9 @@ import { startPod } from "../runtime/start-pod.ts";
 import { lazyService } from "../sessions/lazy-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { withoutSecrets } from "../store/open.ts";
-import { checkListening } from "../server/access.ts";
+import { checkListening } from "../server/auth/origins.ts";
 import type { Listening } from "../server/listen.ts";
-import type { Metrics } from "../server/metrics.ts";
+import type { Metrics } from "../server/metrics/metrics.ts";
 import type { ServerFlags } from "./flags.ts";
 import { countsLine, countsTable, type Live, startLive } from "./live.ts";
 import { note, paint, print } from "./output.ts";
@@ -115,7 +115,7 @@ async function metricsOf(
   pod: () => Pod | undefined,
 ): Promise<Metrics> {
   const { collectDefaultMetrics } = await import("prom-client");
-  const { createMetrics } = await import("../server/metrics.ts");
+  const { createMetrics } = await import("../server/metrics/metrics.ts");
   const metrics = createMetrics({
     pod,
     slots: work ? settings.slots : 0,

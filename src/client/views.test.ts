@@ -3,8 +3,8 @@ import type { z } from "zod";
 import type { Doing, RunView as ServerRun } from "../flows/rows.ts";
 import type { RunError } from "../flows/decide/run.ts";
 import type { Task, TaskError } from "../tasks/rows.ts";
-import type { runSpecs } from "../server/specs/runs.ts";
-import type { enqueueOptions, task } from "../server/specs/tasks.ts";
+import type { runSpecs } from "../server/api/runs.schema.ts";
+import type { enqueueOptions, task } from "../server/api/tasks.schema.ts";
 import type { AgentView as ServerAgent } from "../sessions/agents/stored-agents.ts";
 import type {
   AgentView,

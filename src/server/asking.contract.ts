@@ -9,7 +9,7 @@ import { silentLogger } from "../base/log.ts";
 import { task, type TaskContract } from "../tasks/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { type AppParts, createApp } from "./app.ts";
-import { createMetrics } from "./metrics.ts";
+import { createMetrics } from "./metrics/metrics.ts";
 
 type Headers = Record<string, string>;
 

@@ -8,7 +8,7 @@ import { silentLogger } from "../base/log.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { createApp } from "./app.ts";
 import { listen, type Listening } from "./listen.ts";
-import { createMetrics } from "./metrics.ts";
+import { createMetrics } from "./metrics/metrics.ts";
 
 let folder: string;
 let flotilla: Flotilla;

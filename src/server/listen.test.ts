@@ -4,7 +4,7 @@ import { Hono } from "hono";
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../base/clock.ts";
 import { until } from "../base/movable-clock.contract.ts";
-import { checkListening } from "./access.ts";
+import { checkListening } from "./auth/origins.ts";
 import { listen } from "./listen.ts";
 
 const clock = systemClock;

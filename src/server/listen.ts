@@ -6,9 +6,9 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { type ErrorBody, retryAfter, statusOf } from "./errors.ts";
-import type { PeerCheck } from "./peer-user.ts";
+import type { PeerCheck } from "./auth/peer-user.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
-import type { Anonymous } from "./anonymous.ts";
+import type { Anonymous } from "./admission/anonymous-connections.ts";
 import type { Sockets } from "./socket/sockets.ts";
 
 export type Listening = {

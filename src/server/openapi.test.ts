@@ -22,10 +22,10 @@ import { openStore } from "../store/open.ts";
 import { storeThrottle } from "../throttle/share/stored.contract.ts";
 import { createApp } from "./app.ts";
 import { statusOf } from "./errors.ts";
-import { createMetrics } from "./metrics.ts";
+import { createMetrics } from "./metrics/metrics.ts";
 import { openApi } from "./openapi.ts";
-import { allSpecs } from "./specs/all.ts";
-import { createStreams } from "./streams.ts";
+import { allSpecs } from "./all.ts";
+import { createStreams } from "./event-streams.ts";
 
 type Operation = {
   operationId: string;

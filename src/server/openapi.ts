@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { type ErrorCode, errorCodes } from "../base/errors.ts";
 import { statusOf } from "./errors.ts";
-import { allSpecs } from "./specs/all.ts";
-import { documented, named, type RouteSpec } from "./specs/spec.ts";
+import { allSpecs } from "./all.ts";
+import { documented, named, type RouteSpec } from "./api/schema.ts";
 
 type JsonObject = Record<string, unknown>;
 

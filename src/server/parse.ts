@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { FlotillaError } from "../base/errors.ts";
-import { comingIn, isGone } from "./visits.ts";
+import { comingIn, isGone } from "./admission/admission.ts";
 
 export async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
   const type = typeOf(c);

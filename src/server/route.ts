@@ -4,10 +4,10 @@ import { FlotillaError } from "../base/errors.ts";
 import type { FewAtOnce } from "../base/semaphore.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, demand } from "./auth/caller.ts";
-import { checked } from "./check.ts";
+import { checked } from "./validate.ts";
 import { jsonBody, optionalJsonBody } from "./parse.ts";
-import type { RouteSpec } from "./specs/spec.ts";
-import { accountIn, bodyOf, isGone } from "./visits.ts";
+import type { RouteSpec } from "./api/schema.ts";
+import { accountIn, bodyOf, isGone } from "./admission/admission.ts";
 
 /** A route: what was declared of it, and what it does. */
 export type Route = {

@@ -1,16 +1,16 @@
 import { systemRandom } from "../base/random.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
-import { createAnonymous, usualAnonymous } from "./anonymous.ts";
+import { createAnonymous, usualAnonymous } from "./admission/anonymous-connections.ts";
 import { type AppParts, createAdminApp, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
-import { createBodies } from "./bodies.ts";
+import { createBodies } from "./admission/incoming-bytes.ts";
 import { createMembers } from "./auth/members.ts";
-import { createCallerLimits, usualAtOnce } from "./caller-limits.ts";
+import { createCallerLimits, usualAtOnce } from "./admission/caller-limits.ts";
 import { listen, type Listening, usualConnections } from "./listen.ts";
-import { openPeerCheck, type PeerCheckOptions } from "./peer-user.ts";
-import { openPages } from "./pages/pages.ts";
+import { openPeerCheck, type PeerCheckOptions } from "./auth/peer-user.ts";
+import { openPages } from "./pages.ts";
 import { createSockets } from "./socket/sockets.ts";
-import { createStreams, usualBufferBytes } from "./streams.ts";
+import { createStreams, usualBufferBytes } from "./event-streams.ts";
 
 export type ServeParts = Omit<
   AppParts,

@@ -13,8 +13,8 @@ import { startPod } from "../runtime/start-pod.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
 import type { Usable } from "../runtime/handlers.ts";
 import type { SessionService } from "../sessions/service.ts";
-import { createMetrics } from "./metrics.ts";
-import type { PeerCheckOptions } from "./peer-user.ts";
+import { createMetrics } from "./metrics/metrics.ts";
+import type { PeerCheckOptions } from "./auth/peer-user.ts";
 import { serve } from "./serve.ts";
 
 export type ServingOptions = {

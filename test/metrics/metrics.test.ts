@@ -11,7 +11,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
 import { createApp } from "../../src/server/app.ts";
 import { listen, type Listening } from "../../src/server/listen.ts";
-import { createMetrics } from "../../src/server/metrics.ts";
+import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
 import { parseExposition, valueOf } from "./exposition.ts";
 

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
-import { createMetrics } from "../../src/server/metrics.ts";
+import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { temporaryFile } from "../../src/store/kinds.contract.ts";
 import { parseExposition, valueOf } from "./exposition.ts";
 

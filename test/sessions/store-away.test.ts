@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
-import { createMetrics } from "../../src/server/metrics.ts";
+import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { serve } from "../../src/server/serve.ts";
 import { connect } from "../../src/runtime/connect.ts";
 import { temporaryDatabase } from "../../src/store/kinds.contract.ts";

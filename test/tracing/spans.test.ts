@@ -7,7 +7,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { until } from "../../src/base/movable-clock.contract.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { createApp } from "../../src/server/app.ts";
-import { createMetrics } from "../../src/server/metrics.ts";
+import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { temporaryFile } from "../../src/store/kinds.contract.ts";
 import { run } from "../command.ts";
 import { registerSdk, type Told } from "./sdk.ts";

@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { systemRandom, type Random } from "../../base/random.ts";
 import { verbs } from "../../protocol/verbs.ts";
 import type { ApiKey, TokenConfig } from "../../runtime/server-config.ts";
-import { checkLocal } from "../access.ts";
+import { checkLocal } from "./origins.ts";
 import type { Caller } from "./caller.ts";
 import { createKeyring, type KeyHolder } from "./keys.ts";
 import { checkName, nameInHeader } from "./names.ts";

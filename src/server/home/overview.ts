@@ -3,7 +3,7 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { askedSeldom } from "../metrics-asking.ts";
+import { askedSeldom } from "../metrics/scrape-cache.ts";
 
 /** What there is in the store, at a cost that doesn't grow with it: no number is exact beyond 10,000. */
 export type Overview = {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { html, raw } from "hono/html";
 import type { z } from "zod";
-import type { fleetSpecs } from "../specs/fleet.ts";
+import type { fleetSpecs } from "../api/fleet.schema.ts";
 import type { Overview, WaitingRun } from "./overview.ts";
 
 export type Home = z.input<(typeof fleetSpecs.home.answers)[200]>;

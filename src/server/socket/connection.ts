@@ -8,15 +8,15 @@ import type { Joined, SessionService } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, demand } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
-import { createBucket } from "../bucket.ts";
+import { createBucket } from "../../base/token-bucket.ts";
 import { untilExpiry } from "./expiry.ts";
 import { errorFrame } from "./frame-error.ts";
 import { followInbox, seesSame } from "./inbox.ts";
 import { createInOrder, type InOrder } from "./in-order.ts";
-import { createOutbox } from "./outbox.ts";
+import { createOutbox } from "./send-buffer.ts";
 import { prepare } from "./prepared.ts";
 import { createSubscriptions } from "./subscriptions.ts";
-import { write, type Writing } from "./writing.ts";
+import { write, type Writing } from "./commands.ts";
 
 export type ConnectionParts = {
   sessions: SessionService;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { turns } from "../../base/movable-clock.contract.ts";
-import { createBucket } from "../bucket.ts";
+import { createBucket } from "../../base/token-bucket.ts";
 import { createInOrder } from "./in-order.ts";
 
 /** Something that ends when it is told to. */

@@ -4,7 +4,7 @@ import type { InboxEvent, Joined, SessionService, Sink } from "../../sessions/se
 import { type Caller, may, userOf } from "../auth/caller.ts";
 import { ownInbox } from "../auth/own-inbox.ts";
 import { errorFrame } from "./frame-error.ts";
-import type { Outbox } from "./outbox.ts";
+import type { Outbox } from "./send-buffer.ts";
 import { prepare } from "./prepared.ts";
 
 export type InboxParts = {

@@ -3,18 +3,18 @@ import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
 import { FlotillaError } from "../../base/errors.ts";
 import { closeCodes, subprotocol } from "../../protocol/frames.ts";
-import type { Anonymous } from "../anonymous.ts";
+import type { Anonymous } from "../admission/anonymous-connections.ts";
 import type { Asking } from "../auth/authenticate.ts";
 import type { Caller } from "../auth/caller.ts";
 import { isOriginAllowed } from "../auth/origin.ts";
-import type { Bodies } from "../bodies.ts";
+import type { Bodies } from "../admission/incoming-bytes.ts";
 import {
   accountOf,
   accountOfAddress,
   type CallerLimits,
   createCallerLimits,
   type Visit,
-} from "../caller-limits.ts";
+} from "../admission/caller-limits.ts";
 import { createRefusalCount, isTooMuch } from "../errors.ts";
 import { type Connection, type ConnectionParts, createConnection, type Cut } from "./connection.ts";
 import { askingOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";

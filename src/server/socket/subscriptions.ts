@@ -7,7 +7,7 @@ import { type Caller, may, noSession } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import { type StillMember, watchMember } from "../auth/still-member.ts";
 import { errorFrame, frameErrorOf } from "./frame-error.ts";
-import type { Outbox } from "./outbox.ts";
+import type { Outbox } from "./send-buffer.ts";
 import { prepare, prepareEvent } from "./prepared.ts";
 
 type Join = Extract<ClientFrame, { type: "join" }>;

@@ -1,0 +1,25 @@
+import type { Clock } from "./clock.ts";
+
+/** How often something may be done: `burst` at once, and `perSecond` in the long run. */
+export type Bucket = {
+  /** 0 where it may be done now, otherwise for how long to wait. */
+  take(): number;
+};
+
+export function createBucket(
+  clock: Pick<Clock, "monotonic">,
+  { perSecond, burst }: { perSecond: number; burst: number },
+): Bucket {
+  let left = burst;
+  let atMs = clock.monotonic();
+  return {
+    take() {
+      const nowMs = clock.monotonic();
+      left = Math.min(burst, left + ((nowMs - atMs) * perSecond) / 1_000);
+      atMs = nowMs;
+      if (left < 1) return Math.ceil(((1 - left) * 1_000) / perSecond);
+      left -= 1;
+      return 0;
+    },
+  };
+}

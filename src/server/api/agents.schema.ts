@@ -1,0 +1,160 @@
+import { z } from "zod";
+import { named, next, paging, said, spec, taskName, time } from "./schema.ts";
+
+const facts = named(
+  "AgentFacts",
+  z.object({
+    during: said(
+      z.enum(["queue", "interrupt", "merge"]),
+      "What becomes of a message that comes during a turn.",
+    ),
+    debounceMs: said(
+      z.number(),
+      "With `merge`, how long nothing more must be said before it answers.",
+    ).optional(),
+    attempts: z.int(),
+    compaction: z
+      .object({
+        when: z.enum(["auto", "manual"]),
+        tokenBudget: z.number(),
+        triggerRatio: z.number(),
+      })
+      .readonly()
+      .nullable(),
+  }),
+);
+
+const signing = said(
+  z
+    .array(
+      z
+        .object({
+          id: said(z.string(), "The start of its SHA-256, to tell it from others."),
+          addedAtMs: time(),
+          untilMs: said(
+            z.int().nullable(),
+            "Until when one that was replaced still signs; null of the one in use.",
+          ),
+        })
+        .readonly(),
+    )
+    .readonly(),
+  "What signs its requests, the newest first. Secrets themselves are never shown.",
+);
+
+const agent = named(
+  "Agent",
+  z.union([
+    z.object({
+      name: z.string(),
+      source: said(z.literal("code"), "Live pods have it in code, where it can be changed."),
+      facts: facts.readonly(),
+      shadows: said(
+        z.literal(true).optional(),
+        "One of that name is stored too, and isn't used while pods have it in code.",
+      ),
+    }),
+    z.object({
+      name: z.string(),
+      source: said(z.literal("stored"), "It was made over HTTP."),
+      settings: said(
+        z.record(z.string(), z.unknown()).readonly(),
+        "Its settings. Of headers only the names are shown, with null for their values.",
+      ),
+      signing,
+      compactionSigning: signing,
+      revision: said(z.int(), "Rises with every change."),
+      createdAtMs: time(),
+      lastUpdateMs: time(),
+    }),
+  ]),
+);
+
+const settings = said(
+  z.record(z.string(), z.unknown()),
+  "A `url`, and what else an agent can have: `headers`, `during`, `history`, `compaction` and others. A header whose value is null keeps the value that it has.",
+);
+const secret = () => said(z.string().max(200).nullable(), "`whsec_…`; null takes it away.");
+const written = {
+  settings,
+  secret: said(
+    secret(),
+    "Signs its requests: `whsec_` and 24 to 64 bytes in base64. One that it replaces goes on signing for a while; null takes all away.",
+  ).optional(),
+  compactionSecret: said(secret(), "The same for its compactor.").optional(),
+  keepOldSecretMs: said(
+    z
+      .int()
+      .min(0)
+      .max(30 * 86_400_000),
+    "How long a secret that is replaced still signs. Default: a day.",
+  ).optional(),
+};
+
+const shown = named("AgentShown", z.object({ agent }));
+const tag = "agents";
+const refusals = ["invalid_input", "invalid_option", "payload_too_large", "unsupported"] as const;
+const stored = [...refusals, "payload_too_deep", "payload_not_storable", "conflict"] as const;
+
+export const agentSpecs = {
+  list: spec({
+    method: "get",
+    path: "/v1/agents",
+    operationId: "listAgents",
+    tag,
+    summary: "A page of agents, those in code too, in the order of their names.",
+    query: z.strictObject(paging),
+    answers: {
+      200: named("AgentPage", z.object({ agents: z.array(agent).readonly(), next })),
+    },
+    errors: ["invalid_option"],
+  }),
+  create: spec({
+    method: "post",
+    path: "/v1/agents",
+    operationId: "createAgent",
+    tag,
+    summary: "Make an agent that answers at a URL.",
+    body: named("CreateAgentBody", z.strictObject({ name: taskName(), ...written })),
+    answers: { 201: shown },
+    errors: [...stored, "overloaded"],
+  }),
+  get: spec({
+    method: "get",
+    path: "/v1/agents/{name}",
+    operationId: "getAgent",
+    tag,
+    summary: "One agent, without its secrets.",
+    answers: { 200: shown },
+    errors: ["not_found", "invalid_option"],
+  }),
+  replace: spec({
+    method: "put",
+    path: "/v1/agents/{name}",
+    operationId: "replaceAgent",
+    tag,
+    summary: "Give an agent other settings. Secrets that aren't mentioned stay.",
+    body: named(
+      "ReplaceAgentBody",
+      z.strictObject({
+        ...written,
+        ifRevision: said(
+          z.int().min(1),
+          "Refused with `conflict` where it has another.",
+        ).optional(),
+      }),
+    ),
+    answers: { 200: shown },
+    errors: [...stored, "not_found"],
+  }),
+  remove: spec({
+    method: "delete",
+    path: "/v1/agents/{name}",
+    operationId: "removeAgent",
+    tag,
+    summary:
+      "Remove an agent and its secrets. Sessions keep its name, and wait for it or fail visibly.",
+    answers: { 200: z.object({ status: z.literal("removed") }) },
+    errors: ["not_found", "conflict", "invalid_option"],
+  }),
+};

@@ -1,0 +1,40 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import { route, type Route } from "../route.ts";
+import { agentSpecs } from "./agents.schema.ts";
+import { given } from "./tasks.ts";
+
+// Headers, and what keeps them secret, take more room than most settings.
+const maxBytes = 128 * 1024;
+
+/** Agents: those in code to look at, those that are stored to make and change too. */
+export function agentRoutes({ flotilla }: { flotilla: Pick<Flotilla, "agents"> }): Route[] {
+  const { agents } = flotilla;
+  return [
+    route(agentSpecs.list).to(async ({ caller, query }) => {
+      return { status: 200, body: await agents.list(caller.tenant, given(query)) };
+    }),
+    route(agentSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
+      const { name, ...settings } = await body();
+      const agent = await agents.create(caller.tenant, name, given(settings));
+      return { status: 201, body: { agent } };
+    }),
+    route(agentSpecs.get).to(async ({ caller, params: { name } }) => {
+      const agent = await agents.get(caller.tenant, name);
+      if (!agent) throw missing(name);
+      return { status: 200, body: { agent } };
+    }),
+    route(agentSpecs.replace, { maxBytes }).to(async ({ caller, params: { name }, body }) => {
+      const agent = await agents.replace(caller.tenant, name, given(await body()));
+      return { status: 200, body: { agent } };
+    }),
+    route(agentSpecs.remove).to(async ({ caller, params: { name } }) => {
+      if (!(await agents.remove(caller.tenant, name))) throw missing(name);
+      return { status: 200, body: { status: "removed" } };
+    }),
+  ];
+}
+
+function missing(name: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no agent ${name.slice(0, 200)}`);
+}

@@ -1,0 +1,175 @@
+import { z } from "zod";
+import { named, next, paging, said, spec, time, wholeNumber } from "./schema.ts";
+
+const selection = {
+  group: z.string().optional(),
+  taskId: z.string().optional(),
+  name: z.string().optional(),
+  all: z.literal(true).optional(),
+};
+
+const selectionBody = named(
+  "Selection",
+  z.strictObject(selection),
+  "Failed tasks: exactly one of `group`, `taskId`, `name` and `all`.",
+);
+
+const errorGroup = named(
+  "ErrorGroup",
+  z.object({
+    group: z.string(),
+    name: z.string(),
+    code: z.string(),
+    message: said(z.string(), "The message of the latest."),
+    tasks: z.int(),
+    firstAtMs: time(),
+    lastAtMs: time(),
+    taskIds: said(z.array(z.string()).readonly(), "Some of its tasks, the latest first."),
+  }),
+);
+
+const deadLetter = named(
+  "DeadLetter",
+  z.object({
+    taskId: z.string(),
+    name: z.string(),
+    tenant: z.string(),
+    group: said(z.string(), "The group of its error."),
+    code: z.string(),
+    message: z.string(),
+    failures: z.int(),
+    deaths: z.int(),
+    failedAtMs: time(),
+    redriveId: said(z.string().nullable(), "The redrive that has started it over last."),
+    token: z.int(),
+  }),
+  "A failed task.",
+);
+
+const redrive = named(
+  "Redrive",
+  z.object({
+    redriveId: z.string(),
+    selection: z.object(selection),
+    state: z.enum(["running", "stopping", "done", "stopped", "cancelled"]),
+    reason: said(
+      z
+        .object({
+          code: z.enum(["same_error", "other_errors", "cancelled"]),
+          message: z.string(),
+          taskId: z.string().optional(),
+        })
+        .nullable(),
+      "Why it takes no more.",
+    ),
+    step: z.int(),
+    stepSize: z.int(),
+    maxStep: z.int(),
+    taken: said(z.int(), "Tasks that it has started over."),
+    succeeded: z.int(),
+    failed: said(z.int(), "Failed again, with the error that they had before."),
+    failedOtherwise: said(z.int(), "Failed again, with another error."),
+    gone: said(z.int(), "Cancelled, or deleted before they could be counted."),
+    open: said(z.int(), "Not ended yet."),
+    remaining: said(z.int().nullable(), "How many were left when it last looked."),
+    createdAtMs: time(),
+    updatedAtMs: time(),
+  }),
+);
+
+const tag = "dead letters";
+const refusals = ["invalid_input", "invalid_option", "payload_too_large", "unsupported"] as const;
+
+export const deadLetterSpecs = {
+  groups: spec({
+    method: "get",
+    path: "/v1/dlq/groups",
+    operationId: "listErrorGroups",
+    tag,
+    summary: "Failed tasks grouped by their errors, the largest group first.",
+    query: z.strictObject({ name: z.string().optional(), limit: paging.limit }),
+    answers: {
+      200: named(
+        "ErrorGroups",
+        z.object({ groups: z.array(errorGroup).readonly(), count: z.int(), tasks: z.int() }),
+      ),
+    },
+    errors: ["invalid_option"],
+  }),
+  tasks: spec({
+    method: "get",
+    path: "/v1/dlq/tasks",
+    operationId: "listDeadLetters",
+    tag,
+    summary: "A page of failed tasks, the latest first.",
+    query: z.strictObject({
+      group: z.string().optional(),
+      name: z.string().optional(),
+      ...paging,
+    }),
+    answers: { 200: named("DeadLetterPage", z.object({ tasks: z.array(deadLetter), next })) },
+    errors: ["invalid_option"],
+  }),
+  discard: spec({
+    method: "post",
+    path: "/v1/dlq/discard",
+    operationId: "discardDeadLetters",
+    tag,
+    summary: "Give failed tasks up: they are cancelled, with their errors.",
+    body: selectionBody,
+    answers: { 200: named("Discarded", z.object({ discarded: z.int() })) },
+    errors: [...refusals, "not_found", "conflict"],
+  }),
+  redrive: spec({
+    method: "post",
+    path: "/v1/dlq/redrives",
+    operationId: "startRedrive",
+    tag,
+    summary:
+      "Start failed tasks over, one first, then more and more at a time. The leader does it.",
+    body: named(
+      "RedriveBody",
+      z.strictObject({
+        ...selection,
+        maxStep: said(
+          z.int().min(1).max(1_000),
+          "How large its steps may become. Default 256.",
+        ).optional(),
+      }),
+      "Exactly one of `group`, `taskId`, `name` and `all`.",
+    ),
+    answers: { 202: redrive },
+    errors: [...refusals, "not_found", "conflict", "overloaded"],
+  }),
+  redrives: spec({
+    method: "get",
+    path: "/v1/dlq/redrives",
+    operationId: "listRedrives",
+    tag,
+    summary: "A page of redrives, newest first.",
+    query: z.strictObject({
+      cursor: paging.cursor,
+      limit: said(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 20.").optional(),
+    }),
+    answers: { 200: named("Redrives", z.object({ redrives: z.array(redrive), next })) },
+    errors: ["invalid_option"],
+  }),
+  getRedrive: spec({
+    method: "get",
+    path: "/v1/dlq/redrives/{redriveId}",
+    operationId: "getRedrive",
+    tag,
+    summary: "How far a redrive is.",
+    answers: { 200: redrive },
+    errors: ["not_found"],
+  }),
+  cancelRedrive: spec({
+    method: "post",
+    path: "/v1/dlq/redrives/{redriveId}/cancel",
+    operationId: "cancelRedrive",
+    tag,
+    summary: "A redrive that runs takes no more tasks. Those that it has taken go on.",
+    answers: { 202: redrive },
+    errors: ["not_found", "conflict"],
+  }),
+};

@@ -1,0 +1,42 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { DeadLetters } from "../../dead-letters/dead-letters.ts";
+import { route, type Route } from "../route.ts";
+import { deadLetterSpecs } from "./dead-letters.schema.ts";
+import { given } from "./tasks.ts";
+
+export type DeadLetterRoutes = {
+  /** The leader's where it is in this process, because it has its view already. */
+  deadLetters: () => DeadLetters;
+};
+
+/** Failed tasks, grouped by their errors; redrives; giving up. Selections are checked where they are used. */
+export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
+  return [
+    route(deadLetterSpecs.groups).to(async ({ query }) => {
+      return { status: 200, body: await deadLetters().groups(given(query)) };
+    }),
+    route(deadLetterSpecs.tasks).to(async ({ query }) => {
+      return { status: 200, body: await deadLetters().list(given(query)) };
+    }),
+    route(deadLetterSpecs.discard).to(async ({ body }) => {
+      return { status: 200, body: await deadLetters().discard(given(await body())) };
+    }),
+    route(deadLetterSpecs.redrive).to(async ({ body }) => {
+      const { maxStep, ...selection } = await body();
+      const options = maxStep === undefined ? {} : { maxStep };
+      // What is stored now is done by the leader, bit by bit.
+      return { status: 202, body: await deadLetters().redrive(given(selection), options) };
+    }),
+    route(deadLetterSpecs.redrives).to(async ({ query }) => {
+      return { status: 200, body: await deadLetters().redrives(given(query)) };
+    }),
+    route(deadLetterSpecs.getRedrive).to(async ({ params: { redriveId } }) => {
+      const redrive = await deadLetters().getRedrive(redriveId);
+      if (redrive) return { status: 200, body: redrive };
+      throw new FlotillaError("not_found", `there is no redrive ${redriveId.slice(0, 80)}`);
+    }),
+    route(deadLetterSpecs.cancelRedrive).to(async ({ params: { redriveId } }) => {
+      return { status: 202, body: await deadLetters().cancelRedrive(redriveId) };
+    }),
+  ];
+}

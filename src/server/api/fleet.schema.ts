@@ -1,0 +1,212 @@
+import { z } from "zod";
+import { named, said, spec, time } from "./schema.ts";
+
+const pod = named(
+  "Pod",
+  z.object({
+    podId: z.string(),
+    status: z.enum(["up", "down"]),
+    birthMs: time(),
+    lastHeartbeatMs: time(),
+    beat: z.int(),
+    state: said(
+      z
+        .object({
+          holds: said(z.int(), "How many tasks it takes on at most, right now."),
+          reasons: z.array(z.object({ code: z.string(), text: z.string() })).readonly(),
+        })
+        .nullable(),
+      "Why it claims no more, as it said last.",
+    ),
+    metadata: z.record(z.string(), z.unknown()).readonly(),
+  }),
+);
+
+const byStatus = z.object({
+  pending: z.int(),
+  claimed: z.int(),
+  completed: z.int(),
+  failed: z.int(),
+  cancelled: z.int(),
+});
+
+const depth = named(
+  "NameDepth",
+  z.object({
+    ready: z.int(),
+    delayed: z.int(),
+    waiting: said(z.int(), "Waits for other tasks."),
+    blocked: said(z.int(), "Waits for room of its key."),
+    alone: said(z.int(), "Must run alone, after pods have died under it."),
+    running: z.int(),
+    failed: z.int(),
+    oldestMs: said(z.int(), "How long the task that has been due for longest has waited."),
+    paused: said(z.boolean(), "Nobody claims any: the name is paused, or everything."),
+  }),
+);
+
+const count = () => z.int();
+const overview = named(
+  "Overview",
+  z.object({
+    tasks: z.object({
+      ready: count(),
+      running: count(),
+      delayed: count(),
+      waiting: count(),
+      blocked: count(),
+      alone: count(),
+      failed: count(),
+    }),
+    runs: z.object({
+      running: count(),
+      ready: count(),
+      retrying: count(),
+      delayed: count(),
+      sleeping: count(),
+      waiting_for_signal: count(),
+      waiting_for_children: count(),
+      waiting_for_others: count(),
+      waiting_for_room: count(),
+      set_aside: count(),
+    }),
+    sessions: z.object({
+      all: count(),
+      busy: said(count(), "Something goes on in them, such as an answer."),
+    }),
+    pods: z.object({ up: count(), down: count() }),
+    waiting: said(
+      z.array(z.object({ runId: z.string(), flow: z.string(), signal: z.string() })).readonly(),
+      "A few runs that wait for a signal, among the newest.",
+    ),
+  }),
+  "What there is in the store, looked at every 2 seconds at most. No number is exact beyond 10,000.",
+);
+
+const health = "health";
+
+export const fleetSpecs = {
+  home: spec({
+    method: "get",
+    path: "/",
+    operationId: "getHome",
+    tag: "fleet",
+    summary:
+      "What this server is and where to go on; to a browser, as a page. Only an administrator is told the version, the store and what is in it.",
+    answers: {
+      200: named(
+        "Home",
+        z.object({
+          name: z.literal("flotilla"),
+          links: said(z.record(z.string(), z.string()), "Paths on this server, by what they are."),
+          advice: said(z.string(), "How to be told more.").optional(),
+          version: z.string().optional(),
+          store: z.enum(["sqlite", "postgres"]).optional(),
+          docs: said(
+            z.record(z.string(), z.string()),
+            "Paths of the docs that came with this server, by the name of the page.",
+          ).optional(),
+          overview: overview.optional(),
+          trouble: said(z.string(), "The code of why the store can't be looked at.").optional(),
+        }),
+      ),
+    },
+    errors: [],
+    open: true,
+  }),
+  docs: spec({
+    method: "get",
+    path: "/v1/docs/{page}",
+    operationId: "getDocs",
+    tag: "fleet",
+    summary: "A page of the docs that came with this server, as Markdown.",
+    answers: { 200: z.string() },
+    answerType: "text/plain",
+    errors: ["not_found"],
+  }),
+  pods: spec({
+    method: "get",
+    path: "/v1/pods",
+    operationId: "listPods",
+    tag: "fleet",
+    summary: "The pods of this store, with their last heartbeats.",
+    answers: { 200: named("Pods", z.object({ pods: z.array(pod) })) },
+    errors: [],
+  }),
+  stats: spec({
+    method: "get",
+    path: "/v1/stats",
+    operationId: "getStats",
+    tag: "fleet",
+    summary: "How many tasks there are of each name and status. Counts the table.",
+    answers: {
+      200: named(
+        "Stats",
+        z.object({
+          byStatus,
+          byName: z.record(z.string(), byStatus).readonly(),
+          noWorker: said(z.array(z.string()).readonly(), "Names that no pod which is up works on."),
+        }),
+      ),
+    },
+    errors: [],
+  }),
+  depth: spec({
+    method: "get",
+    path: "/v1/depth",
+    operationId: "getDepth",
+    tag: "fleet",
+    summary:
+      "How many tasks wait and for how long, by name, at a cost that doesn't grow with the table.",
+    answers: { 200: named("Depth", z.object({ names: z.record(z.string(), depth) })) },
+    errors: [],
+  }),
+  openapi: spec({
+    method: "get",
+    path: "/v1/openapi.json",
+    operationId: "getOpenApi",
+    tag: "fleet",
+    summary: "This document.",
+    answers: { 200: z.record(z.string(), z.unknown()) },
+    errors: [],
+  }),
+  metrics: spec({
+    method: "get",
+    path: "/metrics",
+    operationId: "getMetrics",
+    tag: health,
+    summary: "Metrics for Prometheus.",
+    answers: { 200: z.string() },
+    answerType: "text/plain",
+    errors: [],
+  }),
+  live: spec({
+    method: "get",
+    path: "/health/live",
+    operationId: "getLive",
+    tag: health,
+    summary: "Whether this process answers.",
+    answers: { 200: named("Live", z.object({ status: z.literal("live") })) },
+    errors: [],
+    open: true,
+  }),
+  ready: spec({
+    method: "get",
+    path: "/health/ready",
+    operationId: "getReady",
+    tag: health,
+    summary: "Whether the store can really be written to.",
+    answers: {
+      200: named("Ready", z.object({ status: z.literal("ready") })),
+      503: named(
+        "NotReady",
+        z.object({
+          status: z.literal("not ready"),
+          reason: said(z.string(), "`stopping`, or the code of what went wrong."),
+        }),
+      ),
+    },
+    errors: [],
+    open: true,
+  }),
+};

@@ -1,0 +1,50 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import { version } from "../../runtime/version.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import { openApi } from "../openapi.ts";
+import type { Readiness } from "../readiness.ts";
+import { route, type Route } from "../route.ts";
+import { fleetSpecs } from "./fleet.schema.ts";
+
+export type FleetRoutes = {
+  flotilla: Flotilla;
+  metrics: Metrics;
+  readiness: () => Promise<Readiness>;
+  clock: Clock;
+  log: Logger;
+};
+
+/** The fleet as a whole, this process's health, and what all routes are. */
+export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetRoutes): Route[] {
+  // Made when somebody first asks, and the same ever after.
+  let document: Record<string, unknown> | undefined;
+  return [
+    route(fleetSpecs.live).to(() => ({ status: 200, body: { status: "live" } })),
+    route(fleetSpecs.ready).to(async () => {
+      const found = await readiness();
+      if (found.ready) return { status: 200, body: { status: "ready" } };
+      const body = { status: "not ready", reason: found.reason } as const;
+      return { status: 503, body, headers: { "Retry-After": "1" } };
+    }),
+    route(fleetSpecs.metrics).to(async () => {
+      const depth = () => flotilla.depth();
+      const throttles = async () => (await flotilla.throttles.list({ limit: 1_000 })).throttles;
+      const doing = (flows: readonly string[]) => flotilla.runs.doing(flows);
+      const text = await metrics.collect({ depth, throttles, doing, clock, log });
+      return { status: 200, body: text, headers: { "Content-Type": metrics.contentType } };
+    }),
+    route(fleetSpecs.pods).to(async () => {
+      return { status: 200, body: { pods: await flotilla.pods() } };
+    }),
+    route(fleetSpecs.stats).to(async () => ({ status: 200, body: await flotilla.stats() })),
+    route(fleetSpecs.depth).to(async () => {
+      return { status: 200, body: { names: Object.fromEntries(await flotilla.depth()) } };
+    }),
+    route(fleetSpecs.openapi).to(() => {
+      document ??= openApi({ version: version() });
+      return { status: 200, body: document };
+    }),
+  ];
+}

@@ -1,0 +1,113 @@
+import { z } from "zod";
+import { named, next, paging, said, spec, taskName, time } from "./schema.ts";
+
+const paused = named(
+  "Paused",
+  z.object({
+    name: said(z.string(), "A task's name, or `*` where everything is paused."),
+    sinceMs: time(),
+    reason: z.string().nullable(),
+  }),
+);
+const pauses = named("Pauses", z.object({ paused: z.array(paused) }));
+
+const limit = named(
+  "Limit",
+  z.object({
+    scope: said(z.string(), "`tenant/<tenant>` or `key/<name>/<key>`."),
+    limit: said(z.int().nullable(), "How many may run at once; null where there is no limit."),
+    byHand: said(z.boolean(), "Set here, so that what the code says doesn't count."),
+    running: z.int(),
+    blocked: said(z.int(), "Tasks that wait for room of this scope."),
+  }),
+);
+const limits = named("Limits", z.object({ limits: z.array(limit), next }));
+
+const tenant = named(
+  "Tenant",
+  z.object({
+    tenant: z.string(),
+    limit: z.int().nullable(),
+    running: z.int(),
+    ready: z.int(),
+    blocked: z.int(),
+  }),
+);
+
+const refusals = ["invalid_input", "invalid_option", "payload_too_large", "unsupported"] as const;
+const tag = "limits and pauses";
+
+export const gateSpecs = {
+  paused: spec({
+    method: "get",
+    path: "/v1/pauses",
+    operationId: "listPauses",
+    tag,
+    summary: "What is paused.",
+    answers: { 200: pauses },
+    errors: [],
+  }),
+  pause: spec({
+    method: "post",
+    path: "/v1/pause",
+    operationId: "pause",
+    tag,
+    summary: "Keep tasks of a name, or all, from being claimed. What runs goes on.",
+    body: named(
+      "PauseBody",
+      z.strictObject({
+        name: said(taskName(), "Default: everything.").optional(),
+        reason: said(z.string().max(500), "Why, for people.").optional(),
+      }),
+    ),
+    answers: { 200: pauses },
+    errors: refusals,
+  }),
+  resume: spec({
+    method: "post",
+    path: "/v1/resume",
+    operationId: "resume",
+    tag,
+    summary: "End the pause of a name, or of everything.",
+    body: named(
+      "ResumeBody",
+      z.strictObject({ name: said(taskName(), "Default: everything.").optional() }),
+    ),
+    answers: { 200: pauses },
+    errors: refusals,
+  }),
+  limits: spec({
+    method: "get",
+    path: "/v1/limits",
+    operationId: "listLimits",
+    tag,
+    summary: "The limits that were set, and those that something waits for; or the one of a scope.",
+    query: z.strictObject({ scope: z.string().optional(), cursor: paging.cursor }),
+    answers: { 200: limits },
+    errors: ["invalid_option"],
+  }),
+  setLimit: spec({
+    method: "put",
+    path: "/v1/limits",
+    operationId: "setLimit",
+    tag,
+    summary:
+      "Set how many tasks of a scope may run at once, over what the code says; null takes that back.",
+    body: named(
+      "LimitBody",
+      z.strictObject({ scope: z.string(), limit: z.int().min(1).max(10_000).nullable() }),
+    ),
+    answers: { 200: limit },
+    errors: refusals,
+  }),
+  tenants: spec({
+    method: "get",
+    path: "/v1/tenants",
+    operationId: "listTenants",
+    tag,
+    summary: "Tenants that have a limit, or tasks that run or wait.",
+    query: z.strictObject({ cursor: paging.cursor }),
+    answers: { 200: named("Tenants", z.object({ tenants: z.array(tenant), next })) },
+    errors: [],
+  }),
+};

@@ -1,0 +1,91 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Machine } from "../../flows/machine.ts";
+import type { TaskEventsOptions } from "../../tasks/tasks.ts";
+import type { FlowContract, TaskContract } from "../../tasks/task.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import { asJson, readFlows } from "../../runtime/flows.ts";
+import { parseRow } from "../../runtime/json-rows.ts";
+import { sees } from "../auth/caller.ts";
+import { route, type Route } from "../route.ts";
+import { runSpecs } from "./runs.schema.ts";
+import { eventPage, given, noWorkerAmong, traceOf } from "./tasks.ts";
+
+export type RunRoutes = {
+  flotilla: Pick<Flotilla, "noWorker" | "pods" | "runs">;
+  /** Flows whose input is checked before it is stored. */
+  contracts?: ReadonlyMap<string, TaskContract> | undefined;
+  /** Those that this program has. */
+  machines?: readonly Machine[] | undefined;
+  /** The longest body that is read. */
+  maxBytes: number;
+};
+
+/** Runs of flows: starting them, asking about them, talking to them. */
+export function runRoutes(parts: RunRoutes): Route[] {
+  const { flotilla, contracts, machines = [], maxBytes } = parts;
+  const { runs } = flotilla;
+  const flowOf = (name: string): FlowContract => {
+    const found = contracts?.get(name);
+    if (!found) return { name, input: undefined, output: undefined, isFlow: true };
+    if (found.isFlow) return { ...found, isFlow: true };
+    throw new FlotillaError(
+      "invalid_option",
+      `${name} is a task and no flow: POST it to /v1/tasks`,
+    );
+  };
+
+  return [
+    route(runSpecs.start, { maxBytes }).to(async ({ body, context }) => {
+      const { flow, ...rest } = await body();
+      const { input, options } = parseRow("the body", { name: flow, ...rest });
+      const { attempts: _, onDuplicate, ...others } = options;
+      const policy = onDuplicate === "reject" ? { onDuplicate } : {};
+      const trace = traceOf(context);
+      const { runId, created } = await runs.start(flowOf(flow), input, {
+        ...others,
+        ...policy,
+        trace,
+      });
+      const noWorker = (await noWorkerAmong(flotilla, [flow])).has(flow);
+      return { status: created ? 201 : 200, body: { runId, created, noWorker } };
+    }),
+    route(runSpecs.list).to(async ({ query: { setAside, ...query } }) => {
+      const filter = setAside === undefined ? {} : { setAside: true };
+      return { status: 200, body: await runs.list({ ...given(query), ...filter }) };
+    }),
+    route(runSpecs.get).to(async ({ caller, params: { runId } }) => {
+      const run = await runs.get(runId);
+      // One of another tenant is as if it weren't there.
+      if (run && sees(caller, run)) return { status: 200, body: { run } };
+      throw new FlotillaError("not_found", `there is no run ${runId.slice(0, 80)}`);
+    }),
+    route(runSpecs.history).to(async ({ params: { runId }, query: { after = 0, limit } }) => {
+      const read = (page: TaskEventsOptions) => runs.history(runId, page);
+      const { events: history, next } = await eventPage(read, { after, limit });
+      return { status: 200, body: { history, next } };
+    }),
+    route(runSpecs.signals).to(async ({ params: { runId }, query }) => {
+      const read = (page: TaskEventsOptions) => runs.signals(runId, page);
+      const { events: signals, next } = await eventPage(read, query);
+      return { status: 200, body: { signals, next } };
+    }),
+    route(runSpecs.signal, { maxBytes }).to(async ({ params: { runId }, body }) => {
+      const { name, payload = null, ...options } = await body();
+      await runs.signal(runId, name, payload, given(options));
+      return { status: 202, body: { status: "sent" } };
+    }),
+    route(runSpecs.cancel).to(async ({ params: { runId } }) => {
+      const status = await runs.cancel(runId);
+      if (status === "cancelling") return { status: 202, body: { status } };
+      throw new FlotillaError("conflict", "the run has ended already and can't be cancelled");
+    }),
+    route(runSpecs.resume).to(async ({ params: { runId }, body }) => {
+      await runs.resume(runId, given(await body()));
+      return { status: 200, body: { status: "open" } };
+    }),
+    route(runSpecs.flows).to(async () => {
+      const flows = await readFlows(flotilla, machines);
+      return { status: 200, body: { flows: flows.map(asJson) } };
+    }),
+  ];
+}

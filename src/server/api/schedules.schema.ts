@@ -1,0 +1,129 @@
+import { z } from "zod";
+import { yearMs } from "../../base/durations.ts";
+import { json, named, next, paging, said, shortText, spec, taskName, time } from "./schema.ts";
+
+const missed = z.enum(["once", "skip", "all"]);
+
+const taskOptions = {
+  priority: z.int().min(-100).max(100).optional(),
+  attempts: z.int().min(1).max(1_000).optional(),
+  tenant: shortText().optional(),
+};
+
+const schedule = named(
+  "Schedule",
+  z.object({
+    scheduleId: z.string(),
+    name: said(z.string(), "The name of the task that it makes."),
+    pattern: said(z.string().nullable(), "When, as cron; null where it comes at an interval."),
+    zone: said(z.string().nullable(), "The time zone of the pattern."),
+    everyMs: said(z.int().nullable(), "The interval; null where it comes by a pattern."),
+    input: json(),
+    options: z.object({ ...taskOptions, group: z.string().optional() }),
+    missed,
+    state: z.enum(["active", "paused", "ended", "broken"]),
+    revision: said(z.int(), "Rises with every change of what it says."),
+    nextAtMs: time().nullable(),
+    lastAtMs: time().nullable(),
+    lastTaskId: z.string().nullable(),
+    error: said(z.string().nullable(), "Why it is `broken`."),
+    createdAtMs: time(),
+    updatedAtMs: time(),
+    noWorker: said(z.boolean(), "Whether no pod that is up works on its tasks."),
+  }),
+);
+
+const shown = named("ScheduleShown", z.object({ schedule }));
+const tag = "schedules";
+
+export const scheduleSpecs = {
+  list: spec({
+    method: "get",
+    path: "/v1/schedules",
+    operationId: "listSchedules",
+    tag,
+    summary: "A page of schedules, in order of their ids.",
+    query: z.strictObject(paging),
+    answers: { 200: named("SchedulePage", z.object({ schedules: z.array(schedule), next })) },
+    errors: ["invalid_option"],
+  }),
+  get: spec({
+    method: "get",
+    path: "/v1/schedules/{scheduleId}",
+    operationId: "getSchedule",
+    tag,
+    summary: "A schedule, and its next times.",
+    answers: {
+      200: named("ScheduleWithTimes", z.object({ schedule, upcomingMs: z.array(time()) })),
+    },
+    errors: ["not_found", "invalid_schedule"],
+  }),
+  put: spec({
+    method: "put",
+    path: "/v1/schedules/{scheduleId}",
+    operationId: "putSchedule",
+    tag,
+    summary: "Store what a schedule says, by a pattern or an interval.",
+    body: named(
+      "ScheduleBody",
+      z.strictObject({
+        name: taskName(),
+        input: json("What its tasks get. Default null.").optional(),
+        pattern: said(
+          z.string(),
+          "Cron: minute, hour, day of month, month, day of week.",
+        ).optional(),
+        zone: said(z.string(), "The time zone of the pattern. Default `UTC`.").optional(),
+        everyMs: said(z.int().min(1_000).max(yearMs), "Instead of a pattern.").optional(),
+        missed: said(missed, "What becomes of times that nobody fired. Default `once`.").optional(),
+        options: z.strictObject(taskOptions).optional(),
+      }),
+    ),
+    answers: { 200: shown },
+    errors: [
+      "invalid_input",
+      "invalid_option",
+      "invalid_schedule",
+      "payload_not_storable",
+      "payload_too_deep",
+      "payload_too_large",
+      "unsupported",
+    ],
+  }),
+  remove: spec({
+    method: "delete",
+    path: "/v1/schedules/{scheduleId}",
+    operationId: "removeSchedule",
+    tag,
+    summary: "Remove a schedule. The tasks that it has made stay.",
+    answers: { 200: named("ScheduleRemoved", z.object({ removed: z.literal(true) })) },
+    errors: ["not_found", "invalid_schedule"],
+  }),
+  pause: spec({
+    method: "post",
+    path: "/v1/schedules/{scheduleId}/pause",
+    operationId: "pauseSchedule",
+    tag,
+    summary: "Fire no more until it is resumed.",
+    answers: { 200: shown },
+    errors: ["not_found", "invalid_schedule"],
+  }),
+  resume: spec({
+    method: "post",
+    path: "/v1/schedules/{scheduleId}/resume",
+    operationId: "resumeSchedule",
+    tag,
+    summary: "Go on with the next time from now.",
+    answers: { 200: shown },
+    errors: ["not_found", "invalid_schedule"],
+  }),
+  fire: spec({
+    method: "post",
+    path: "/v1/schedules/{scheduleId}/fire",
+    operationId: "fireSchedule",
+    tag,
+    summary: "Make a task now, besides those of its times.",
+    answers: { 201: named("ScheduleFired", z.object({ taskId: z.string() })) },
+    errors: ["not_found", "invalid_schedule", "conflict"],
+  }),
+};

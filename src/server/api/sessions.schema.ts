@@ -1,0 +1,337 @@
+import { z } from "zod";
+import { entry, inboxItem, part, role, sent, session } from "./session-shapes.ts";
+import {
+  json,
+  named,
+  next,
+  paging,
+  said,
+  shortText,
+  spec,
+  nextAfter,
+  taskName,
+  time,
+  wholeNumber,
+} from "./schema.ts";
+
+const seq = () => z.int().min(0);
+/** The same in a query, where everything is text. */
+const seqText = () => wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER });
+const id = () => z.string().min(1).max(200);
+const tag = "sessions";
+const at = "/v1/sessions/{sessionId}";
+
+const found = [
+  "invalid_input",
+  "invalid_option",
+  "not_found",
+  "conflict",
+  "overloaded",
+  "timeout",
+  "unavailable",
+  "unsupported",
+] as const;
+const stored = [...found, "payload_too_large", "payload_too_deep", "payload_not_storable"] as const;
+
+const done = z.object({ done: z.boolean() });
+const ofUser = said(id(), "Whose, where the caller isn't a user.").optional();
+const lastSeq = said(
+  seqText(),
+  "The last entry that the client has. `Last-Event-ID` goes before it. Default 0.",
+).optional();
+
+export const sessionSpecs = {
+  create: spec({
+    method: "post",
+    path: "/v1/sessions",
+    operationId: "createSession",
+    tag,
+    summary: "Make a session; again with the same id, get what there is.",
+    verb: "sessions:create",
+    body: named(
+      "CreateSessionBody",
+      z.strictObject({
+        sessionId: said(id(), "Default: a fresh one.").optional(),
+        agents: z.array(taskName()).max(16).optional(),
+        users: z.array(id()).max(100).optional(),
+        metadata: json().optional(),
+      }),
+    ),
+    answers: { 201: session },
+    errors: stored,
+  }),
+  list: spec({
+    method: "get",
+    path: "/v1/sessions",
+    operationId: "listSessions",
+    tag,
+    summary: "Sessions, the one that something happened in last first.",
+    verb: "sessions:read",
+    query: z.strictObject({
+      user: shortText().optional(),
+      agent: shortText().optional(),
+      status: z.enum(["active", "archived"]).optional(),
+      state: z.enum(["idle", "catching_up", "waiting", "compacting"]).optional(),
+      ...paging,
+    }),
+    answers: { 200: named("Sessions", z.object({ sessions: z.array(session), next })) },
+    errors: found,
+  }),
+  get: spec({
+    method: "get",
+    path: at,
+    operationId: "getSession",
+    tag,
+    summary: "A session as it is now.",
+    verb: "sessions:read",
+    answers: { 200: session },
+    errors: found,
+  }),
+  remove: spec({
+    method: "delete",
+    path: at,
+    operationId: "deleteSession",
+    tag,
+    summary: "Delete a session and all that was said in it, for good.",
+    verb: "sessions:manage",
+    answers: { 200: z.object({ status: z.literal("deleted") }) },
+    errors: found,
+  }),
+  metadata: spec({
+    method: "put",
+    path: `${at}/metadata`,
+    operationId: "setSessionMetadata",
+    tag,
+    summary: "Set what the program keeps with a session. `If-Match` may name the version it had.",
+    verb: "sessions:manage",
+    body: named(
+      "SessionMetadataBody",
+      z.strictObject({
+        metadata: json(),
+        ifVersion: said(seq(), "Refused with `conflict` where it has another.").optional(),
+      }),
+    ),
+    answers: { 200: z.object({ metadataVersion: z.int() }) },
+    errors: stored,
+  }),
+  members: spec({
+    method: "put",
+    path: `${at}/members`,
+    operationId: "changeSessionMembers",
+    tag,
+    summary: "Change who takes part.",
+    verb: "sessions:manage",
+    body: named(
+      "SessionMembersBody",
+      z.strictObject({
+        addUsers: z.array(id()).max(100).optional(),
+        removeUsers: z.array(id()).max(100).optional(),
+        agents: said(z.array(taskName()).max(16), "All of them, in order.").optional(),
+      }),
+    ),
+    answers: { 200: session },
+    errors: stored,
+  }),
+  archive: spec({
+    method: "post",
+    path: `${at}/archive`,
+    operationId: "archiveSession",
+    tag,
+    summary: "Close a session: it can be read, and nothing can be added.",
+    verb: "sessions:manage",
+    answers: { 200: z.object({ status: z.literal("archived") }) },
+    errors: found,
+  }),
+  unarchive: spec({
+    method: "post",
+    path: `${at}/unarchive`,
+    operationId: "unarchiveSession",
+    tag,
+    summary: "Open an archived session again.",
+    verb: "sessions:manage",
+    answers: { 200: z.object({ status: z.literal("active") }) },
+    errors: found,
+  }),
+  compact: spec({
+    method: "post",
+    path: `${at}/compact`,
+    operationId: "compactSession",
+    tag,
+    summary: "Have what was said summed up.",
+    verb: "sessions:manage",
+    answers: { 202: done },
+    errors: found,
+  }),
+  messages: spec({
+    method: "get",
+    path: `${at}/messages`,
+    operationId: "listMessages",
+    tag,
+    summary: "Entries of a session, in order.",
+    verb: "sessions:read",
+    query: z.strictObject({
+      after: said(seqText(), "Only those after this one. Default 0.").optional(),
+      limit: said(wholeNumber({ min: 1, max: 1_000 }), "Default 100.").optional(),
+    }),
+    answers: {
+      200: named(
+        "Entries",
+        z.object({
+          entries: z.array(entry),
+          next: nextAfter,
+          lastSeq: z.int(),
+          incarnation: z.string(),
+        }),
+      ),
+    },
+    errors: found,
+  }),
+  send: spec({
+    method: "post",
+    path: `${at}/messages`,
+    operationId: "sendMessage",
+    tag,
+    summary: "Add a message. With an `id`, sending it again stores nothing new.",
+    verb: "sessions:write",
+    body: named(
+      "SendMessageBody",
+      z.strictObject({
+        id: id().optional(),
+        role: said(role(), "Default `user`. Only a user's message starts a turn.").optional(),
+        author: said(id(), "Who writes, where the caller isn't a user.").optional(),
+        parts: z.array(part()).max(1_000),
+        metadata: json().optional(),
+        to: said(taskName(), "The agent that is asked, where there are several.").optional(),
+        tokens: said(seq(), "What it takes of a model's context. Default: an estimate.").optional(),
+      }),
+    ),
+    answers: { 200: sent, 201: sent },
+    errors: stored,
+  }),
+  toolResults: spec({
+    method: "post",
+    path: `${at}/tool-results`,
+    operationId: "sendToolResults",
+    tag,
+    summary: "Say what became of calls in a message: output, error, or leave.",
+    verb: "sessions:write",
+    body: named(
+      "ToolResultsBody",
+      z.strictObject({
+        id: id().optional(),
+        author: said(id(), "Who says so, where the caller isn't a user.").optional(),
+        messageId: id(),
+        results: z
+          .array(
+            said(
+              z.unknown(),
+              "`toolCallId`, and `output`, `errorText` or `approved` with `approvalId` and `reason`.",
+            ),
+          )
+          .min(1)
+          .max(100),
+      }),
+    ),
+    answers: { 200: sent, 201: sent },
+    errors: stored,
+  }),
+  regenerate: spec({
+    method: "post",
+    path: `${at}/regenerate`,
+    operationId: "regenerateMessage",
+    tag,
+    summary: "Have an answer made anew, the last one unless told.",
+    verb: "sessions:write",
+    body: named(
+      "RegenerateBody",
+      z.strictObject({ id: id().optional(), messageId: id().optional() }),
+    ),
+    bodyOptional: true,
+    answers: { 202: sent },
+    errors: stored,
+  }),
+  stop: spec({
+    method: "post",
+    path: `${at}/stop`,
+    operationId: "stopTurn",
+    tag,
+    summary: "Stop the answer that is being made, and keep what there is of it.",
+    verb: "sessions:write",
+    query: z.strictObject({
+      epoch: said(seqText(), "Only this turn. Default: whatever runs now.").optional(),
+    }),
+    answers: { 202: done },
+    errors: found,
+  }),
+  read: spec({
+    method: "post",
+    path: `${at}/read`,
+    operationId: "markRead",
+    tag,
+    summary: "Say up to where a user has read.",
+    verb: "sessions:write",
+    body: named("ReadBody", z.strictObject({ seq: seq(), user: ofUser })),
+    answers: { 200: z.object({ seq: z.int() }) },
+    errors: stored,
+  }),
+  exported: spec({
+    method: "get",
+    path: `${at}/export`,
+    operationId: "exportSession",
+    tag,
+    summary: "The session, then all its entries, as JSON lines.",
+    verb: "sessions:read",
+    answers: { 200: z.string() },
+    answerType: "application/x-ndjson",
+    errors: found,
+  }),
+  events: spec({
+    method: "get",
+    path: `${at}/events`,
+    operationId: "followSession",
+    tag,
+    summary: "What has happened since `lastSeq`, then what happens, as server-sent events.",
+    verb: "sessions:read",
+    query: z.strictObject({
+      lastSeq,
+      incarnation: id().optional(),
+      lastMessageId: id().optional(),
+    }),
+    answers: { 200: z.string() },
+    answerType: "text/event-stream",
+    errors: found,
+  }),
+  inbox: spec({
+    method: "get",
+    path: "/v1/inbox",
+    operationId: "getInbox",
+    tag,
+    summary: "A page of a user's sessions, with what is unread, the latest active first.",
+    verb: "inbox:read",
+    query: z.strictObject({ user: ofUser, cursor: paging.cursor }),
+    answers: { 200: named("Inbox", z.object({ sessions: z.array(inboxItem), next })) },
+    errors: found,
+  }),
+  inboxEvents: spec({
+    method: "get",
+    path: "/v1/inbox/events",
+    operationId: "followInbox",
+    tag,
+    summary: "The same, then what changes, as server-sent events.",
+    verb: "inbox:read",
+    query: z.strictObject({ user: ofUser }),
+    answers: { 200: z.string() },
+    answerType: "text/event-stream",
+    errors: found,
+  }),
+  ticket: spec({
+    method: "post",
+    path: "/v1/tickets",
+    operationId: "issueTicket",
+    tag,
+    summary: "A ticket to open one socket with, as `/v1/socket?ticket=…`, within 30 seconds.",
+    verb: "sessions:read",
+    answers: { 201: named("Ticket", z.object({ ticket: z.string(), expiresAtMs: time() })) },
+    errors: ["overloaded"],
+  }),
+};

@@ -1,0 +1,352 @@
+import { z } from "zod";
+import { yearMs } from "../../base/durations.ts";
+import { errorCodes } from "../../base/errors.ts";
+import {
+  eventPaging,
+  json,
+  named,
+  next,
+  nextAfter,
+  paging,
+  said,
+  shortText,
+  spec,
+  taskName,
+  time,
+} from "./schema.ts";
+
+const statuses = z.enum(["pending", "claimed", "completed", "failed", "cancelled"]);
+
+export const taskError = named(
+  "TaskError",
+  z.object({
+    code: z.string(),
+    message: z.string(),
+    stack: z.string().optional(),
+    taskId: said(
+      z.string(),
+      "With `dependency_failed`: the task that it has waited for in vain.",
+    ).optional(),
+    by: said(
+      z.enum(["system", "user"]),
+      "Of a run: whose fault it is, where it said so.",
+    ).optional(),
+  }),
+  "Why a task failed. The codes are told in docs/errors.md.",
+);
+
+const taskBase = {
+  taskId: z.string(),
+  tenant: z.string(),
+  name: z.string(),
+  priority: z.int(),
+  payload: json(),
+  key: z.string().nullable(),
+  createdAtMs: time(),
+  updatedAtMs: time(),
+  runAtMs: time(),
+  scheduledAtMs: said(time().nullable(), "The time of its schedule that it was made for."),
+  failures: said(z.int(), "Attempts that have failed so far."),
+  snoozes: said(z.int(), "How often it has asked to be run again later."),
+  maxAttempts: said(z.int().nullable(), "Null where the handler's own number counts."),
+  deaths: said(z.int(), "Pods that have died while they ran it."),
+  claimToken: z.int(),
+  progress: json("What it said last of how far it is."),
+  cancelRequested: z.boolean(),
+  scope: said(z.string().nullable(), "The limit by key that it counts among."),
+  waitsFor: said(z.array(z.string()).readonly(), "The tasks that it waits or has waited for."),
+  flowVersion: said(
+    z.int().nullable(),
+    "Of a run: the highest version of its flow that has advanced it, 0 before any has. Null of a task.",
+  ),
+};
+
+export const task = named(
+  "Task",
+  z.discriminatedUnion("status", [
+    z.object({
+      ...taskBase,
+      status: z.literal("pending"),
+      error: taskError.nullable(),
+      noWorker: said(
+        z.boolean(),
+        "No pod that is up works on tasks of this name, or of a run in its version or a later one.",
+      ),
+      paused: said(z.boolean(), "Its name, or everything, is paused."),
+      blockedBy: said(z.string().nullable(), "The limit whose room it waits for."),
+      throttledBy: said(
+        z
+          .object({
+            name: z.string(),
+            key: said(z.string().nullable(), "Null where the task's input says which."),
+            limit: said(z.int(), "How many calls all pods may have in flight at once."),
+            inFlight: z.int(),
+            waiting: said(
+              z.int(),
+              "Calls and tasks that wait for a permit; tasks of a name to 10,000.",
+            ),
+            ahead: said(z.int(), "How many of those come before the task."),
+            aboutMs: said(
+              z.int().nullable(),
+              "About how long it will wait for them, at the rate that was learned, where it is known.",
+            ),
+          })
+          .nullable(),
+        "The throttle whose permits it waits for.",
+      ),
+    }),
+    z.object({
+      ...taskBase,
+      status: z.literal("claimed"),
+      claimedBy: said(z.string(), "The pod that runs it."),
+      error: taskError.nullable(),
+    }),
+    z.object({ ...taskBase, status: z.literal("completed"), result: json() }),
+    z.object({ ...taskBase, status: z.literal("failed"), error: taskError }),
+    z.object({ ...taskBase, status: z.literal("cancelled"), error: taskError.nullable() }),
+  ]),
+);
+
+const taskEvent = named(
+  "TaskEvent",
+  z.object({
+    seq: z.int(),
+    atMs: time(),
+    type: said(z.string(), "Such as `retry`, `failed`, `cancel_requested`, `pod_died`, `snoozed`."),
+    attempt: z.int().nullable(),
+    podId: z.string().nullable(),
+    detail: json(),
+  }),
+  "Something that happened to a task.",
+);
+
+const runAt = z.union(
+  [z.int().min(0), z.string()],
+  "must be a time such as 2026-01-31T08:00:00Z, or milliseconds since 1970",
+);
+
+export const enqueueOptions = named(
+  "EnqueueOptions",
+  z.strictObject({
+    priority: said(z.int().min(-100).max(100), "Higher runs first. Default 0.").optional(),
+    delayMs: said(z.int().min(0).max(yearMs), "How long before it may run. Default 0.").optional(),
+    runAt: said(
+      runAt,
+      "When it may run: milliseconds since 1970, or RFC 3339. Not with `delayMs`.",
+    ).optional(),
+    attempts: said(z.int().min(1).max(1_000), "How often it is tried.").optional(),
+    tenant: said(shortText(), "Whose task it is. Default `default`.").optional(),
+    concurrencyKey: said(
+      shortText(),
+      "What it is counted with, where only so many run at once.",
+    ).optional(),
+    key: said(shortText(), "Names the task, so that it isn't stored twice.").optional(),
+    onDuplicate: said(
+      z.enum(["existing", "reject", "replace"]),
+      "Where the key is taken. Default `existing`.",
+    ).optional(),
+    uniqueWhile: said(
+      z.enum(["kept", "unfinished"]),
+      "How long a task holds its key. Default `kept`.",
+    ).optional(),
+    uniqueForMs: said(
+      z.int().min(1).max(yearMs),
+      "The key is free again this long after its task was created.",
+    ).optional(),
+    after: said(
+      z.array(shortText()).max(1_000),
+      "Tasks that must have ended before this one runs.",
+    ).optional(),
+    afterFailed: said(
+      z.enum(["fail", "run"]),
+      "What if one of them fails. Default `fail`.",
+    ).optional(),
+  }),
+);
+
+export const newTask = named(
+  "NewTask",
+  z.strictObject({
+    name: taskName(),
+    input: json("What its handler gets. Default null.").optional(),
+    options: enqueueOptions.optional(),
+  }),
+);
+
+const enqueued = named(
+  "Enqueued",
+  z.object({
+    taskId: z.string(),
+    created: said(z.boolean(), "False where a task with that key was there already."),
+    replaced: said(
+      z.boolean(),
+      "With `onDuplicate: replace`: whether it does this now.",
+    ).optional(),
+    noWorker: said(
+      z.boolean(),
+      "No pod that is up works on tasks of this name: it waits until one does.",
+    ).optional(),
+  }),
+);
+
+const counts = {
+  rows: z.int(),
+  created: z.int(),
+  existing: z.int(),
+  replaced: z.int(),
+  rejected: z.int(),
+};
+
+const rowOutcome = named(
+  "RowOutcome",
+  z.discriminatedUnion("outcome", [
+    z.object({
+      index: said(z.int(), "Its place among the rows, from 0."),
+      outcome: z.enum(["created", "existing", "replaced"]),
+      taskId: z.string(),
+    }),
+    z.object({
+      index: z.int(),
+      outcome: z.literal("rejected"),
+      code: z.enum(errorCodes),
+      message: z.string(),
+      details: z.record(z.string(), z.unknown()).readonly().optional(),
+    }),
+  ]),
+);
+
+export const graphRow = named(
+  "GraphRow",
+  z.strictObject({
+    ref: said(shortText(), "What the others call it, and what its answer is found by."),
+    name: taskName(),
+    input: json("What its handler gets. Default null.").optional(),
+    after: said(
+      z.array(shortText()).max(1_000),
+      "Refs of this request, or ids of tasks that are there.",
+    ).optional(),
+    options: enqueueOptions.omit({ after: true }).optional(),
+  }),
+);
+
+const tag = "tasks";
+const refusals = [
+  "invalid_input",
+  "invalid_option",
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+  "unsupported",
+] as const;
+
+export const taskSpecs = {
+  enqueue: spec({
+    method: "post",
+    path: "/v1/tasks",
+    operationId: "enqueueTask",
+    tag,
+    summary: "Store a task. 200 where one with that key was there already.",
+    body: newTask,
+    answers: { 200: enqueued, 201: enqueued },
+    errors: [...refusals, "duplicate_key", "not_found"],
+  }),
+  bulk: spec({
+    method: "post",
+    path: "/v1/tasks/bulk",
+    operationId: "enqueueTasks",
+    tag,
+    summary:
+      "Store each of up to 100,000 tasks, and say what became of it. As NDJSON, one per line, or as an array.",
+    body: z.array(newTask),
+    bodyTypes: ["application/json", "application/x-ndjson"],
+    answers: {
+      200: named(
+        "BulkResult",
+        z.object({
+          ...counts,
+          outcomes: z.array(rowOutcome).readonly(),
+          noWorker: said(
+            z.array(z.string()),
+            "Names of stored tasks that no pod which is up works on: they wait until one does.",
+          ),
+        }),
+      ),
+    },
+    errors: ["invalid_input", "payload_too_large", "unsupported", "cancelled"],
+  }),
+  graph: spec({
+    method: "post",
+    path: "/v1/tasks/graph",
+    operationId: "enqueueGraph",
+    tag,
+    summary: "Store tasks that may wait for each other, all or none.",
+    body: named("GraphBody", z.strictObject({ tasks: z.array(graphRow).max(10_000) })),
+    answers: {
+      201: named(
+        "GraphResult",
+        z.object({ tasks: said(z.record(z.string(), enqueued), "By their refs.") }),
+      ),
+    },
+    errors: [...refusals, "dependency_cycle", "duplicate_key", "not_found"],
+  }),
+  list: spec({
+    method: "get",
+    path: "/v1/tasks",
+    operationId: "listTasks",
+    tag,
+    summary: "A page of tasks, newest first.",
+    query: z.strictObject({
+      name: z.string().optional(),
+      status: statuses.optional(),
+      tenant: z.string().optional(),
+      ...paging,
+    }),
+    answers: { 200: named("TaskPage", z.object({ tasks: z.array(task), next })) },
+    errors: ["invalid_option"],
+  }),
+  get: spec({
+    method: "get",
+    path: "/v1/tasks/{taskId}",
+    operationId: "getTask",
+    tag,
+    summary: "A task, and what happened to it. Without `admin`: one of the caller's tenant.",
+    verb: "tasks:read",
+    answers: {
+      200: named("TaskWithEvents", z.object({ task, events: z.array(taskEvent), next: nextAfter })),
+    },
+    errors: ["not_found"],
+  }),
+  events: spec({
+    method: "get",
+    path: "/v1/tasks/{taskId}/events",
+    operationId: "getTaskEvents",
+    tag,
+    summary: "A page of what happened to a task, oldest first.",
+    query: eventPaging,
+    answers: {
+      200: named("TaskEvents", z.object({ events: z.array(taskEvent), next: nextAfter })),
+    },
+    errors: ["not_found", "invalid_option"],
+  }),
+  cancel: spec({
+    method: "post",
+    path: "/v1/tasks/{taskId}/cancel",
+    operationId: "cancelTask",
+    tag,
+    summary: "Cancel a task: at once, or with 202 while a pod still runs it.",
+    answers: {
+      200: named("Cancelled", z.object({ status: z.literal("cancelled") })),
+      202: named("Cancelling", z.object({ status: z.literal("cancelling") })),
+    },
+    errors: ["not_found", "conflict"],
+  }),
+  retry: spec({
+    method: "post",
+    path: "/v1/tasks/{taskId}/retry",
+    operationId: "retryTask",
+    tag,
+    summary: "Start a failed or cancelled task over.",
+    answers: { 200: named("Retried", z.object({ status: z.literal("pending") })) },
+    errors: ["not_found", "conflict"],
+  }),
+};

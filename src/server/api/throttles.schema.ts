@@ -1,0 +1,112 @@
+import { z } from "zod";
+import { named, next, paging, said, spec, time } from "./schema.ts";
+
+// As long as their declarations may be.
+const throttleText = () => z.string().max(200);
+
+const pod = named(
+  "ThrottlePod",
+  z.object({
+    podId: z.string(),
+    share: said(z.int(), "How many calls of it may be in flight."),
+    inFlight: z.int(),
+    waiting: said(z.int(), "Calls that wait for a permit, and tasks that aren't claimed for one."),
+    callsWaiting: said(z.int(), "The calls among them."),
+    reportedMs: said(z.int(), "How long ago it said so; absent where it hasn't lately.").optional(),
+  }),
+);
+
+const outcomes = z.object({
+  success: z.int(),
+  throttled: said(z.int(), "Refused for want of capacity, as with 429."),
+  timeout: z.int(),
+  server_error: z.int(),
+  ignored: said(z.int(), "Says nothing of the downstream: a mistake or an abort of the caller's."),
+});
+
+const throttle = named(
+  "Throttle",
+  z.object({
+    name: z.string(),
+    key: said(z.string(), "Empty where the throttle has no keys."),
+    bound: said(z.int(), "How many calls all pods together may have in flight."),
+    epoch: said(z.int(), "Rises with every change of the bound."),
+    pinned: said(z.int(), "What it was set to by hand; absent where it is learned.").optional(),
+    pinnedAtMs: said(z.int(), "When it was last pinned or unpinned, in ms since 1970.").optional(),
+    settings: said(z.record(z.string(), z.unknown()).readonly(), "What its declaration says."),
+    breaker: said(
+      z.enum(["closed", "half_open", "open"]),
+      "`open` lets no calls through, `half_open` a few to try.",
+    ),
+    holdMs: said(z.number(), "For how long the downstream has asked everybody to stay away."),
+    refillPerS: said(
+      z.number(),
+      "Requests or tokens per second, where it has a bucket.",
+    ).optional(),
+    inFlight: z.int(),
+    waiting: said(z.int(), "As pods count: a task that two pods could have counts twice."),
+    callsWaiting: said(z.int(), "The calls among them."),
+    outcomes: said(outcomes.readonly(), "How calls have ended since it is known."),
+    p95Ms: said(z.number(), "Of successful calls of late.").optional(),
+    firstTokenP95Ms: said(z.number(), "Until the first piece of a streamed answer.").optional(),
+    meanMs: said(
+      z.number(),
+      "How long successful calls take on average, the latest most of all.",
+    ).optional(),
+    meanCost: said(z.number(), "What they cost on average in the bucket's unit.").optional(),
+    pods: z.array(pod).readonly(),
+    lastUpdateMs: time(),
+  }),
+);
+
+const shown = named("ThrottleShown", z.object({ throttle }));
+const key = said(throttleText(), "Which of its limits is meant. Default: that without a key.");
+const refusals = ["not_found", "invalid_input", "invalid_option", "unsupported"] as const;
+const tag = "throttles";
+
+export const throttleSpecs = {
+  list: spec({
+    method: "get",
+    path: "/v1/throttles",
+    operationId: "listThrottles",
+    tag,
+    summary: "A page of throttles as all pods share them, in the order of their names and keys.",
+    query: z.strictObject(paging),
+    answers: { 200: named("ThrottlePage", z.object({ throttles: z.array(throttle), next })) },
+    errors: ["invalid_option"],
+  }),
+  get: spec({
+    method: "get",
+    path: "/v1/throttles/{name}",
+    operationId: "getThrottle",
+    tag,
+    summary: "One throttle, with what each pod has of it.",
+    query: z.strictObject({ key: key.optional() }),
+    answers: { 200: shown },
+    errors: ["not_found", "invalid_option"],
+  }),
+  pin: spec({
+    method: "post",
+    path: "/v1/throttles/{name}/pin",
+    operationId: "pinThrottle",
+    tag,
+    summary:
+      "Hold its limit where you say. Nothing is learned until it is unpinned; 0 stops calls.",
+    body: named(
+      "PinBody",
+      z.strictObject({ limit: z.int().min(0).max(100_000), key: key.optional() }),
+    ),
+    answers: { 200: shown },
+    errors: [...refusals, "payload_too_large"],
+  }),
+  unpin: spec({
+    method: "post",
+    path: "/v1/throttles/{name}/unpin",
+    operationId: "unpinThrottle",
+    tag,
+    summary: "Let its limit be learned again, from what was known before.",
+    body: named("UnpinBody", z.strictObject({ key: key.optional() })),
+    answers: { 200: shown },
+    errors: [...refusals, "payload_too_large"],
+  }),
+};

@@ -1,0 +1,73 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { ServerConfig } from "../../runtime/server-config.ts";
+
+/**
+ * Lets in programs on this machine, where nobody else can listen in. A web page that somebody has open
+ * is on this machine too, so it must not get in by a foreign name that points here (DNS rebinding) nor
+ * by a request across sites.
+ */
+export function checkLocal({ header, headerNames }: Headed, origins: readonly string[]): void {
+  checkDirect(headerNames());
+  checkHost(header);
+  checkSite(header, origins);
+}
+
+type Headed = {
+  header(name: string): string | undefined;
+  /** In lower case. */
+  headerNames(): Iterable<string>;
+};
+
+/** Refuses to listen where strangers could call without a key. */
+export function checkListening(
+  host: string,
+  { apiKeys = [], tokens }: Pick<ServerConfig, "apiKeys" | "tokens">,
+): void {
+  if (apiKeys.length > 0 || tokens || isLoopback(host)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `${host} can be reached from other machines, and no credentials are configured: set server.apiKeys in the config or FLOTILLA_API_KEYS (16 characters or more each, separated by commas), or listen on 127.0.0.1`,
+  );
+}
+
+export function isLoopback(host: string): boolean {
+  const name = host.toLowerCase().replace(/^\[(.*)\]$/, "$1");
+  return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
+}
+
+// What proxies add to a request that they pass on, which may have come from anywhere.
+const forwarding = /^(?:forwarded|via|x-real-ip)$|^x-forwarded/;
+
+function checkDirect(names: Iterable<string>): void {
+  const found = [...names].find((name) => forwarding.test(name));
+  if (found === undefined) return;
+  throw new FlotillaError(
+    "forbidden",
+    `this server has no keys and takes no requests that a proxy passes on (\`${found.slice(0, 80)}\`): configure server.apiKeys`,
+  );
+}
+
+function checkHost(header: Headed["header"]): void {
+  const host = header("host") ?? "";
+  if (isLoopback(withoutPort(host))) return;
+  throw new FlotillaError(
+    "forbidden",
+    `this server listens on loopback only, and was called as ${JSON.stringify(host.slice(0, 80))}: call it as localhost, or configure server.apiKeys`,
+  );
+}
+
+function checkSite(header: Headed["header"], origins: readonly string[]): void {
+  const site = header("sec-fetch-site");
+  const origin = header("origin");
+  if (origin !== undefined && origins.includes(origin)) return;
+  const sameSite = site === undefined || site === "same-origin" || site === "none";
+  if (sameSite && (origin === undefined || origin === `http://${header("host")}`)) return;
+  throw new FlotillaError(
+    "forbidden",
+    "requests from other web pages are refused: configure server.apiKeys and send a key",
+  );
+}
+
+function withoutPort(host: string): string {
+  return host.replace(/:\d*$/, "");
+}

@@ -1,0 +1,69 @@
+import { readFile } from "node:fs/promises";
+import { accepts } from "hono/accepts";
+import { version } from "../../runtime/version.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import { callerOf } from "../auth/authenticate.ts";
+import { type Caller, may } from "../auth/caller.ts";
+import { findDocs } from "./docs.ts";
+import { createOverview, type OverviewParts } from "./overview.ts";
+import { type Home, homePage, pageHeaders } from "./page.ts";
+import { route, type Route } from "../route.ts";
+import { fleetSpecs } from "../api/fleet.schema.ts";
+import { bodyOf, refusalIn } from "../admission/admission.ts";
+
+export type HomeRoutes = OverviewParts & {
+  /** Where pages are served, such as `/chat`. */
+  pagePaths: readonly string[];
+};
+
+/** The front door: what this server is. Programs get it as JSON, browsers as a page. */
+export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
+  const overview = createOverview(parts);
+  const open = {
+    ...Object.fromEntries(pagePaths.map((path) => [path.slice(1), `${path}/`])),
+    live: "/health/live",
+    ready: "/health/ready",
+  };
+  const links = { ...open, metrics: "/metrics", api: "/v1/openapi.json" };
+  const found = findDocs();
+  const docs = Object.fromEntries([...found.keys()].map((page) => [page, `/v1/docs/${page}`]));
+
+  const homeFor = async (caller: Caller | undefined, refusal?: FlotillaError): Promise<Home> => {
+    const name = "flotilla";
+    if (!caller || !may(caller, "admin"))
+      return { name, links: open, ...(refusal && { advice: refusal.message }) };
+    const looked = await overview();
+    const seen = "trouble" in looked ? looked : { overview: looked };
+    return { name, version: version(), store: parts.flotilla.storeKind, links, docs, ...seen };
+  };
+
+  return [
+    {
+      spec: fleetSpecs.home,
+      async handle(c) {
+        const refusal = refusalIn(c);
+        // A key that is wrong is a mistake, which a program wants to be told.
+        if (refusal && c.req.header("authorization") !== undefined) throw refusal;
+        const home = await homeFor(callerOf(c), refusal);
+        const type = accepts(c, {
+          header: "Accept",
+          supports: ["application/json", "text/html"],
+          default: "application/json",
+        });
+        const isPage = type === "text/html";
+        const bytes = Buffer.from(
+          isPage ? await homePage(home, new URL(c.req.url).origin) : JSON.stringify(home),
+        );
+        const headers = isPage ? pageHeaders : { "Content-Type": "application/json" };
+        return c.body(bodyOf(c, bytes), 200, { ...headers, Vary: "Accept" });
+      },
+    },
+    route(fleetSpecs.docs).to(async ({ params: { page } }) => {
+      const file = found.get(page);
+      if (!file) throw new FlotillaError("not_found", `there is no page ${page.slice(0, 80)}`);
+      // As plain text, since browsers don't show Markdown but store it.
+      const headers = { "Content-Type": "text/plain; charset=utf-8" };
+      return { status: 200, body: await readFile(file, "utf8"), headers };
+    }),
+  ];
+}

@@ -1,0 +1,116 @@
+import { messageOf } from "../../base/errors.ts";
+import type { DoingCounts } from "../../flows/doing.ts";
+import type { Machine } from "../../flows/machine.ts";
+import type { WorkerEvent } from "../../tasks/run/events.ts";
+import { askedSeldom } from "./scrape-cache.ts";
+import type { Instruments, ScrapeParts } from "./metrics.ts";
+
+/** What is needed of a flow to know its series before anything has happened. */
+export type FlowSeen = Pick<Machine, "name"> & {
+  readonly parts: readonly { readonly name: string }[];
+  readonly finalizers: readonly { readonly name: string }[];
+};
+
+// A transition may be a call of a millisecond, or wait for somebody who is on holiday.
+const transitionSeconds = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 86_400];
+const runSeconds = [0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800];
+const outcomes = ["completed", "retry", "failed"] as const;
+const statuses = ["completed", "failed", "cancelled"] as const;
+const reasons = ["unreadable", "unknown_transition", "invalid_input"] as const;
+
+type FlowEvent = Extract<
+  WorkerEvent,
+  { type: "transition" | "run_begun" | "run_ended" | "run_set_aside" }
+>;
+
+/** What becomes of runs on this pod, and what all runs in the store do. Labels are names that flows declare. */
+export function createFlowMetrics(make: Instruments, flows: readonly FlowSeen[]) {
+  const transitions = make.counter(
+    "flotilla_transitions_total",
+    "What became of transitions and finalizers on this pod, once that was stored: one for each attempt, and one for each wait that began or ended. `lost` alone isn't stored: another pod had the run by then",
+    ["flow", "transition", "outcome"],
+  );
+  const took = make.histogram(
+    "flotilla_transition_duration_seconds",
+    "How long transitions took until what became of them was stored; of a wait that ended, how long it was",
+    transitionSeconds,
+    ["flow", "transition", "outcome"],
+  );
+  const begun = make.counter(
+    "flotilla_runs_begun_total",
+    "Runs that were written for the first time, by this pod",
+    ["flow"],
+  );
+  const ended = make.counter("flotilla_runs_ended_total", "Runs that ended on this pod", [
+    "flow",
+    "status",
+  ]);
+  const lasted = make.histogram(
+    "flotilla_run_duration_seconds",
+    "From the start of a run until its ending was stored, by the store's clock",
+    runSeconds,
+    ["flow", "status"],
+  );
+  const setAside = make.counter(
+    "flotilla_runs_set_aside_total",
+    "Runs that this pod couldn't read and has set aside, for people to look at",
+    ["flow", "reason"],
+  );
+  const open = make.gauge(
+    "flotilla_runs_open",
+    "Runs in the store that haven't ended, by flow and by what they do. Counted among the first 10,000 rows of each state and no further, at most every 2 seconds",
+    ["flow", "doing"],
+  );
+
+  for (const { name: flow, parts, finalizers } of flows) {
+    begun.inc({ flow }, 0);
+    for (const status of statuses) ended.inc({ flow, status }, 0);
+    for (const reason of reasons) setAside.inc({ flow, reason }, 0);
+    for (const { name: transition } of [...parts, ...finalizers]) {
+      for (const outcome of outcomes) transitions.inc({ flow, transition, outcome }, 0);
+    }
+  }
+
+  const show = (counts: DoingCounts): void => {
+    open.reset();
+    for (const [flow, of] of counts) {
+      for (const [doing, runs] of Object.entries(of)) open.set({ flow, doing }, runs);
+    }
+  };
+  const names = flows.map(({ name }) => name);
+
+  return {
+    observe(event: FlowEvent): void {
+      const { flow } = event;
+      switch (event.type) {
+        case "transition": {
+          const { transition, outcome, tookMs } = event;
+          transitions.inc({ flow, transition, outcome });
+          took.observe({ flow, transition, outcome }, tookMs / 1_000);
+          break;
+        }
+        case "run_begun":
+          begun.inc({ flow });
+          break;
+        case "run_ended": {
+          const { status, tookMs } = event;
+          ended.inc({ flow, status });
+          lasted.observe({ flow, status }, tookMs / 1_000);
+          break;
+        }
+        case "run_set_aside":
+          setAside.inc({ flow, reason: event.reason });
+          break;
+      }
+    },
+    ...askedSeldom(async ({ doing: look, log }: ScrapeParts) => {
+      try {
+        show((await look?.(names)) ?? new Map());
+      } catch (error) {
+        // What can't be had is missing, rather than wrong.
+        open.reset();
+        log.warn({ error: messageOf(error) }, "looking at runs for /metrics failed");
+      }
+    }),
+  };
+}

@@ -1,0 +1,271 @@
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { type Pod, type PodEvent, reasonCodes } from "../../runtime/pod.ts";
+import type { Logger } from "../../base/log.ts";
+import type { DoingCounts } from "../../flows/doing.ts";
+import type { Depth } from "../../tasks/inspect/depth.ts";
+import type { SessionLoad } from "../../sessions/start.ts";
+import type { LimiterSnapshot } from "../../throttles/limiter/limiter-snapshot.ts";
+import type { ThrottleView } from "../../throttles/shares/read.ts";
+import { createDepthGauges } from "./tasks.ts";
+import { createSessionMetrics } from "./sessions.ts";
+import { createFlowMetrics, type FlowSeen } from "./flows.ts";
+import { createThrottleMetrics } from "./throttles.ts";
+import type { SocketEvent } from "../socket/sockets.ts";
+
+/** What `/metrics` says, gathered from what a pod and its store tell, and from a look at the queue. */
+export type Metrics = {
+  readonly registry: Registry;
+  readonly contentType: string;
+  /** For the `onEvent` of `startPod` and of `connect`. */
+  observe(event: PodEvent | SocketEvent): void;
+  /** The text of one scrape. */
+  collect(parts: ScrapeParts): Promise<string>;
+};
+
+/** Whom to ask when somebody scrapes. */
+export type ScrapeParts = {
+  depth: () => Promise<Depth>;
+  /** What the fleet knows of its throttles. */
+  throttles?: () => Promise<readonly ThrottleView[]>;
+  /** What the open runs of these flows do. */
+  doing?: (flows: readonly string[]) => Promise<DoingCounts>;
+  clock: Clock;
+  log: Logger;
+};
+
+type PodSeen = Pick<Pod, "podId" | "leader" | "running" | "capacity"> & {
+  readonly throttles?: { here(): readonly LimiterSnapshot[] };
+  sessionLoad?(): SessionLoad | undefined;
+};
+
+export type MetricsOptions = {
+  /** The pod of this process, once it has started. */
+  pod?: () => PodSeen | undefined;
+  slots?: number;
+  /** The tasks that this program knows: the only names that become labels. */
+  names?: readonly string[];
+  /** The flows that it knows. */
+  flows?: readonly FlowSeen[];
+  clock?: Clock;
+};
+
+const taskSeconds = [0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900];
+const claimSeconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5];
+const waitSeconds = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const lagSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 30];
+const silenceSeconds = [0.1, 0.25, 0.5, 1, 2, 4, 5, 6, 7, 8, 10, 15, 30, 60, 300];
+
+export function createMetrics(options: MetricsOptions = {}): Metrics {
+  const { pod = () => undefined, slots = 0, names = [], flows = [] } = options;
+  const { clock = systemClock } = options;
+  const registry = new Registry();
+  const make = instrumentsOf(registry);
+  const attempts = make.counter(
+    "flotilla_attempts_total",
+    "Attempts that ended on this pod, by task and outcome",
+    ["name", "outcome"],
+  );
+  const took = make.histogram(
+    "flotilla_task_duration_seconds",
+    "How long attempts took, from claim to stored ending",
+    taskSeconds,
+    ["name"],
+  );
+  const claimed = make.counter("flotilla_tasks_claimed_total", "Tasks that this pod has claimed");
+  const claims = make.histogram(
+    "flotilla_claim_duration_seconds",
+    "How long claim calls took that were answered",
+    claimSeconds,
+  );
+  const claimFailures = make.counter(
+    "flotilla_claim_failures_total",
+    "Claim calls that failed, by error code",
+    ["code"],
+  );
+  const contention = make.counter(
+    "flotilla_contention_total",
+    "Reads and writes that others were in the way of, by cause: a lock that was held (busy), a transaction that the database undid (deadlock, serialization), two notes at once (race)",
+    ["cause"],
+  );
+  const backoff = make.histogram(
+    "flotilla_backoff_wait_seconds",
+    "How long something waited before it was tried again, once per retry: a claim after a failed one, a write that is sent again, the store itself while others were in the way",
+    waitSeconds,
+    ["what"],
+  );
+  const storeErrors = make.counter(
+    "flotilla_store_errors_total",
+    "Reads and writes that the store refused or whose outcome isn't known, by error code",
+    ["code"],
+  );
+  const forged = make.counter(
+    "flotilla_forged_notifications_total",
+    "Notifications that claimed to be from a pod, weren't signed by one, and were dropped",
+  );
+  const lag = make.histogram(
+    "flotilla_heartbeat_lag_seconds",
+    "How much later than planned heartbeats of this pod were committed",
+    lagSeconds,
+  );
+  const beatFailures = make.counter(
+    "flotilla_heartbeat_failures_total",
+    "Heartbeats of this pod that couldn't be committed",
+  );
+  const beatAge = make.gauge(
+    "flotilla_heartbeat_age_seconds",
+    "How long ago this pod last committed a heartbeat, 0 before the first",
+  );
+  const detection = make.histogram(
+    "flotilla_leader_detection_seconds",
+    "From the last beat of a leader that fell silent or left until this pod saw that another leads",
+    silenceSeconds,
+  );
+  const recovery = make.histogram(
+    "flotilla_recovery_latency_seconds",
+    "From the last beat of a pod that died until this pod gave its tasks back, once per dead pod",
+    silenceSeconds,
+  );
+  const recovered = make.counter(
+    "flotilla_tasks_recovered_total",
+    "Tasks that this pod took back from pods that had fallen silent",
+  );
+  const fired = make.counter(
+    "flotilla_schedules_fired_total",
+    "Tasks that this pod, leading, has made of schedules whose time had come",
+  );
+  const missed = make.counter(
+    "flotilla_schedules_missed_total",
+    "Times of schedules that got no task of their own, counted up to a hundred for a schedule at once",
+  );
+  const firingLag = make.histogram(
+    "flotilla_schedule_lag_seconds",
+    "From the time of a schedule until this pod had stored its task, by the store's clock",
+    lagSeconds,
+  );
+  const running = make.gauge("flotilla_tasks_running", "Tasks that run on this pod now");
+  make.gauge("flotilla_slots", "Tasks that this pod could run at once").set(slots);
+  const holds = make.gauge(
+    "flotilla_capacity",
+    "Tasks that this pod takes on at most right now, after its target and what lowers it",
+  );
+  const heldBack = make.gauge(
+    "flotilla_held_back",
+    "1 for each reason why this pod claims no more than it does",
+    ["reason"],
+  );
+  const leads = make.gauge("flotilla_is_leader", "1 on the pod that takes itself for the leader");
+  const depth = createDepthGauges(make, names);
+  const throttles = createThrottleMetrics(make, registry);
+  const runs = createFlowMetrics(make, flows);
+  const sessions = createSessionMetrics(make);
+  let lastBeatMs: number | undefined;
+
+  // A series that is missing until the first trouble can't be told from one that nobody scrapes.
+  for (const cause of ["busy", "deadlock", "serialization", "race"]) contention.inc({ cause }, 0);
+  for (const what of ["claim", "write", "store"]) backoff.zero({ what });
+
+  return {
+    registry,
+    contentType: registry.contentType,
+    observe(event) {
+      switch (event.type) {
+        case "ended":
+          attempts.inc({ name: event.name, outcome: event.outcome });
+          took.observe({ name: event.name }, event.tookMs / 1_000);
+          break;
+        case "claimed":
+          claimed.inc(event.tasks);
+          claims.observe(event.tookMs / 1_000);
+          break;
+        case "claim_failed":
+          claimFailures.inc({ code: event.code });
+          backoff.observe({ what: "claim" }, event.waitMs / 1_000);
+          break;
+        case "contended":
+          contention.inc({ cause: event.cause });
+          backoff.observe({ what: "store" }, event.waitMs / 1_000);
+          break;
+        case "resent":
+          backoff.observe({ what: "write" }, event.waitMs / 1_000);
+          break;
+        case "forged":
+          forged.inc();
+          break;
+        case "store_error":
+          storeErrors.inc({ code: event.code });
+          // It gave up waiting for somebody else's lock.
+          if (event.code === "store_busy") contention.inc({ cause: "busy" });
+          break;
+        case "recovered":
+          recovered.inc(event.tasks);
+          for (const silentMs of event.silencesMs) recovery.observe(silentMs / 1_000);
+          break;
+        case "beat":
+          lag.observe(event.lagMs / 1_000);
+          lastBeatMs = clock.monotonic();
+          break;
+        case "fired":
+          fired.inc(event.tasks);
+          missed.inc(event.skipped);
+          if (event.lagMs !== undefined) firingLag.observe(event.lagMs / 1_000);
+          break;
+        case "beat_failed":
+          beatFailures.inc();
+          break;
+        case "leading":
+          // Who leads is asked for at each scrape, since the first one comes before the pod is known.
+          if (event.silentMs !== undefined) detection.observe(event.silentMs / 1_000);
+          break;
+        case "transition":
+        case "run_begun":
+        case "run_ended":
+        case "run_set_aside":
+          runs.observe(event);
+          break;
+        case "turn_started":
+        case "turn_ended":
+        case "record":
+        case "log_owned":
+        case "log_lost":
+        case "sockets":
+        case "socket_cut":
+          return sessions.observe(event);
+        case "share":
+        case "bound":
+          // As are limits of throttles.
+          break;
+      }
+    },
+    async collect(parts) {
+      const current = pod();
+      running.set(current?.running ?? 0);
+      const { holds: most = 0, reasons = [] } = current?.capacity ?? {};
+      holds.set(most);
+      for (const reason of reasonCodes) {
+        heldBack.set({ reason }, reasons.some(({ code }) => code === reason) ? 1 : 0);
+      }
+      leads.set(current !== undefined && current.leader === current.podId ? 1 : 0);
+      beatAge.set(lastBeatMs === undefined ? 0 : (clock.monotonic() - lastBeatMs) / 1_000);
+      sessions.show(current?.sessionLoad?.());
+      throttles.showPod(current?.throttles?.here() ?? []);
+      await Promise.all([depth.refresh(parts), throttles.refresh(parts), runs.refresh(parts)]);
+      return registry.metrics();
+    },
+  };
+}
+
+/** The three kinds of instruments, registered as they are made. */
+export type Instruments = ReturnType<typeof instrumentsOf>;
+
+function instrumentsOf(registry: Registry) {
+  const registers = [registry];
+  return {
+    counter: (name: string, help: string, labelNames: string[] = []) =>
+      new Counter({ name, help, labelNames, registers }),
+    gauge: (name: string, help: string, labelNames: string[] = []) =>
+      new Gauge({ name, help, labelNames, registers }),
+    histogram: (name: string, help: string, buckets: number[], labelNames: string[] = []) =>
+      new Histogram({ name, help, buckets, labelNames, registers }),
+  };
+}

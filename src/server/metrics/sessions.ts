@@ -1,0 +1,110 @@
+import type { PodEvent } from "../../runtime/pod.ts";
+import type { SessionLoad } from "../../sessions/start.ts";
+import type { Instruments } from "./metrics.ts";
+import type { SocketEvent } from "../socket/sockets.ts";
+
+type SessionEvent =
+  | SocketEvent
+  | Extract<
+      PodEvent,
+      { type: "turn_started" | "turn_ended" | "record" | "log_owned" | "log_lost" }
+    >;
+
+const seconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5];
+
+/** What is counted of sessions on a pod. Labels are agents' names, never sessions. */
+export function createSessionMetrics(make: Instruments) {
+  const running = make.gauge("flotilla_turns_running", "Answers being made now.", ["agent"]);
+  const turns = make.counter("flotilla_turns_total", "Answers that ended, by how.", [
+    "agent",
+    "outcome",
+  ]);
+  const first = make.histogram(
+    "flotilla_turn_first_chunk_seconds",
+    "From the start of an answer to its first chunk.",
+    seconds,
+    ["agent"],
+  );
+  const whole = make.histogram("flotilla_turn_seconds", "How long answers took.", seconds, [
+    "agent",
+  ]);
+  const chunks = make.counter("flotilla_turn_chunks_total", "Chunks that agents gave.", ["agent"]);
+  const records = make.counter("flotilla_session_records_total", "Records committed to logs.");
+  const entries = make.counter("flotilla_session_entries_total", "Entries committed to logs.");
+  const commits = make.histogram(
+    "flotilla_session_commit_seconds",
+    "From sending a record to its commit.",
+    commitSeconds,
+  );
+  const owned = make.gauge("flotilla_session_logs_owned", "Logs that this pod owns.");
+  const lost = make.counter(
+    "flotilla_session_logs_lost_total",
+    "Logs that another pod has taken from this one.",
+  );
+  const waiting = make.gauge(
+    "flotilla_turns_waiting",
+    "Answers and summaries that wait on this pod for others to end, as sessions.maxTurns says.",
+  );
+  const sockets = make.gauge("flotilla_sockets", "Sockets that are open.");
+  const cut = make.counter(
+    "flotilla_sockets_cut_total",
+    "Sockets that were ended because of their clients: slow (they didn't read), silent (they answered no pings), too_many (they sent too much).",
+    ["reason"],
+  );
+  const followed = make.gauge("flotilla_sessions_followed", "Sessions that somebody follows here.");
+  const subscribers = make.gauge(
+    "flotilla_session_subscribers",
+    "Those who follow sessions here, each counted once for every session.",
+  );
+  const ring = make.gauge(
+    "flotilla_session_ring_bytes",
+    "What is kept in memory of the newest entries of sessions that are followed.",
+  );
+  const coldReads = make.gauge(
+    "flotilla_session_cold_reads",
+    "Reads of the journal for those who join: under_way, and waiting for these.",
+    ["state"],
+  );
+  // A series that is missing until the first trouble can't be told from one that nobody scrapes.
+  for (const reason of ["slow", "silent", "too_many"]) cut.inc({ reason }, 0);
+
+  return {
+    /** What is asked for when somebody scrapes. */
+    show(load: SessionLoad | undefined): void {
+      waiting.set(load?.turnsWaiting ?? 0);
+      followed.set(load?.followed ?? 0);
+      subscribers.set(load?.subscribers ?? 0);
+      ring.set(load?.ringBytes ?? 0);
+      coldReads.set({ state: "under_way" }, load?.coldReads.underWay ?? 0);
+      coldReads.set({ state: "waiting" }, load?.coldReads.waiting ?? 0);
+    },
+    observe(event: SessionEvent): void {
+      switch (event.type) {
+        case "turn_started":
+          return running.inc({ agent: event.agent });
+        case "turn_ended": {
+          const { agent, outcome, ttftMs, durationMs } = event;
+          running.dec({ agent });
+          turns.inc({ agent, outcome });
+          chunks.inc({ agent }, event.chunks);
+          if (ttftMs !== undefined) first.observe({ agent }, ttftMs / 1_000);
+          return whole.observe({ agent }, durationMs / 1_000);
+        }
+        case "record":
+          records.inc();
+          entries.inc(event.entries);
+          return commits.observe(event.durationMs / 1_000);
+        case "log_owned":
+          return owned.set(event.owned);
+        case "sockets":
+          return sockets.set(event.open);
+        case "socket_cut":
+          return cut.inc({ reason: event.why });
+        case "log_lost":
+          owned.set(event.owned);
+          return lost.inc();
+      }
+    },
+  };
+}

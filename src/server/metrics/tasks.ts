@@ -1,0 +1,50 @@
+import { messageOf } from "../../base/errors.ts";
+import type { Depth } from "../../tasks/inspect/depth.ts";
+import { askedSeldom } from "./scrape-cache.ts";
+import type { Instruments, ScrapeParts } from "./metrics.ts";
+
+// Names come from callers too, and every name is a series that the scraper keeps for long.
+const otherNames = "other";
+const states = ["ready", "delayed", "waiting", "blocked", "alone", "running", "failed"] as const;
+
+/** What the queue looks like, asked of the store when somebody scrapes. */
+export function createDepthGauges(make: Instruments, names: readonly string[]) {
+  const depth = make.gauge(
+    "flotilla_queue_depth",
+    "Tasks in the store by task and state: ready to be claimed, delayed until their time, waiting for other tasks, blocked by a limit, waiting to run alone, running, failed. Counted up to 10,000 per task and state and no further, at most every 2 seconds; tasks that this program doesn't know are `other`",
+    ["name", "state"],
+  );
+  const oldest = make.gauge(
+    "flotilla_queue_oldest_seconds",
+    "How long the task that has been due for longest has waited, by task, judged by the 100 oldest of each priority; 0 where none is due",
+    ["name"],
+  );
+  const known = new Set(names);
+  const show = (found: Depth): void => {
+    depth.reset();
+    oldest.reset();
+    for (const name of [...known, otherNames]) {
+      for (const state of states) depth.set({ name, state }, 0);
+      oldest.set({ name }, 0);
+    }
+    let oldestOtherMs = 0;
+    for (const [given, of] of found) {
+      const name = known.has(given) ? given : otherNames;
+      for (const state of states) depth.inc({ name, state }, of[state]);
+      if (name === given) oldest.set({ name }, of.oldestMs / 1_000);
+      else oldestOtherMs = Math.max(oldestOtherMs, of.oldestMs);
+    }
+    if (oldestOtherMs > 0) oldest.set({ name: otherNames }, oldestOtherMs / 1_000);
+  };
+
+  return askedSeldom(async ({ depth: look, log }: ScrapeParts) => {
+    try {
+      show(await look());
+    } catch (error) {
+      // What can't be had is missing, rather than wrong; the rest is still worth having.
+      depth.reset();
+      oldest.reset();
+      log.warn({ error: messageOf(error) }, "looking at the queue for /metrics failed");
+    }
+  });
+}
