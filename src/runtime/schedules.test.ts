@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { task } from "../tasks/task.ts";
 import { schedule } from "../schedules/schedule.ts";
-import { testFlotilla } from "../testing/flotilla.ts";
+import { testFlotilla } from "../testing/test-flotilla.ts";
 import { resolveConfig } from "./config.ts";
 
 const secondMs = 1_000;

@@ -3,7 +3,7 @@ import { abort } from "../base/errors.ts";
 import { flow } from "../flows/flow.ts";
 import { cancel } from "../flows/decide/thrown.ts";
 import { schedule } from "../schedules/schedule.ts";
-import { testFlotilla } from "./flotilla.ts";
+import { testFlotilla } from "./test-flotilla.ts";
 
 describe("a run in a test", () => {
   test("goes on where it stopped after a crash at any point, and does nothing twice that was stored", async () => {

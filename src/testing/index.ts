@@ -4,8 +4,8 @@ export {
   testFlotilla,
   type TestFlotilla,
   type TestOptions,
-} from "./flotilla.ts";
-export type { TestPod } from "./pod.ts";
+} from "./test-flotilla.ts";
+export type { TestPod } from "./test-pod.ts";
 export type { ReachedState } from "./reached.ts";
-export { type ScriptedAgent, scriptedAgent, type ScriptedAnswer } from "./scripted.ts";
+export { type ScriptedAgent, scriptedAgent, type ScriptedAnswer } from "./scripted-agent.ts";
 export { runTransition, type TransitionOptions, type TransitionResult } from "./transition.ts";

@@ -4,8 +4,8 @@ import { describe, expect, test } from "vitest";
 import { textOf } from "../protocol/text-of.ts";
 import { task } from "../tasks/task.ts";
 import { agent } from "../sessions/agents/agent.ts";
-import { testFlotilla } from "./flotilla.ts";
-import { scriptedAgent } from "./scripted.ts";
+import { testFlotilla } from "./test-flotilla.ts";
+import { scriptedAgent } from "./scripted-agent.ts";
 
 const echo = agent("echo", async function* ({ messages }) {
   yield "you said ";

@@ -2,7 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { type Chat, createSessions, type Sessions } from "../sessions/sessions.ts";
 import { surviving } from "./surviving.ts";
-import type { TestPod } from "./pod.ts";
+import type { TestPod } from "./test-pod.ts";
 
 export type TestSessionsParts = {
   pods: readonly TestPod[];

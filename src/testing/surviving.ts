@@ -7,7 +7,7 @@ import type {
   SessionService,
   Sink,
 } from "../sessions/service.ts";
-import type { TestPod } from "./pod.ts";
+import type { TestPod } from "./test-pod.ts";
 
 /**
  * What clients do when a server goes away under them: they ask another with the same ids, and follow on

@@ -20,7 +20,7 @@ import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares
 import { movableClock, watchedClock } from "./clock.ts";
 import { type CrashPoint, crashPoints } from "./crash.ts";
 import { createMoving } from "./moving.ts";
-import { startTestPod, type TestPod } from "./pod.ts";
+import { startTestPod, type TestPod } from "./test-pod.ts";
 import { hasReached, type ReachedState } from "./reached.ts";
 import { createTestSessions, type TestSessionsParts } from "./sessions.ts";
 import { testStore } from "./store.ts";
