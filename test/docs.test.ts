@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { errorCodes, FlotillaError } from "../src/base/errors.ts";
-import { exitCodeOf } from "../src/cli/failure.ts";
+import { exitCodeOf } from "../src/cli/exit-codes.ts";
 import { statusOf } from "../src/server/errors.ts";
 import { faultOf, runByTheSuite } from "./cited.ts";
 

@@ -10,7 +10,7 @@ describe("what a command doesn't need isn't loaded", () => {
   });
 
   test("a pod without a server carries nothing of one", () => {
-    const loaded = packagesOf("src/cli/run.ts");
+    const loaded = packagesOf("src/cli/run-pod.ts");
     expect(
       loaded.filter((name) => /^(hono|@hono|zod|jose|ws|prom-client|undici|pg)/.test(name)),
     ).toEqual([]);

@@ -1,7 +1,7 @@
 import { hasCode } from "../base/errors.ts";
 import type { AgentPage, AgentView, StoredAgents } from "../sessions/agents/stored-agents.ts";
 import type { EntriesPage, SessionPage, SessionService, SessionView } from "../sessions/service.ts";
-import { onStore } from "./connection.ts";
+import { onStore } from "./connect.ts";
 import type { StoreFlags } from "./flags.ts";
 import { openServer, queryOf, type Server, type UrlFlags } from "./server.ts";
 

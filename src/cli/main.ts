@@ -1,5 +1,5 @@
 import process from "node:process";
-import { exitCodeOf, explain } from "./failure.ts";
+import { exitCodeOf, explain } from "./exit-codes.ts";
 import { createProgram } from "./program.ts";
 
 // `flotilla tasks list | head` closes the pipe early, which is no reason to complain.

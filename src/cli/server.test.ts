@@ -7,7 +7,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { seededRandom } from "../base/random.ts";
 import type { SessionView } from "../sessions/service.ts";
 import { chatOverHttp } from "./chat/over-http.ts";
-import { startTalk } from "./chat/talk.ts";
+import { startTalk } from "./chat/chat.ts";
 import { createTranscript } from "./chat/transcript.ts";
 import { openServer } from "./server.ts";
 

@@ -3,7 +3,7 @@ import { openSync, writeSync } from "node:fs";
 import { connect } from "node:net";
 import process from "node:process";
 import { agent, type Config, type Logger, type Pod } from "flotilla";
-import { runUntilSignal } from "../../src/cli/run.ts";
+import { runUntilSignal } from "../../src/cli/run-pod.ts";
 import { resolveConfig } from "../../src/runtime/config.ts";
 import { monotonicMs } from "./ledger.ts";
 import type { FromPod, PodSpec, ToPod } from "./pod-process.ts";

@@ -2,7 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { SessionEvent, SessionView, Sent } from "../../sessions/service.ts";
 import { causeOf, errorOf, queryOf, type Server } from "../server.ts";
 import { eventsIn } from "./event-stream.ts";
-import type { ChatService } from "./talk.ts";
+import type { ChatService } from "./chat.ts";
 
 /** A conversation as a server offers it. The tenant is what the key or the token says. */
 export function chatOverHttp({ ask, json }: Server): ChatService {

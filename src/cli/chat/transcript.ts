@@ -3,7 +3,7 @@ import type { Entry, SessionState } from "../../protocol/message.ts";
 import { isTurn } from "../../protocol/turn-state.ts";
 import { type Waiting, waitingAfter } from "../../protocol/waiting.ts";
 import type { Place, SessionEvent, SessionView } from "../../sessions/service.ts";
-import { entryText, outcomeText, partText, saidIn } from "../entry-text.ts";
+import { entryText, outcomeText, partText, saidIn } from "./entry-text.ts";
 import { harmless } from "../harmless.ts";
 import { oneLine } from "../output.ts";
 

@@ -5,7 +5,7 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Redrive } from "../../dead-letters/redrive.ts";
 import type { Selection } from "../../dead-letters/selection.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { bar, plural, startProgress } from "../progress.ts";

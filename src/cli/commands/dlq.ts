@@ -7,7 +7,7 @@ import type { DeadLetterPage, DeadLettersOptions } from "../../dead-letters/dead
 import type { Selection } from "../../dead-letters/selection.ts";
 import type { ErrorGroup } from "../../dead-letters/index.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import { listsByDefault, number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { count, plural, startProgress } from "../progress.ts";

@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { Command } from "commander";
 import type { Check } from "../doctor/check.ts";
-import { exitCodes } from "../failure.ts";
+import { exitCodes } from "../exit-codes.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
 import { loadSettings } from "../settings.ts";
@@ -13,7 +13,7 @@ export function doctorCommand(program: Command): void {
     withStore(program.command("doctor").description("look for trouble; exit 1 if something fails")),
   ).action(async (flags: StoreFlags & { json?: true }) => {
     const { store, durability } = await loadSettings(flags);
-    const { examine } = await import("../doctor/examine.ts");
+    const { examine } = await import("../doctor/doctor.ts");
     const checks = await examine(store, durability);
     const failed = checks.some((check) => check.verdict === "fail");
     if (flags.json) printJson({ ok: !failed, checks });

@@ -6,7 +6,7 @@ import type { EachCounts, EnqueueRow, RowOutcome } from "../../tasks/enqueue/eac
 import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/json-rows.ts";
-import { exitCodes } from "../failure.ts";
+import { exitCodes } from "../exit-codes.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import { barOf, count, plural, startProgress } from "../progress.ts";
 import { stopSignals } from "../signals.ts";

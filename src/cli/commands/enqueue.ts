@@ -5,7 +5,7 @@ import { nearest } from "../../base/options.ts";
 import type { TaskContract } from "../../tasks/task.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
@@ -17,7 +17,7 @@ import {
   type WaitFlags,
   withNewTask,
   withWait,
-} from "../task-options.ts";
+} from "../task-flags.ts";
 
 type Flags = StoreFlags &
   NewTaskFlags &

@@ -12,7 +12,7 @@ import {
   machinesOf,
   readFlows,
 } from "../../runtime/flows.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import type { StoreFlags } from "../flags.ts";
 import { ago, oneLine, paint, print, printJson } from "../output.ts";
 import { plural } from "../progress.ts";

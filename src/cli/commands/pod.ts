@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { configFile } from "../config-file.ts";
 import { type PodFlags, type ServerFlags, withPod, withServer } from "../flags.ts";
 import { note } from "../output.ts";
-import type { RunOptions } from "../run.ts";
+import type { RunOptions } from "../run-pod.ts";
 import { loadSettings } from "../settings.ts";
 
 export function devCommand(program: Command): void {
@@ -70,6 +70,6 @@ Examples:
 
 /** Loaded only here, so that commands that ask a quick question don't wait for a server's parts. */
 async function runUntilSignal(options: RunOptions): Promise<void> {
-  const parts = await import("../run.ts");
+  const parts = await import("../run-pod.ts");
   await parts.runUntilSignal(options);
 }

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import type { PodInfo } from "../../runtime/connect.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 

@@ -5,12 +5,12 @@ import type { StartOptions } from "../../flows/runs.ts";
 import type { FlowContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import type { Workable } from "../../runtime/handlers.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import type { StoreFlags } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
 import { noteNoWorker } from "../no-worker.ts";
-import { type NewTaskFlags, parseInput, traceOfCaller, type WaitFlags } from "../task-options.ts";
+import { type NewTaskFlags, parseInput, traceOfCaller, type WaitFlags } from "../task-flags.ts";
 
 export type StartFlags = StoreFlags &
   NewTaskFlags &

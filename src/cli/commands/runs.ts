@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { RunListOptions } from "../../flows/runs.ts";
 import type { RunView } from "../../flows/rows.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import {
   listsByDefault,
   number,
@@ -13,7 +13,7 @@ import {
   withStore,
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
-import { parseInput, withNewTask, withWait } from "../task-options.ts";
+import { parseInput, withNewTask, withWait } from "../task-flags.ts";
 import { show } from "./runs-show.ts";
 import { start } from "./runs-start.ts";
 import { doingText, paintRunStatus } from "./runs-text.ts";

@@ -4,7 +4,7 @@ import type { TaskContract } from "../../tasks/task.ts";
 import { everyRange, missedPolicies } from "../../schedules/plan.ts";
 import type { Schedule } from "../../schedules/rows.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import {
   listsByDefault,
   number,

@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { isTurn } from "../../protocol/turn-state.ts";
 import type { ListSessions, SessionView } from "../../sessions/service.ts";
-import { entryText, outcomeText } from "../entry-text.ts";
+import { entryText, outcomeText } from "../chat/entry-text.ts";
 import {
   listsByDefault,
   number,

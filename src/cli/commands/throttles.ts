@@ -3,7 +3,7 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { onStore } from "../connection.ts";
+import { onStore } from "../connect.ts";
 import {
   listsByDefault,
   number,

@@ -2,8 +2,8 @@ import process from "node:process";
 import type { Durability } from "../../store/database.ts";
 import { placeOf, type Store } from "../../store/open.ts";
 import { type Check, fail, ok } from "./check.ts";
-import { examineFile } from "./file.ts";
-import { examineServer, type ServerLimits } from "./server.ts";
+import { examineFile } from "./sqlite-file.ts";
+import { examineServer, type ServerLimits } from "./postgres.ts";
 
 const nodeNeeded = [22, 18] as const;
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Clock } from "../base/clock.ts";
 import type { Stats } from "../tasks/tasks.ts";
-import { type Counts, countsLine, countsTable, startLive } from "./live.ts";
+import { type Counts, countsLine, countsTable, startLive } from "./live-counts.ts";
 import { plain } from "./output.ts";
 
 const none = { pending: 0, claimed: 0, completed: 0, failed: 0, cancelled: 0 };

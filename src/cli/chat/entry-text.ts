@@ -1,6 +1,6 @@
-import type { Entry, Part } from "../protocol/message.ts";
-import { harmless } from "./harmless.ts";
-import { oneLine } from "./output.ts";
+import type { Entry, Part } from "../../protocol/message.ts";
+import { harmless } from "../harmless.ts";
+import { oneLine } from "../output.ts";
 
 const shortChars = 200;
 

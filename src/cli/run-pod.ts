@@ -19,7 +19,7 @@ import { checkListening } from "../server/auth/origins.ts";
 import type { Listening } from "../server/listen.ts";
 import type { Metrics } from "../server/metrics/metrics.ts";
 import type { ServerFlags } from "./flags.ts";
-import { countsLine, countsTable, type Live, startLive } from "./live.ts";
+import { countsLine, countsTable, type Live, startLive } from "./live-counts.ts";
 import { note, paint, print } from "./output.ts";
 import { prettyLogger } from "./pretty-log.ts";
 import { createScreen, type Screen } from "./screen.ts";

@@ -9,7 +9,7 @@ import { type Check, fail, ok, warn } from "./check.ts";
 import { lookAtFleet } from "./fleet.ts";
 import { lookAtPooler } from "./pooler.ts";
 import { attempt, isBehind, schemaCheck } from "./schema.ts";
-import { lookAtSessions, type SessionLimits, sessionLimits } from "./sessions.ts";
+import { lookAtSessions, type SessionLimits, sessionLimits } from "./postgres-activity.ts";
 import { lookAtTables, type TableLimits, tableLimits } from "./tables.ts";
 
 /** Beyond these, something is worth a word. Tests bring them nearer. */
