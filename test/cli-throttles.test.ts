@@ -8,7 +8,7 @@ import { migrate } from "../src/store/migrate.ts";
 import { openStore } from "../src/store/open.ts";
 import { sql, table } from "../src/store/sql.ts";
 import { noCounts } from "../src/throttles/learning/sample.ts";
-import { storeThrottle } from "../src/throttle/share/stored.contract.ts";
+import { storeThrottle } from "../src/throttles/contract/shares-stored.ts";
 import { run as runIn, start } from "./command.ts";
 
 let folder: string;

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { temporaryDatabase } from "../src/store/kinds.contract.ts";
+import { temporaryDatabase } from "../src/store/contract/kinds.ts";
 import { run } from "./command.ts";
 
 /** A database that an application has made its tables in, and names as Prisma does. */

@@ -5,7 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
 import { beforeAll, describe, expect, test } from "vitest";
-import { temporaryDatabase, temporaryFile } from "../src/store/kinds.contract.ts";
+import { temporaryDatabase, temporaryFile } from "../src/store/contract/kinds.ts";
 import { openStore } from "../src/store/open.ts";
 import { built } from "./built.ts";
 

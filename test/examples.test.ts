@@ -5,7 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { temporaryDatabase } from "../src/store/kinds.contract.ts";
+import { temporaryDatabase } from "../src/store/contract/kinds.ts";
 import { built } from "./built.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));

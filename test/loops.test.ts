@@ -1,9 +1,9 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { connect, type PodEvent, snooze, startPod, task, throttle } from "flotilla";
-import { until } from "../src/base/movable-clock.contract.ts";
+import { until } from "../src/base/contract/movable-clock.ts";
 import { silentLogger } from "../src/base/log.ts";
-import { temporaryFile } from "../src/store/kinds.contract.ts";
+import { temporaryFile } from "../src/store/contract/kinds.ts";
 
 let place: ReturnType<typeof temporaryFile>;
 beforeEach(() => {

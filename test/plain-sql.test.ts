@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../src/base/log.ts";
 import { task } from "../src/tasks/task.ts";
 import { startPod } from "../src/runtime/start-pod.ts";
-import { temporaryFile } from "../src/store/kinds.contract.ts";
+import { temporaryFile } from "../src/store/contract/kinds.ts";
 import { openStore } from "../src/store/open.ts";
 import { sql, table } from "../src/store/sql.ts";
 import { openSqlite } from "../src/store/sqlite/sqlite.ts";

@@ -119,7 +119,7 @@ describe("a test that is cited", () => {
 
   test("is in a file that a run of the suite loads", () => {
     expect(suite).toContain("test/promises.test.ts");
-    expect(suite).toContain("src/queue/fleet.contract.ts");
+    expect(suite).toContain("src/tasks/contract/fleet.ts");
     expect(suite).not.toContain("test/soak.ts");
     expect(suite).not.toContain("test/consumer/next.test.ts");
   });

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { connect, startPod, task } from "flotilla";
 import { silentLogger } from "../src/base/log.ts";
-import { temporaryDatabase, temporaryFile } from "../src/store/kinds.contract.ts";
+import { temporaryDatabase, temporaryFile } from "../src/store/contract/kinds.ts";
 
 const places = [
   {

@@ -2,8 +2,8 @@ import { createUIMessageStream, createUIMessageStreamResponse, streamText } from
 import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { abort } from "../base/errors.ts";
-import { movableClock, turns, until } from "../base/movable-clock.contract.ts";
-import { asked, errorIn, requestOf, said, secret } from "./asking.contract.ts";
+import { movableClock, turns, until } from "../base/contract/movable-clock.ts";
+import { asked, errorIn, requestOf, said, secret } from "./contract/asking.ts";
 import type { AnswerContext } from "./context.ts";
 import { type AgentHandlerOptions, createAgentHandler } from "./handler.ts";
 

@@ -2,8 +2,8 @@ import { createServer, request as httpRequest } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import express from "express";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { until } from "../base/movable-clock.contract.ts";
-import { asked, errorIn, headersOf, said, secret } from "./asking.contract.ts";
+import { until } from "../base/contract/movable-clock.ts";
+import { asked, errorIn, headersOf, said, secret } from "./contract/asking.ts";
 import { createAgentHandler } from "./handler.ts";
 import { toNode } from "./node.ts";
 

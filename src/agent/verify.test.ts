@@ -1,6 +1,6 @@
 import { Webhook } from "standardwebhooks";
 import { describe, expect, test } from "vitest";
-import { asked, headersOf, requestOf, secret, secretOf } from "./asking.contract.ts";
+import { asked, headersOf, requestOf, secret, secretOf } from "./contract/asking.ts";
 import { verify, type VerifyOptions } from "./verify.ts";
 
 const body = JSON.stringify(asked());

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { batcher, callingBatcher } from "./batcher.ts";
 import { FlotillaError } from "./errors.ts";
-import { turns } from "./movable-clock.contract.ts";
+import { turns } from "./contract/movable-clock.ts";
 
 /** A store whose answers wait until they are let go. */
 function heldSend() {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { sleep, systemClock } from "./clock.ts";
-import { movableClock, turns } from "./movable-clock.contract.ts";
+import { movableClock, turns } from "./contract/movable-clock.ts";
 
 describe("sleep", () => {
   test("ends when its time has come and not before", async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { FlotillaError } from "./errors.ts";
 import { createFewAtOnce } from "./semaphore.ts";
-import { movableClock, turns } from "./movable-clock.contract.ts";
+import { movableClock, turns } from "./contract/movable-clock.ts";
 
 const waits = { clock: movableClock(), waitMs: 1_000 };
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, turns } from "../base/movable-clock.contract.ts";
-import { busContract } from "./bus.contract.ts";
+import { movableClock, turns } from "../base/contract/movable-clock.ts";
+import { busContract } from "./contract/bus.ts";
 import type { Bus } from "./bus.ts";
 import { createLocalExchange } from "./memory-bus.ts";
 

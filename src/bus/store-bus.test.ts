@@ -1,11 +1,11 @@
 import { seededRandom } from "../base/random.ts";
-import type { OpenStore, StoreKind } from "../store/database.contract.ts";
+import type { OpenStore, StoreKind } from "../store/contract/database.ts";
 import type { Database } from "../store/database.ts";
-import { storeKinds } from "../store/kinds.contract.ts";
+import { storeKinds } from "../store/contract/kinds.ts";
 import { migrate } from "../store/migrate.ts";
-import { busContract } from "./bus.contract.ts";
+import { busContract } from "./contract/bus.ts";
 import type { Bus } from "./bus.ts";
-import { emptyMail, mailboxContract } from "./mailbox.contract.ts";
+import { emptyMail, mailboxContract } from "./contract/store-bus.ts";
 import { createMailbox } from "./store-bus.ts";
 
 for (const kind of storeKinds) {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import { bar, barOf, plural, startProgress } from "./progress.ts";
 
 function shown(isTTY: boolean) {

@@ -2,7 +2,7 @@ import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, test } from "vitest";
 import type { FlotillaError } from "../base/errors.ts";
-import { movableClock, until } from "../base/movable-clock.contract.ts";
+import { movableClock, until } from "../base/contract/movable-clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { seededRandom } from "../base/random.ts";
 import type { SessionView } from "../sessions/service.ts";

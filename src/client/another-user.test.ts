@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { viewOf } from "../protocol/view.ts";
-import { simulatedClient } from "./simulated-client.contract.ts";
+import { simulatedClient } from "./contract/simulated-client.ts";
 
 describe("a client that speaks for another user than before", () => {
   const changed = async () => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import { createClient } from "./index.ts";
-import { simulate } from "./simulated.contract.ts";
+import { simulate } from "./contract/simulated.ts";
 
 const sentMost = 50;
 

@@ -3,8 +3,8 @@ import { errorOf } from "./http.ts";
 import type { SessionEvent } from "./index.ts";
 import { loadBeside } from "./session/live.ts";
 import { readEvents } from "./session/reader.ts";
-import { simulatedClient } from "./simulated-client.contract.ts";
-import { calm } from "./simulated-network.contract.ts";
+import { simulatedClient } from "./contract/simulated-client.ts";
+import { calm } from "./contract/simulated-network.ts";
 import { createListeners } from "./observable.ts";
 
 function simulated() {

@@ -1,13 +1,13 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { movableClock, turns } from "../base/movable-clock.contract.ts";
+import { movableClock, turns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import { errorOf } from "./http.ts";
 import { createClient, type SessionEvent } from "./index.ts";
 import { loadBeside } from "./session/live.ts";
 import type { SocketLike } from "./options.ts";
 import { readEvents } from "./session/reader.ts";
-import { simulatedClient } from "./simulated-client.contract.ts";
-import { simulate } from "./simulated.contract.ts";
+import { simulatedClient } from "./contract/simulated-client.ts";
+import { simulate } from "./contract/simulated.ts";
 import { createListeners } from "./observable.ts";
 
 // Loaded beside, which takes a time that the clock of a test doesn't know.

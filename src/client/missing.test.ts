@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import { between, seededRandom } from "../base/random.ts";
 import { viewOf } from "../protocol/view.ts";
 import { createClient } from "./index.ts";
-import { calm } from "./simulated-network.contract.ts";
-import { simulate } from "./simulated.contract.ts";
+import { calm } from "./contract/simulated-network.ts";
+import { simulate } from "./contract/simulated.ts";
 
 /** A client of a server that has no session `a`. */
 function simulated(seed = 1) {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Network } from "./options.ts";
-import { simulatedClient } from "./simulated-client.contract.ts";
+import { simulatedClient } from "./contract/simulated-client.ts";
 
 describe("a client does no more than is needed", () => {
   test("joins once, whatever is sent there and whatever its inbox says of it", async () => {

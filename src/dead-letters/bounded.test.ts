@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { seededRandom } from "../base/random.ts";
 import type { Database } from "../store/database.ts";

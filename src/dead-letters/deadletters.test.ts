@@ -1,8 +1,8 @@
 import { afterAll } from "vitest";
-import { closeStores } from "../queue/queue.contract.ts";
-import { usualKinds } from "../store/kinds.contract.ts";
-import { redriveContract } from "../deadletters/redrive.contract.ts";
-import { viewContract } from "../deadletters/view.contract.ts";
+import { closeStores } from "../tasks/contract/harness.ts";
+import { usualKinds } from "../store/contract/kinds.ts";
+import { redriveContract } from "./contract/redrive.ts";
+import { viewContract } from "./contract/index-files.ts";
 
 afterAll(closeStores);
 

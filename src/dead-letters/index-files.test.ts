@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
 import type { Database } from "../store/database.ts";
-import { storeKinds } from "../store/kinds.contract.ts";
+import { storeKinds } from "../store/contract/kinds.ts";
 import { createDeadLetters } from "./dead-letters.ts";
 import { createDeadLetterLead } from "./leader.ts";
-import { openScene, type Scene } from "../deadletters/scene.contract.ts";
+import { openScene, type Scene } from "./contract/harness.ts";
 import { viewsIn } from "./index-files.ts";
 
 const most = 100_000;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { hotStatements } from "../queue/statements/hot.contract.ts";
-import { planning } from "../store/planning.contract.ts";
+import { hotStatements } from "../tasks/contract/hot.ts";
+import { planning } from "../store/contract/planning.ts";
 
 const ours = ["failedAfter", "failedSince", "failedTasks", "stepTasks", "takeStep", "discardTasks"];
 const fill = (status: string) => `insert into flotilla.step_tracker (name, status)

@@ -1,14 +1,14 @@
 import { afterAll } from "vitest";
-import { closeStores } from "../queue/queue.contract.ts";
-import { usualKinds } from "../store/kinds.contract.ts";
-import { drivingContract } from "../flow/driving.contract.ts";
-import { fencesContract } from "../flow/fences.contract.ts";
-import { mixedVersionsContract } from "../flow/mixed-versions.contract.ts";
-import { resumingContract } from "../flow/resuming.contract.ts";
-import { retryingContract } from "../flow/retrying.contract.ts";
-import { runProgressContract } from "../flow/run-progress.contract.ts";
-import { runQueuesContract } from "../flow/run-queues.contract.ts";
-import { sharingContract } from "../flow/sharing.contract.ts";
+import { closeStores } from "../tasks/contract/harness.ts";
+import { usualKinds } from "../store/contract/kinds.ts";
+import { drivingContract } from "./contract/driving.ts";
+import { fencesContract } from "./contract/fences.ts";
+import { mixedVersionsContract } from "./contract/mixed-versions.ts";
+import { resumingContract } from "./contract/resuming.ts";
+import { retryingContract } from "./contract/retrying.ts";
+import { runProgressContract } from "./contract/run-progress.ts";
+import { runQueuesContract } from "./contract/run-queues.ts";
+import { sharingContract } from "./contract/sharing.ts";
 
 afterAll(closeStores);
 

@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
-import { closeStores } from "../queue/queue.contract.ts";
-import { storeKinds } from "../store/kinds.contract.ts";
+import { closeStores } from "../tasks/contract/harness.ts";
+import { storeKinds } from "../store/contract/kinds.ts";
 import type { Database } from "../store/database.ts";
 import { lookAt } from "../tasks/sql/finish.ts";
 import { flow } from "./flow.ts";
-import { openRuns, type RunsUnderTest } from "../flow/scene-of-runs.contract.ts";
+import { openRuns, type RunsUnderTest } from "./contract/second-harness.ts";
 import { firstSignal } from "./sql.ts";
 
 afterAll(closeStores);

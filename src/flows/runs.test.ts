@@ -1,19 +1,19 @@
 import { afterAll } from "vitest";
-import { closeStores } from "../queue/queue.contract.ts";
-import { usualKinds } from "../store/kinds.contract.ts";
-import { afterContract } from "../flow/after.contract.ts";
-import { cancelRunningContract } from "../flow/cancel-running.contract.ts";
-import { cancelContract } from "../flow/cancel.contract.ts";
-import { childrenEndingContract } from "../flow/children-ending.contract.ts";
-import { childrenRacesContract } from "../flow/children-races.contract.ts";
-import { childrenContract } from "../flow/children.contract.ts";
-import { finalizersTroubleContract } from "../flow/finalizers-trouble.contract.ts";
-import { finalizersContract } from "../flow/finalizers.contract.ts";
-import { interferenceContract } from "../flow/interference.contract.ts";
-import { renamedContract } from "../flow/renamed.contract.ts";
-import { signalsRacesContract } from "../flow/signals-races.contract.ts";
-import { signalsContract } from "../flow/signals.contract.ts";
-import { sleepContract } from "../flow/sleep.contract.ts";
+import { closeStores } from "../tasks/contract/harness.ts";
+import { usualKinds } from "../store/contract/kinds.ts";
+import { afterContract } from "./contract/after.ts";
+import { cancelRunningContract } from "./contract/cancel-running.ts";
+import { cancelContract } from "./contract/cancel.ts";
+import { childrenEndingContract } from "./contract/children-ending.ts";
+import { childrenRacesContract } from "./contract/children-races.ts";
+import { childrenContract } from "./contract/children.ts";
+import { finalizersTroubleContract } from "./contract/finalizers-trouble.ts";
+import { finalizersContract } from "./contract/finalizers.ts";
+import { interferenceContract } from "./contract/interference.ts";
+import { renamedContract } from "./contract/renamed.ts";
+import { signalsRacesContract } from "./contract/signals-races.ts";
+import { signalsContract } from "./contract/signals.ts";
+import { sleepContract } from "./contract/sleep.ts";
 
 afterAll(closeStores);
 

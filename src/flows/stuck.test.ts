@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { dayMs } from "../base/durations.ts";
 import { beat, leave } from "../pods/sql.ts";
-import { closeStores } from "../queue/queue.contract.ts";
-import { storeKinds } from "../store/kinds.contract.ts";
+import { closeStores } from "../tasks/contract/harness.ts";
+import { storeKinds } from "../store/contract/kinds.ts";
 import { sql, table } from "../store/sql.ts";
 import { flow } from "./flow.ts";
-import { openRuns, type RunsUnderTest, soon } from "../flow/scene-of-runs.contract.ts";
+import { openRuns, type RunsUnderTest, soon } from "./contract/second-harness.ts";
 
 afterAll(closeStores);
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
-import { type MovableClock, movableClock } from "../base/movable-clock.contract.ts";
+import { type MovableClock, movableClock } from "../base/contract/movable-clock.ts";
 import type { Database } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql, table } from "../store/sql.ts";

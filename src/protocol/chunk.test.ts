@@ -9,7 +9,7 @@ import { describe, expect, expectTypeOf, test } from "vitest";
 import { type Chunk, endsListening, parseChunk, withMessageId } from "./chunk.ts";
 import type { KnownChunk } from "./known-chunk.ts";
 import type { UIMessage } from "./message.ts";
-import { anyChunk } from "./random-chunks.contract.ts";
+import { anyChunk } from "./contract/random-chunks.ts";
 
 async function accepted(chunk: unknown): Promise<boolean> {
   const result = await asSchema(uiMessageChunkSchema).validate?.(chunk);

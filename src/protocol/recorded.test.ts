@@ -14,7 +14,7 @@ import { describe, expect, test } from "vitest";
 import { createAssembler } from "./assembler/assembler.ts";
 import { type Chunk, withMessageId } from "./chunk.ts";
 import type { UIMessage } from "./message.ts";
-import { assembledByAi, plain } from "./oracle.contract.ts";
+import { assembledByAi, plain } from "./contract/oracle.ts";
 import { createBodyReader } from "./stream.ts";
 
 type ModelPart =

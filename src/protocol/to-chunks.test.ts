@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { createAssembler } from "./assembler/assembler.ts";
 import type { Chunk } from "./chunk.ts";
 import type { Part, UIMessage } from "./message.ts";
-import { assembledByAi, plain } from "./oracle.contract.ts";
-import { anyChunks } from "./random-chunks.contract.ts";
+import { assembledByAi, plain } from "./contract/oracle.ts";
+import { anyChunks } from "./contract/random-chunks.ts";
 import { messageToChunks } from "./to-chunks.ts";
 
 const messageId = "answer";

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { temporaryFile } from "../store/kinds.contract.ts";
+import { temporaryFile } from "../store/contract/kinds.ts";
 import { connect } from "./connect.ts";
 
 let place: ReturnType<typeof temporaryFile>;

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
-import { until } from "../base/movable-clock.contract.ts";
+import { until } from "../base/contract/movable-clock.ts";
 import { task } from "../tasks/task.ts";
-import { temporaryFile } from "../store/kinds.contract.ts";
+import { temporaryFile } from "../store/contract/kinds.ts";
 import { flow } from "../flows/flow.ts";
 import { connect } from "./connect.ts";
 import { type PodEvent } from "./pod.ts";

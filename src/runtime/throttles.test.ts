@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
-import { movableClock, turns } from "../base/movable-clock.contract.ts";
+import { movableClock, turns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import { startHeartbeat } from "../pods/heartbeat.ts";
 import { task, type TaskHandler } from "../tasks/task.ts";

@@ -1,8 +1,8 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryFile } from "../store/kinds.contract.ts";
+import { temporaryFile } from "../store/contract/kinds.ts";
 import { openStore } from "../store/open.ts";
-import { planning } from "../store/planning.contract.ts";
+import { planning } from "../store/contract/planning.ts";
 import { render, type Value } from "../store/sql.ts";
 import { sqliteDialect } from "../store/sqlite/dialect.ts";
 import { getSchedules, insertFired, lookAtDue, moveSchedules } from "./sql.ts";

@@ -1,8 +1,8 @@
 import { afterAll } from "vitest";
-import { closeStores } from "../queue/queue.contract.ts";
-import { usualKinds } from "../store/kinds.contract.ts";
-import { firingContract } from "./firing.contract.ts";
-import { schedulesContract } from "./schedules.contract.ts";
+import { closeStores } from "../tasks/contract/harness.ts";
+import { usualKinds } from "../store/contract/kinds.ts";
+import { firingContract } from "./contract/firing.ts";
+import { schedulesContract } from "./contract/schedules.ts";
 
 afterAll(closeStores);
 

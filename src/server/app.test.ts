@@ -6,7 +6,7 @@ import { type TaskContract, task } from "../tasks/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { startPod } from "../runtime/start-pod.ts";
 import type { AppParts } from "./app.ts";
-import { asking, openPlace } from "./asking.contract.ts";
+import { asking, openPlace } from "./contract/asking.ts";
 
 const key = "a-key-of-16-chars-or-more";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { serving } from "./serving.contract.ts";
+import { serving } from "./contract/serving.ts";
 
 const ask = (url: string, path: string, init: RequestInit = {}) =>
   fetch(`${url}${path}`, { ...init, headers: { "Content-Type": "application/json" } });

@@ -2,8 +2,8 @@ import { Hono } from "hono";
 import { SignJWT } from "jose";
 import { request } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { movableClock, until } from "../base/movable-clock.contract.ts";
-import { said, serving } from "./serving.contract.ts";
+import { movableClock, until } from "../base/contract/movable-clock.ts";
+import { said, serving } from "./contract/serving.ts";
 import { createStreams } from "./event-streams.ts";
 
 const secret = "a secret of thirty-two characters or more";

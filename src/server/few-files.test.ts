@@ -4,7 +4,7 @@ import { connect, type Socket } from "node:net";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { until } from "../base/movable-clock.contract.ts";
+import { until } from "../base/contract/movable-clock.ts";
 
 test("a server that runs out of file descriptors lives, and serves again when there are some", async () => {
   const script = fileURLToPath(new URL("few-files.contract.ts", import.meta.url));

@@ -3,7 +3,7 @@ import { type AddressInfo, connect } from "node:net";
 import { Hono } from "hono";
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../base/clock.ts";
-import { until } from "../base/movable-clock.contract.ts";
+import { until } from "../base/contract/movable-clock.ts";
 import { checkListening } from "./auth/origins.ts";
 import { listen } from "./listen.ts";
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { serving } from "./serving.contract.ts";
+import { serving } from "./contract/serving.ts";
 import { openPages } from "./pages.ts";
 
 let folder: string;

@@ -2,7 +2,7 @@ import { Hono } from "hono";
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import { createRefusals } from "./errors.ts";
 import { frameErrorOf } from "./socket/frame-error.ts";
 

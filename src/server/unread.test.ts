@@ -4,8 +4,8 @@ import { connect, type Socket } from "node:net";
 import { fileURLToPath } from "node:url";
 import { SignJWT } from "jose";
 import { expect, test } from "vitest";
-import { until } from "../base/movable-clock.contract.ts";
-import { secret } from "./unread.contract.ts";
+import { until } from "../base/contract/movable-clock.ts";
+import { secret } from "./contract/unread.ts";
 
 const requests = 600;
 const mib = 1024 * 1024;

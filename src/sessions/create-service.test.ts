@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import type { Command, Target } from "./conversation/command.ts";
 import { decide } from "./conversation/decide.ts";
@@ -9,9 +9,9 @@ import { createService, type ServiceParts } from "./create-service.ts";
 import type { Courier } from "./log/command-router.ts";
 import type { Journal } from "./log/journal.ts";
 import { createMemoryJournal } from "./log/memory-journal.ts";
-import { turn } from "../session/journal/scene.contract.ts";
+import { turn } from "./contract/journal-harness.ts";
 import type { SessionService } from "./service.ts";
-import { storingSessions } from "../session/storing.contract.ts";
+import { storingSessions } from "./contract/storing.ts";
 import { readHistory } from "./turns/history.ts";
 
 const ids = uuidv7({ now: () => 1_800_000_000_000 }, seededRandom(1));

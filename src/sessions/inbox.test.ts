@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, turns } from "../base/movable-clock.contract.ts";
+import { movableClock, turns } from "../base/contract/movable-clock.ts";
 import { silentLogger } from "../base/log.ts";
-import { hubScene, joinAs, settled, upTo } from "../session/hub/scene.contract.ts";
+import { hubScene, joinAs, settled, upTo } from "./contract/delivery-harness.ts";
 import { createInbox, type Inbox } from "./inbox.ts";
 import type { InboxEvent, InboxItem } from "./service.ts";
 

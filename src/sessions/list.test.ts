@@ -3,8 +3,8 @@ import { systemClock } from "../base/clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
-import type { OpenStore } from "../store/database.contract.ts";
-import { storeKinds } from "../store/kinds.contract.ts";
+import type { OpenStore } from "../store/contract/database.ts";
+import { storeKinds } from "../store/contract/kinds.ts";
 import { migrate } from "../store/migrate.ts";
 import type { Journal } from "./log/journal.ts";
 import { createSqlJournal } from "./log/sql-journal.ts";
@@ -17,7 +17,7 @@ import {
   unreadMost,
 } from "./list.ts";
 import type { ListSessions } from "./service.ts";
-import { storingSessions, turn } from "../session/storing.contract.ts";
+import { storingSessions, turn } from "./contract/storing.ts";
 
 describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
   let store: OpenStore;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import { createLocalExchange } from "../bus/memory-bus.ts";
 import type { AgentBook } from "./agents/registry.ts";

@@ -1,9 +1,9 @@
 import pg from "pg";
 import { afterEach, describe, expect, test } from "vitest";
 import { startChaosProxy } from "../../test/crash/postgres/chaos-proxy.ts";
-import { until } from "../base/movable-clock.contract.ts";
+import { until } from "../base/contract/movable-clock.ts";
 import type { Database } from "./database.ts";
-import { temporaryDatabase, temporaryFile } from "./kinds.contract.ts";
+import { temporaryDatabase, temporaryFile } from "./contract/kinds.ts";
 import { openPostgres, type PostgresOptions } from "./postgres/postgres.ts";
 import { sql } from "./sql.ts";
 import { openSqlite } from "./sqlite/sqlite.ts";

@@ -1,6 +1,6 @@
-import { databaseContract } from "./database.contract.ts";
-import { storeKinds } from "./kinds.contract.ts";
-import { migrateContract } from "./migrate.contract.ts";
+import { databaseContract } from "./contract/database.ts";
+import { storeKinds } from "./contract/kinds.ts";
+import { migrateContract } from "./contract/migrate.ts";
 
 for (const kind of storeKinds) {
   databaseContract(kind);

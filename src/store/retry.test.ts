@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { type ErrorCode, FlotillaError } from "../base/errors.ts";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import type { Database } from "./database.ts";
 import type { StoreEvent } from "./events.ts";
 import { sql } from "./sql.ts";

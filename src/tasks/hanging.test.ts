@@ -1,8 +1,8 @@
 import pg from "pg";
 import { afterAll, expect, test } from "vitest";
 import { openPostgres } from "../store/postgres/postgres.ts";
-import { temporaryDatabase } from "../store/kinds.contract.ts";
-import { closeStores, openQueue } from "../queue/queue.contract.ts";
+import { temporaryDatabase } from "../store/contract/kinds.ts";
+import { closeStores, openQueue } from "./contract/harness.ts";
 import { task } from "./task.ts";
 
 afterAll(closeStores);

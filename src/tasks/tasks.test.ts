@@ -1,7 +1,7 @@
 import { afterAll } from "vitest";
-import { statementKinds, usualKinds } from "../store/kinds.contract.ts";
-import { closeStores } from "../queue/queue.contract.ts";
-import { tasksContract, workingContract } from "../queue/tasks.contract.ts";
+import { statementKinds, usualKinds } from "../store/contract/kinds.ts";
+import { closeStores } from "./contract/harness.ts";
+import { tasksContract, workingContract } from "./contract/tasks.ts";
 
 afterAll(closeStores);
 

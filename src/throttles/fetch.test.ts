@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type MovableClock, movableClock, turns, until } from "../base/movable-clock.contract.ts";
+import { type MovableClock, movableClock, turns, until } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import type { ThrottleOptions } from "./declaration.ts";
 import { runHandler } from "./throttle-handler.ts";

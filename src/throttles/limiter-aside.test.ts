@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../base/movable-clock.contract.ts";
-import { allowing, asking, limiterUnderTest } from "../throttle/limiter.contract.ts";
+import { turns } from "../base/contract/movable-clock.ts";
+import { allowing, asking, limiterUnderTest } from "./contract/limiter.ts";
 
 describe("permits that are set aside for tasks which are being claimed", () => {
   test("are nobody else's until they are given back, and then those have them who wait", async () => {

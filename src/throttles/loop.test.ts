@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { between, runLoop } from "../throttle/loop.contract.ts";
+import { between, runLoop } from "./contract/loop.ts";
 import { settingsOf } from "./settings.ts";
 
 const settings = settingsOf();

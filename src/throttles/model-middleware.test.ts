@@ -16,7 +16,7 @@ import {
   simulateReadableStream,
 } from "ai/test";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type MovableClock, movableClock, until } from "../base/movable-clock.contract.ts";
+import { type MovableClock, movableClock, until } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import { estimateTokens, tokensOf } from "./middleware-tokens.ts";
 import { runHandler } from "./throttle-handler.ts";

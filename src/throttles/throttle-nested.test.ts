@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type MovableClock, movableClock, turns } from "../base/movable-clock.contract.ts";
+import { type MovableClock, movableClock, turns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import type { HeldPermit } from "./limiter/permit.ts";
 import { runHandler } from "./throttle-handler.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { movableClock } from "../base/movable-clock.contract.ts";
+import { movableClock } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import { runHandler } from "./throttle-handler.ts";
 import { type CallOptions, declarationOf, type Throttle, throttle } from "./throttle.ts";

@@ -2,14 +2,14 @@ import { convertToModelMessages, streamText, type UIMessage as SdkMessage } from
 import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { type AgentHandlerOptions, createAgentHandler } from "flotilla/agent";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { headersOf } from "../../src/agent/asking.contract.ts";
+import { headersOf } from "../../src/agent/contract/asking.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { textOf } from "../../src/protocol/text-of.ts";
 import type { Pod } from "../../src/runtime/pod.ts";
 import { startPod } from "../../src/runtime/start-pod.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
-import { temporaryFile } from "../../src/store/kinds.contract.ts";
+import { temporaryFile } from "../../src/store/contract/kinds.ts";
 import { type Serving, servers } from "./servers.ts";
 
 const secretOf = (byte: number) => `whsec_${Buffer.alloc(32, byte).toString("base64")}`;

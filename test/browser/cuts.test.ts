@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { between, seededRandom } from "../../src/base/random.ts";
 import { viewOf } from "../../src/protocol/view.ts";
 import { textOf } from "../../src/protocol/text-of.ts";

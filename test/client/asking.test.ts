@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { type Client, createClient, type RunView, type TaskView } from "../../src/client/index.ts";
 import { flow } from "../../src/flows/flow.ts";
 import { task } from "../../src/tasks/task.ts";
-import { serving } from "../../src/server/serving.contract.ts";
+import { serving } from "../../src/server/contract/serving.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 
 const slow = task("slow", {}, async ({ progress }) => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { createClient } from "../../src/client/index.ts";
-import { serving } from "../../src/server/serving.contract.ts";
+import { serving } from "../../src/server/contract/serving.ts";
 
 const key = "a-key-of-16-chars-or-more";
 const names = ["ada@example.org", "Ada Lovelace", "Zoë 🚢", "50% %41 a/b?c&d", "日本"];

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { viewOf } from "../../src/protocol/view.ts";
-import { serving } from "../../src/server/serving.contract.ts";
+import { serving } from "../../src/server/contract/serving.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import { type Client, createClient, type SessionEvent } from "../../src/client/index.ts";
 

@@ -1,9 +1,9 @@
 import { SignJWT } from "jose";
 import { afterEach, describe, expect, test } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { type Client, type ClientOptions, createClient } from "../../src/client/index.ts";
 import { viewOf } from "../../src/protocol/view.ts";
-import { serving, type ServingOptions } from "../../src/server/serving.contract.ts";
+import { serving, type ServingOptions } from "../../src/server/contract/serving.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import { type Proxy, startProxy } from "./proxy.ts";
 

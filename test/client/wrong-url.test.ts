@@ -1,9 +1,9 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { type Client, createClient } from "../../src/client/index.ts";
-import { serving } from "../../src/server/serving.contract.ts";
+import { serving } from "../../src/server/contract/serving.ts";
 
 const servers: Server[] = [];
 const clients: Client[] = [];

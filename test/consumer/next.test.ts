@@ -6,8 +6,8 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { requestOf, said, secret } from "../../src/agent/asking.contract.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { requestOf, said, secret } from "../../src/agent/contract/asking.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { fetched } from "./fetched.ts";
 import { compile, packTarball, unpackTarball } from "./package.ts";
 

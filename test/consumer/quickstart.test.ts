@@ -7,7 +7,7 @@ import { join } from "node:path";
 import process from "node:process";
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { launch, openContext, patienceMs } from "../browser/browser.ts";
 import { readGuide } from "./guide.ts";
 import { compile, installTarball, link, packTarball } from "./package.ts";

@@ -10,11 +10,11 @@ import {
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { createApp } from "../../src/server/app.ts";
 import { listen, type Listening } from "../../src/server/listen.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
-import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
+import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 import { type ChaosProxy, startChaosProxy } from "../crash/postgres/chaos-proxy.ts";
 import { type Family, parseExposition, valueOf } from "./exposition.ts";
 

@@ -8,11 +8,11 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { built } from "../built.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { createApp } from "../../src/server/app.ts";
 import { listen, type Listening } from "../../src/server/listen.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
-import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
+import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 import { parseExposition, valueOf } from "./exposition.ts";
 
 /** Somebody else at the same database, with a connection of his own. */

@@ -2,9 +2,9 @@ import { agent, startPod } from "flotilla";
 import { expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
-import { temporaryFile } from "../../src/store/kinds.contract.ts";
+import { temporaryFile } from "../../src/store/contract/kinds.ts";
 import { parseExposition, valueOf } from "./exposition.ts";
 
 const echo = agent("echo", () => "hello");

@@ -14,7 +14,7 @@ import {
 } from "vitest";
 import { connect, startPod, task } from "flotilla";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import type { Check } from "../../src/cli/doctor/check.ts";
 import { examine } from "../../src/cli/doctor/doctor.ts";
 import type { ServerLimits } from "../../src/cli/doctor/postgres.ts";

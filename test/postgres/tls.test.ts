@@ -5,7 +5,7 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { connect, startPod, type Store, task } from "flotilla";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { openStore } from "../../src/store/open.ts";
 import { type Certificates, makeCertificates } from "./certificates.ts";
 import { type PostgresServer, startPostgres } from "./server.ts";

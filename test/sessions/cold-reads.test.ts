@@ -3,7 +3,7 @@ import pg from "pg";
 import { connect, startPod, task } from "flotilla";
 import { expect, test } from "vitest";
 import { silentLogger } from "../../src/base/log.ts";
-import { temporaryDatabase } from "../../src/store/kinds.contract.ts";
+import { temporaryDatabase } from "../../src/store/contract/kinds.ts";
 
 const double = task("double", {}, ({ input }: { input: number }) => input * 2);
 

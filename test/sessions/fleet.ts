@@ -5,7 +5,7 @@ import { connect, type Flotilla } from "../../src/runtime/connect.ts";
 import type { Usable } from "../../src/runtime/handlers.ts";
 import { startPod } from "../../src/runtime/start-pod.ts";
 import type { Chat, Sessions } from "../../src/sessions/sessions.ts";
-import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
+import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 
 export const stores = [
   {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import type { InboxEvent, InboxItem, SessionService } from "../../src/sessions/service.ts";
 import { type SessionFleet, startFleet, stores } from "./fleet.ts";

@@ -5,11 +5,11 @@ import { SignJWT } from "jose";
 import { expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { serve } from "../../src/server/serve.ts";
 import { connect } from "../../src/runtime/connect.ts";
-import { temporaryDatabase } from "../../src/store/kinds.contract.ts";
+import { temporaryDatabase } from "../../src/store/contract/kinds.ts";
 import { startChaosProxy } from "../crash/postgres/chaos-proxy.ts";
 
 const secret = "a secret of more than thirty-two characters";

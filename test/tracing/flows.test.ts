@@ -3,9 +3,9 @@ import { context, trace } from "@opentelemetry/api";
 import { AlwaysOffSampler } from "@opentelemetry/sdk-trace";
 import { connect, flow, type Flotilla, type Pod, startPod } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { temporaryFile } from "../../src/store/kinds.contract.ts";
+import { temporaryFile } from "../../src/store/contract/kinds.ts";
 import { registerSdk, type Told } from "./sdk.ts";
 
 let place: ReturnType<typeof temporaryFile>;

@@ -3,9 +3,9 @@ import { agent, type Pod, startPod } from "flotilla";
 import { SignJWT } from "jose";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
-import { dial, serving } from "../../src/server/serving.contract.ts";
-import { temporaryFile } from "../../src/store/kinds.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
+import { dial, serving } from "../../src/server/contract/serving.ts";
+import { temporaryFile } from "../../src/store/contract/kinds.ts";
 import { registerSdk, type Told } from "./sdk.ts";
 
 const echo = agent("echo", () => {

@@ -4,11 +4,11 @@ import { AlwaysOffSampler } from "@opentelemetry/sdk-trace";
 import { connect, type Flotilla, type Pod, startPod, task } from "flotilla";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { createApp } from "../../src/server/app.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
-import { temporaryFile } from "../../src/store/kinds.contract.ts";
+import { temporaryFile } from "../../src/store/contract/kinds.ts";
 import { run } from "../command.ts";
 import { registerSdk, type Told } from "./sdk.ts";
 

@@ -4,8 +4,8 @@ import { fileURLToPath } from "node:url";
 import { trace } from "@opentelemetry/api";
 import { connect } from "flotilla";
 import { built } from "../built.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
-import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
+import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 import type { FromPod } from "./pod-process.ts";
 import { registerSdk, type Told } from "./sdk.ts";
 

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { makePortable } from "../../src/store/sqlite/portable.ts";
-import { temporaryDatabase, temporaryFile } from "../../src/store/kinds.contract.ts";
+import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 
 /** An empty database of a kind, which plain SQL can be run on before anything of ours has seen it. */
 export type Place = {

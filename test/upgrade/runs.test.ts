@@ -2,7 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { startPod } from "../../src/runtime/start-pod.ts";
 import { openStore } from "../../src/store/open.ts";
 import { kinds, type Place } from "./places.ts";

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { FlotillaError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { until } from "../../src/base/movable-clock.contract.ts";
+import { until } from "../../src/base/contract/movable-clock.ts";
 import { task } from "../../src/tasks/task.ts";
 import { connect } from "../../src/runtime/connect.ts";
 import { startPod } from "../../src/runtime/start-pod.ts";

@@ -1,11 +1,11 @@
 import { Chat as Chat7 } from "@ai-sdk/react";
 import { Chat as Chat6 } from "ai-sdk-react-3";
 import { beforeAll, describe, expect, test } from "vitest";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import { createClient } from "../index.ts";
 import { loadBeside } from "../session/live.ts";
-import { simulate } from "../simulated.contract.ts";
+import { simulate } from "../contract/simulated.ts";
 import { createChatTransport } from "./index.ts";
 
 beforeAll(() => loadBeside());

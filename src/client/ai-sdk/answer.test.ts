@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, turns } from "../../base/movable-clock.contract.ts";
+import { movableClock, turns } from "../../base/contract/movable-clock.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
 import type { SessionEvent } from "../session/session.ts";

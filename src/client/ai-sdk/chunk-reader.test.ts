@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest";
 import { createAssembler } from "../../protocol/assembler/assembler.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { UIMessage } from "../../protocol/message.ts";
-import { assembledByAi, plain } from "../../protocol/oracle.contract.ts";
-import { anyChunks } from "../../protocol/random-chunks.contract.ts";
+import { assembledByAi, plain } from "../../protocol/contract/oracle.ts";
+import { anyChunks } from "../../protocol/contract/random-chunks.ts";
 import { createReader } from "./chunk-reader.ts";
 
 const messageId = "answer";

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import { createClient } from "../index.ts";
-import { simulate } from "../simulated.contract.ts";
+import { simulate } from "../contract/simulated.ts";
 import { createChatTransport } from "./index.ts";
 
 test("a transport follows nothing any more once a chat has what it asked for, or was refused", async () => {

@@ -6,14 +6,14 @@ import {
   type UIMessage as ChatMessage,
 } from "ai";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { textOf } from "../../protocol/text-of.ts";
-import { serving } from "../../server/serving.contract.ts";
-import { chatAgents, scriptOf } from "./agents.contract.ts";
+import { serving } from "../../server/contract/serving.ts";
+import { chatAgents, scriptOf } from "../contract/ai-sdk-agents.ts";
 import { createChatTransport, type FlotillaTransport } from "./index.ts";
-import { createWifi, type Wifi } from "./wifi.contract.ts";
+import { createWifi, type Wifi } from "../contract/ai-sdk-network.ts";
 
 let server: Awaited<ReturnType<typeof serving>>;
 const transports: FlotillaTransport[] = [];

@@ -1,14 +1,14 @@
 import { createElement } from "react";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { textOf } from "../../protocol/text-of.ts";
 import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
-import { serving } from "../../server/serving.contract.ts";
+import { serving } from "../../server/contract/serving.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { type Client, type ClientOptions, createClient } from "../index.ts";
 import { useClient, useConnection, useInbox, useRun, useSession, useTask } from "./index.ts";
-import { notedSockets, probe, usePage, within } from "./page.contract.ts";
+import { notedSockets, probe, usePage, within } from "../contract/react-page.ts";
 
 const echo = agent("echo", ({ messages }) => `you said ${textOf(messages.at(-1)!)}`);
 let letGo: () => void = () => {};

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { turns } from "../../base/movable-clock.contract.ts";
+import { turns } from "../../base/contract/movable-clock.ts";
 import type { SessionSnapshot } from "../session/session.ts";
 import { readWhileShown } from "./read-while-shown.ts";
 

@@ -1,13 +1,13 @@
 import { createElement, type ReactNode } from "react";
 import { renderToString } from "react-dom/server";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { textOf } from "../../protocol/text-of.ts";
-import { serving } from "../../server/serving.contract.ts";
+import { serving } from "../../server/contract/serving.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { createClient } from "../index.ts";
 import { FlotillaProvider, useConnection, useInbox, useRun, useSession, useTask } from "./index.ts";
-import { notedSockets, usePage } from "./page.contract.ts";
+import { notedSockets, usePage } from "../contract/react-page.ts";
 
 const echo = agent("echo", ({ messages }) => `you said ${textOf(messages.at(-1)!)}`);
 const page = usePage();

@@ -4,15 +4,15 @@ import type { UIMessage as ChatMessage } from "ai";
 import { createElement } from "react";
 import { renderToString } from "react-dom/server";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { textOf } from "../../protocol/text-of.ts";
-import { serving } from "../../server/serving.contract.ts";
+import { serving } from "../../server/contract/serving.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { createChatTransport, type FlotillaTransport } from "../ai-sdk/index.ts";
 import type { ClientOptions, Network } from "../index.ts";
 import { useSharedChat } from "./index.ts";
-import { notedSockets, probe, usePage } from "./page.contract.ts";
+import { notedSockets, probe, usePage } from "../contract/react-page.ts";
 
 /** Answers that wait for the test's word, by session. */
 const held = new Map<string, () => void>();

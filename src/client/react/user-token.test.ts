@@ -1,12 +1,12 @@
 import { SignJWT } from "jose";
 import { expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
-import { serving } from "../../server/serving.contract.ts";
+import { serving } from "../../server/contract/serving.ts";
 import { createClient } from "../index.ts";
 import { useRun, useTask } from "./index.ts";
-import { probe, usePage, within } from "./page.contract.ts";
+import { probe, usePage, within } from "../contract/react-page.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const page = usePage();

@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { beforeAll, describe, expect, test } from "vitest";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import { between, seededRandom } from "../../base/random.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
 import { createClient, type SessionEvent } from "../index.ts";
 import { loadBeside } from "./live.ts";
-import { calm, type Faults } from "../simulated-network.contract.ts";
-import { simulate } from "../simulated.contract.ts";
+import { calm, type Faults } from "../contract/simulated-network.ts";
+import { simulate } from "../contract/simulated.ts";
 
 const stormy: Faults = {
   closedDoor: 0.2,

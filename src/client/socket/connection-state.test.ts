@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { hello, opened, start, want } from "../link.contract.ts";
+import { hello, opened, start, want } from "../contract/link.ts";
 
 describe("a link", () => {
   test("connects when something is wanted, and ends a while after nothing is", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { hello, opened, start, want } from "../link.contract.ts";
+import { hello, opened, start, want } from "../contract/link.ts";
 import type { LinkEvent } from "./link-phase.ts";
 
 const unwanted: LinkEvent = { type: "wanted", isWanted: false };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { seededRandom } from "../../base/random.ts";
 import { createExchange } from "./send-queue.ts";

@@ -7,9 +7,9 @@ import type { Decision } from "./decision.ts";
 import { flow } from "../flow.ts";
 import { fold } from "./history.ts";
 import type { Machine } from "../machine.ts";
-import { play, type Played } from "../../flow/play.contract.ts";
+import { play, type Played } from "../contract/play.ts";
 import { atEnd } from "./run.ts";
-import { now, returned, threw } from "../../flow/scene.contract.ts";
+import { now, returned, threw } from "../contract/flows-of-suites.ts";
 import { openRun, toColumns } from "../drive/load.ts";
 
 type Shape = {

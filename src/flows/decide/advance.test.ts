@@ -14,7 +14,7 @@ import {
   runAt,
   stored,
   threw,
-} from "../../flow/scene.contract.ts";
+} from "../contract/flows-of-suites.ts";
 
 const decide = (run: Run, happened: Happened, at: Now = now, machine = order) =>
   advance(machine, run, happened, at);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { toEventRow, toHistory } from "./event-row.ts";
 import { fold, type HistoryEvent } from "./history.ts";
-import { play } from "../../flow/play.contract.ts";
-import { order } from "../../flow/scene.contract.ts";
+import { play } from "../contract/play.ts";
+import { order } from "../contract/flows-of-suites.ts";
 
 describe("events as rows", () => {
   test.each<HistoryEvent>([

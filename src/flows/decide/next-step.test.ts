@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { atEnd, type Intent, type Run } from "./run.ts";
-import { cancelling, now, order, plain, runAt } from "../../flow/scene.contract.ts";
+import { cancelling, now, order, plain, runAt } from "../contract/flows-of-suites.ts";
 import { stepOf } from "./next-step.ts";
 
 const intent: Intent = { type: "completed", output: 5 };

@@ -4,7 +4,7 @@ import { deathLimit } from "../../base/death-limit.ts";
 import { flow } from "../flow.ts";
 import { fold } from "./history.ts";
 import type { Machine } from "../machine.ts";
-import { play } from "../../flow/play.contract.ts";
+import { play } from "../contract/play.ts";
 import { atEnd } from "./run.ts";
 import { openRun, toColumns } from "../drive/load.ts";
 

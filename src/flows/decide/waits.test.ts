@@ -3,7 +3,7 @@ import { advance } from "./advance.ts";
 import { flow } from "../flow.ts";
 import type { ChildSeen, Happened, Now } from "./event.ts";
 import type { Run } from "./run.ts";
-import { cancelling, now, order, runAt, stored } from "../../flow/scene.contract.ts";
+import { cancelling, now, order, runAt, stored } from "../contract/flows-of-suites.ts";
 import { stepOf } from "./next-step.ts";
 
 const decide = (run: Run, happened: Happened, at: Now = now, machine = order) =>

@@ -4,7 +4,7 @@ import { advance } from "../decide/advance.ts";
 import { flow } from "../flow.ts";
 import type { Machine } from "../machine.ts";
 import { atEnd, type Intent, type Run } from "../decide/run.ts";
-import { now, order, returned, runAt, stored, threw } from "../../flow/scene.contract.ts";
+import { now, order, returned, runAt, stored, threw } from "../contract/flows-of-suites.ts";
 import { openRun, refuseInput, type RunColumns, toColumns } from "./load.ts";
 
 const fresh: RunColumns = {

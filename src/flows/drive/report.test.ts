@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import type { Logger } from "../../base/log.ts";
 import { connect, type Flotilla } from "../../runtime/connect.ts";
 import type { Pod } from "../../runtime/pod.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { temporaryFile } from "../../store/kinds.contract.ts";
+import { temporaryFile } from "../../store/contract/kinds.ts";
 import type { Flow } from "../builder.ts";
 import { flow } from "../flow.ts";
 

@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { createAssembler } from "./assembler.ts";
 import { type Chunk, endsListening } from "../chunk.ts";
-import { assembledByAi, plain } from "../oracle.contract.ts";
-import { anyChunks } from "../random-chunks.contract.ts";
+import { assembledByAi, plain } from "../contract/oracle.ts";
+import { anyChunks } from "../contract/random-chunks.ts";
 
 const messageId = "answer";
 const text = (id: string, delta: string): Chunk => ({ type: "text-delta", id, delta });

@@ -2,7 +2,7 @@ import { parsePartialJson as theirs } from "ai";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { parsePartialJson } from "./partial-json.ts";
-import { inputs } from "../random-chunks.contract.ts";
+import { inputs } from "../contract/random-chunks.ts";
 import { jsonBytes, textBytes } from "../limits.ts";
 
 test("every beginning of JSON is read as the AI SDK reads it", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import {
   accountOf,
   accountOfAddress,

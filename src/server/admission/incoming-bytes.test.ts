@@ -1,9 +1,9 @@
 import { connect, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { turns, until } from "../../base/movable-clock.contract.ts";
+import { turns, until } from "../../base/contract/movable-clock.ts";
 import { createBodies } from "./incoming-bytes.ts";
-import { dial, serving } from "../serving.contract.ts";
+import { dial, serving } from "../contract/serving.ts";
 
 const key = "a-key-of-16-chars-or-more";
 const headers = { authorization: `Bearer ${key}` };

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { SignJWT } from "jose";
 import { afterEach, expect, test, vi } from "vitest";
 import type { Logger } from "../../base/log.ts";
-import { movableClock, turns, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, turns, until } from "../../base/contract/movable-clock.ts";
 import type { ServerConfig } from "../../runtime/server-config.ts";
 import type { SessionEvent, Sink } from "../../sessions/service.ts";
 import { usualAnonymous } from "./anonymous-connections.ts";
-import { type Client, dial, serving, type ServingOptions } from "../serving.contract.ts";
+import { type Client, dial, serving, type ServingOptions } from "../contract/serving.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";

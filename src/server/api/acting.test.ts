@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { serving } from "../serving.contract.ts";
+import { serving } from "../contract/serving.ts";
 
 test("a session that a program makes for a user is in that user's inbox", async () => {
   await using server = await serving();

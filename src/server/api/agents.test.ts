@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { beat } from "../../pods/sql.ts";
 import { openStore } from "../../store/open.ts";
-import { asking, openPlace } from "../asking.contract.ts";
+import { asking, openPlace } from "../contract/asking.ts";
 
 const signing = (letter: string) => `whsec_${Buffer.from(letter.repeat(24)).toString("base64")}`;
 const url = "https://agent.example/chat";

@@ -8,7 +8,7 @@ import { findKeys } from "../../tasks/sql/keys.ts";
 import type { Database } from "../../store/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { memoryDatabase } from "../../store/sqlite/inline.ts";
-import { asking, mailOnly, openPlace } from "../asking.contract.ts";
+import { asking, mailOnly, openPlace } from "../contract/asking.ts";
 
 const place = openPlace();
 

@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { abort } from "../../base/errors.ts";
 import { task } from "../../tasks/task.ts";
 import { type Pod } from "../../runtime/pod.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { asking, openPlace } from "../asking.contract.ts";
+import { asking, openPlace } from "../contract/asking.ts";
 
 const place = openPlace();
 let started: Pod | undefined;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { pageBytes } from "../../base/page.ts";
 import { flow } from "../../flows/flow.ts";
 import { inboxPage } from "./session-streams.ts";
-import { serving } from "../serving.contract.ts";
+import { serving } from "../contract/serving.ts";
 
 const big = "ü".repeat(60_000);
 const state = "s".repeat(100_000);

@@ -1,14 +1,14 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { silentLogger } from "../../base/log.ts";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
 import { machinesOf } from "../../runtime/flows.ts";
 import { handlersByName } from "../../runtime/handlers.ts";
 import type { Pod } from "../../runtime/pod.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { asking, openPlace } from "../asking.contract.ts";
+import { asking, openPlace } from "../contract/asking.ts";
 
 const parcel = flow("parcel", { version: 1 })
   .to("wrap", () => ({ wrapped: true }))

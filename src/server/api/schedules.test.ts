@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { task } from "../../tasks/task.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { asking, mailOnly, openPlace } from "../asking.contract.ts";
+import { asking, mailOnly, openPlace } from "../contract/asking.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 
 const place = openPlace();

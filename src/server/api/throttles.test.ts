@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../../store/open.ts";
 import type { Database } from "../../store/database.ts";
 import { noCounts } from "../../throttles/learning/sample.ts";
-import { storeThrottle } from "../../throttle/share/stored.contract.ts";
-import { asking, openPlace } from "../asking.contract.ts";
+import { storeThrottle } from "../../throttles/contract/shares-stored.ts";
+import { asking, openPlace } from "../contract/asking.ts";
 
 const place = openPlace();
 let database: Database;

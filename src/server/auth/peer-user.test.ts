@@ -5,9 +5,9 @@ import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import type { ServerConfig } from "../../runtime/server-config.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
-import { turns } from "../../base/movable-clock.contract.ts";
+import { turns } from "../../base/contract/movable-clock.ts";
 import { openPeerCheck, type PeerCheckOptions } from "./peer-user.ts";
-import { dial, serving } from "../serving.contract.ts";
+import { dial, serving } from "../contract/serving.ts";
 
 const nobody = 65_534;
 const isKnowable = process.platform === "linux";

@@ -3,13 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { flow } from "../../flows/flow.ts";
 import { connect } from "../../runtime/connect.ts";
 import { version } from "../../runtime/version.ts";
 import { agent } from "../../sessions/agents/agent.ts";
-import { asking, openPlace } from "../asking.contract.ts";
-import { serving } from "../serving.contract.ts";
+import { asking, openPlace } from "../contract/asking.ts";
+import { serving } from "../contract/serving.ts";
 import { findDocs } from "./docs.ts";
 
 // What browsers send for a page.

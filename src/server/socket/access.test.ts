@@ -1,8 +1,8 @@
 import { SignJWT } from "jose";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { InboxItem } from "../../sessions/service.ts";
-import { type Client, dial, type DialOptions, said, serving } from "../serving.contract.ts";
+import { type Client, dial, type DialOptions, said, serving } from "../contract/serving.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";

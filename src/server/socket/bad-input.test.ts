@@ -2,8 +2,8 @@ import { randomBytes } from "node:crypto";
 import { connect as connectTcp, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { until } from "../../base/movable-clock.contract.ts";
-import { type Client, dial, said, serving } from "../serving.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
+import { type Client, dial, said, serving } from "../contract/serving.ts";
 
 let server: Awaited<ReturnType<typeof serving>>;
 let session: string;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/movable-clock.contract.ts";
+import { turns } from "../../base/contract/movable-clock.ts";
 import { createBucket } from "../../base/token-bucket.ts";
 import { createInOrder } from "./in-order.ts";
 

@@ -2,11 +2,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { SessionService } from "../../sessions/service.ts";
 import type { Caller } from "../auth/caller.ts";
 import { createMembers } from "../auth/members.ts";
-import { dial } from "../serving.contract.ts";
+import { dial } from "../contract/serving.ts";
 import { createSockets } from "./sockets.ts";
 
 const server = createServer();

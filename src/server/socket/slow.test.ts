@@ -1,8 +1,8 @@
 import { connect as connectTcp } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import type { SessionEvent, SessionService, Sink } from "../../sessions/service.ts";
-import { type Client, dial, said, serving } from "../serving.contract.ts";
+import { type Client, dial, said, serving } from "../contract/serving.ts";
 
 const limitBytes = 128 * 1024;
 let server: Awaited<ReturnType<typeof serving>>;

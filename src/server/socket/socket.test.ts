@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import type { SessionView } from "../../sessions/service.ts";
 import { throttle } from "../../throttles/throttle.ts";
-import { type Client, dial, said, serving } from "../serving.contract.ts";
+import { type Client, dial, said, serving } from "../contract/serving.ts";
 
 const echo = agent("echo", ({ messages }) => {
   const last = messages.at(-1)!.parts[0] as { text?: string };

@@ -1,11 +1,6 @@
 import { expect, test } from "vitest";
 import type { Compaction } from "./header.ts";
-import {
-  compacted,
-  plain,
-  startTalk,
-  type Talk,
-} from "../../session/conversation/talk.contract.ts";
+import { compacted, plain, startTalk, type Talk } from "../contract/conversation-harness.ts";
 
 // The agent's budget is 100 tokens, and 70 make a compaction due.
 const workOf = (talk: Talk) => talk.header.work as Compaction;

@@ -2,12 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { AgentFacts, Command, Decision } from "./command.ts";
 import { decide } from "./decide.ts";
 import { type Header, stateOf } from "./header.ts";
-import {
-  compacted,
-  plain,
-  startTalk,
-  type Talk,
-} from "../../session/conversation/talk.contract.ts";
+import { compacted, plain, startTalk, type Talk } from "../contract/conversation-harness.ts";
 
 type State =
   | "idle"

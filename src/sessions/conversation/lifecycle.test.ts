@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Command } from "./command.ts";
 import { decide } from "./decide.ts";
-import { compacted, plain, startTalk } from "../../session/conversation/talk.contract.ts";
+import { compacted, plain, startTalk } from "../contract/conversation-harness.ts";
 
 const created: Extract<Command, { type: "create" }> = {
   type: "create",

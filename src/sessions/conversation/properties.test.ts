@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { AgentFacts, Command, DecidedEntry, Decision, Reply } from "./command.ts";
 import { type Header, stateOf, type Turn } from "./header.ts";
 import { isLater, sameState, viewOf } from "../delivery/view.ts";
-import { startTalk, type Talk, textParts } from "../../session/conversation/talk.contract.ts";
+import { startTalk, type Talk, textParts } from "../contract/conversation-harness.ts";
 
 const names = ["a", "b", "c"];
 

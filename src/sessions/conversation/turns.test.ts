@@ -4,12 +4,7 @@ import type { Target } from "./command.ts";
 import type { Turn } from "./header.ts";
 import { pendingMost } from "./pending.ts";
 import { countedFromAttempt } from "./starting.ts";
-import {
-  plain,
-  startTalk,
-  type Talk,
-  textParts,
-} from "../../session/conversation/talk.contract.ts";
+import { plain, startTalk, type Talk, textParts } from "../contract/conversation-harness.ts";
 
 const turnOf = (talk: Talk) => talk.header.work as Turn;
 const numbersOf = ({ header: { work } }: Talk) => ({ epoch: work!.epoch, attempt: work!.attempt });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/movable-clock.contract.ts";
-import { hubScene, joinAs, settled, upTo } from "../../session/hub/scene.contract.ts";
+import { turns } from "../../base/contract/movable-clock.ts";
+import { hubScene, joinAs, settled, upTo } from "../contract/delivery-harness.ts";
 
 describe("joining a session", () => {
   test("tells what there is, then what is said", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { hubScene, joinAs, type Scene, settled } from "../../session/hub/scene.contract.ts";
+import { hubScene, joinAs, type Scene, settled } from "../contract/delivery-harness.ts";
 
 /** A session whose question is being answered. */
 async function asked(scene: Scene, turn: { runner: string }): Promise<void> {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { turns } from "../../base/movable-clock.contract.ts";
+import { turns } from "../../base/contract/movable-clock.ts";
 import type { Bus } from "../../bus/bus.ts";
 import { type Header, stateOf, waitsOf } from "../conversation/header.ts";
 import {
@@ -10,7 +10,7 @@ import {
   type Scene,
   settled,
   upTo,
-} from "../../session/hub/scene.contract.ts";
+} from "../contract/delivery-harness.ts";
 
 const pods = ["owner", "next", "runner", "second", "gateway"] as const;
 

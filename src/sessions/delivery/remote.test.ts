@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Json } from "../../base/jsonify.ts";
 import type { Bus } from "../../bus/bus.ts";
-import { hubScene, joinAs, settled, upTo } from "../../session/hub/scene.contract.ts";
+import { hubScene, joinAs, settled, upTo } from "../contract/delivery-harness.ts";
 
 describe("a session that another pod owns", () => {
   test.each([true, false])("is followed there (in its memory: %s)", async (isLoaded) => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Entry } from "../../protocol/message.ts";
 import { createRing, type Ring, type Room, sizeOf } from "./ring.ts";
-import { upTo } from "../../session/hub/scene.contract.ts";
+import { upTo } from "../contract/delivery-harness.ts";
 
 describe("what was said last", () => {
   test("is kept up to its bound, the newest of it", () => {

@@ -1,14 +1,14 @@
 import { systemClock } from "../../base/clock.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { systemRandom } from "../../base/random.ts";
-import type { StoreKind } from "../../store/database.contract.ts";
-import { storeKinds } from "../../store/kinds.contract.ts";
+import type { StoreKind } from "../../store/contract/database.ts";
+import { storeKinds } from "../../store/contract/kinds.ts";
 import { migrate } from "../../store/migrate.ts";
-import { journalContract, type JournalKind } from "../../session/journal/journal.contract.ts";
+import { journalContract, type JournalKind } from "../contract/journal.ts";
 import { createMemoryJournal } from "./memory-journal.ts";
 import { createSqlJournal } from "./sql-journal.ts";
-import { storedContract } from "../../session/journal/stored.contract.ts";
-import { troubleContract } from "../../session/journal/trouble.contract.ts";
+import { storedContract } from "../contract/stored.ts";
+import { troubleContract } from "../contract/trouble.ts";
 
 const ids = uuidv7(systemClock, systemRandom);
 

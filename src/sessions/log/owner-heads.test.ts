@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, turns } from "../../base/movable-clock.contract.ts";
+import { movableClock, turns } from "../../base/contract/movable-clock.ts";
 import type { Head, Journal } from "./journal.ts";
 import { createHeads } from "./owner-heads.ts";
 

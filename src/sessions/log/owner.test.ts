@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { silentLogger } from "../../base/log.ts";
-import { type MovableClock, movableClock, turns } from "../../base/movable-clock.contract.ts";
+import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Command } from "../conversation/command.ts";
 import type { Committed, Head, Journal, LogRecord } from "./journal.ts";

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { uuidv7 } from "../../base/ids.ts";
 import { silentLogger } from "../../base/log.ts";
-import { type MovableClock, movableClock, turns } from "../../base/movable-clock.contract.ts";
+import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Head, Journal } from "./journal.ts";
 import { createMemoryJournal } from "./memory-journal.ts";

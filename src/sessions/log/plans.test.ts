@@ -1,8 +1,8 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryFile } from "../../store/kinds.contract.ts";
+import { temporaryFile } from "../../store/contract/kinds.ts";
 import { openStore } from "../../store/open.ts";
-import { planning } from "../../store/planning.contract.ts";
+import { planning } from "../../store/contract/planning.ts";
 import { render, type Statement, type Value } from "../../store/sql.ts";
 import { sqliteDialect } from "../../store/sqlite/dialect.ts";
 import { changesOf } from "./changes.ts";
@@ -15,7 +15,7 @@ import {
   readNewest,
   readTail,
 } from "./reads.ts";
-import { entry, header, record, turn } from "../../session/journal/scene.contract.ts";
+import { entry, header, record, turn } from "../contract/journal-harness.ts";
 import { storeRecord } from "./sql.ts";
 
 const sessionIds = Array.from({ length: 20 }, (_, at) => `s${at}`);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { type MovableClock, movableClock, turns } from "../../base/movable-clock.contract.ts";
+import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
 import type { Command, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { createOverseer, type Overseer } from "./turn-monitor.ts";

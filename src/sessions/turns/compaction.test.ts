@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { agent } from "../agents/agent.ts";
 import type { CompactorContext } from "../agents/function.ts";
 import type { CompactionOptions } from "../agents/compaction.ts";
@@ -12,7 +12,7 @@ import {
   type SceneOptions,
   serve,
   sse,
-} from "../../session/turns/scene.contract.ts";
+} from "../contract/turns-harness.ts";
 
 function sceneWith(compaction?: CompactionOptions, options: SceneOptions = {}) {
   const spec = agent(

@@ -3,7 +3,7 @@ import type { UIMessage } from "../../protocol/message.ts";
 import { agent } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { DecidedEntry } from "../conversation/command.ts";
-import { runnerScene } from "../../session/turns/scene.contract.ts";
+import { runnerScene } from "../contract/turns-harness.ts";
 
 /** What an agent with these options is told. */
 function sceneWith(options: AgentOptions = {}) {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { agent } from "../agents/agent.ts";
 import type { UrlAgentOptions } from "../agents/agent.ts";
 import { type AgentNetwork, createAgentNetwork } from "./network.ts";
@@ -11,7 +11,7 @@ import {
   serve,
   sse,
   textOf,
-} from "../../session/turns/scene.contract.ts";
+} from "../contract/turns-harness.ts";
 
 const quick = { backoff: { baseMs: 1, jitter: 0 } };
 const scenes: Scene[] = [];

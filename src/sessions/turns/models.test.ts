@@ -12,7 +12,7 @@ import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { Webhook } from "standardwebhooks";
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { agent } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
@@ -24,7 +24,7 @@ import {
   serve,
   type TestServer,
   textOf,
-} from "../../session/turns/scene.contract.ts";
+} from "../contract/turns-harness.ts";
 
 const secret = `whsec_${Buffer.alloc(32, 5).toString("base64")}`;
 const usage = {

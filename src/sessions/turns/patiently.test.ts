@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { agent } from "../agents/agent.ts";
-import { runnerScene, textOf } from "../../session/turns/scene.contract.ts";
+import { runnerScene, textOf } from "../contract/turns-harness.ts";
 
 const spec = agent("echo", () => "hello");
 

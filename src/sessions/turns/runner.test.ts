@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { createAssembler } from "../../protocol/assembler/assembler.ts";
 import { agent } from "../agents/agent.ts";
 import type { AgentContext } from "../agents/function.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { Command } from "../conversation/command.ts";
-import { header, turn } from "../../session/journal/scene.contract.ts";
+import { header, turn } from "../contract/journal-harness.ts";
 import { aloneMs } from "./runner.ts";
 import {
   runnerScene,
@@ -15,7 +15,7 @@ import {
   sse,
   events,
   textOf,
-} from "../../session/turns/scene.contract.ts";
+} from "../contract/turns-harness.ts";
 
 /** An agent that says what the test lets it say, when it does. */
 function spoken(options: AgentOptions = {}, sceneOptions: SceneOptions = {}) {

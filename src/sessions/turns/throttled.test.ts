@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { systemRandom } from "../../base/random.ts";
 import { declarationOf, throttle } from "../../throttles/throttle.ts";
 import { createThrottles } from "../../throttles/registry.ts";
 import { agent } from "../agents/agent.ts";
 import type { Answer, Command } from "../conversation/command.ts";
-import { events, runnerScene, saying, serve, sse } from "../../session/turns/scene.contract.ts";
+import { events, runnerScene, saying, serve, sse } from "../contract/turns-harness.ts";
 
 const model = throttle("model-of-turns", { pinned: 1 });
 const { declared } = declarationOf(model);

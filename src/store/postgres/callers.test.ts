@@ -7,7 +7,7 @@ import { silentLogger } from "../../base/log.ts";
 import { task } from "../../tasks/task.ts";
 import { connect } from "../../runtime/connect.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { temporaryDatabase } from "../kinds.contract.ts";
+import { temporaryDatabase } from "../contract/kinds.ts";
 
 let url: string;
 let remove: () => Promise<void>;

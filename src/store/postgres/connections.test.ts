@@ -2,9 +2,9 @@ import { createServer, connect as dial, type Server, type Socket } from "node:ne
 import { once } from "node:events";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { movableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { Database } from "../database.ts";
-import { temporaryDatabase } from "../kinds.contract.ts";
+import { temporaryDatabase } from "../contract/kinds.ts";
 import { sql } from "../sql.ts";
 import { openPostgres, type PostgresOptions } from "./postgres.ts";
 

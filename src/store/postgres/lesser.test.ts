@@ -1,14 +1,14 @@
 import pg from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { announceWaiting, beat } from "../../pods/sql.ts";
 import { claimTasks } from "../../tasks/sql/claim.ts";
 import { type Finish, finishTasks } from "../../tasks/sql/finish.ts";
 import type { Database, Row } from "../database.ts";
-import { temporaryDatabase } from "../kinds.contract.ts";
+import { temporaryDatabase } from "../contract/kinds.ts";
 import { migrate } from "../migrate.ts";
 import { type Query, renderAll, sql, type Statement, table } from "../sql.ts";
-import { lesserDialect, openLesser } from "./lesser.contract.ts";
+import { lesserDialect, openLesser } from "../contract/reduced-postgres.ts";
 import { openPostgres } from "./postgres.ts";
 
 let url: string;

@@ -1,12 +1,12 @@
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { task } from "../../tasks/task.ts";
 import { connect } from "../../runtime/connect.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { databaseContract } from "../database.contract.ts";
-import { temporaryDatabase } from "../kinds.contract.ts";
+import { databaseContract } from "../contract/database.ts";
+import { temporaryDatabase } from "../contract/kinds.ts";
 import { sql } from "../sql.ts";
 import { openPostgres } from "./postgres.ts";
 

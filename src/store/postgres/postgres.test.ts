@@ -1,14 +1,14 @@
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import { beat } from "../../pods/sql.ts";
 import { claimTasks } from "../../tasks/sql/claim.ts";
 import { releaseCall } from "../../tasks/sql/release.ts";
 import { task } from "../../tasks/task.ts";
 import { connect } from "../../runtime/connect.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { temporaryDatabase } from "../kinds.contract.ts";
+import { temporaryDatabase } from "../contract/kinds.ts";
 import { openStore } from "../open.ts";
 import { render, sql, table } from "../sql.ts";
 import { postgresDialect } from "./dialect.ts";

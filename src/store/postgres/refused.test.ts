@@ -3,7 +3,7 @@ import { connect as dial, createServer, type Socket } from "node:net";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Database } from "../database.ts";
-import { temporaryDatabase } from "../kinds.contract.ts";
+import { temporaryDatabase } from "../contract/kinds.ts";
 import { openStore } from "../open.ts";
 import { sql } from "../sql.ts";
 import { openPostgres } from "./postgres.ts";

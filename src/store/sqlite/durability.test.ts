@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { temporaryFile } from "../kinds.contract.ts";
+import { temporaryFile } from "../contract/kinds.ts";
 import { openStore } from "../open.ts";
 import { sql } from "../sql.ts";
 import { openSqlite } from "./sqlite.ts";

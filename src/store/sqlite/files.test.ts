@@ -12,7 +12,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { temporaryFile } from "../kinds.contract.ts";
+import { temporaryFile } from "../contract/kinds.ts";
 import { openStore } from "../open.ts";
 import { sql } from "../sql.ts";
 import { openSqlite } from "./sqlite.ts";

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import type { Database } from "../database.ts";
-import { temporaryFile } from "../kinds.contract.ts";
+import { temporaryFile } from "../contract/kinds.ts";
 import { openStore } from "../open.ts";
 import { sql, table } from "../sql.ts";
 

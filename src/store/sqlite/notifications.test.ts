@@ -1,8 +1,8 @@
 import { readdirSync, readlinkSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { turns, until } from "../../base/movable-clock.contract.ts";
-import { temporaryFile } from "../kinds.contract.ts";
+import { turns, until } from "../../base/contract/movable-clock.ts";
+import { temporaryFile } from "../contract/kinds.ts";
 import { watchCommits } from "./notifications.ts";
 
 let place: ReturnType<typeof temporaryFile>;

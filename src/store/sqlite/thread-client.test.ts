@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { temporaryFile } from "../kinds.contract.ts";
+import { temporaryFile } from "../contract/kinds.ts";
 import { keepThread } from "./thread-client.ts";
 
 let place: ReturnType<typeof temporaryFile>;

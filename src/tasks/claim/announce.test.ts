@@ -1,9 +1,9 @@
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { movableClock, type MovableClock, until } from "../../base/movable-clock.contract.ts";
+import { movableClock, type MovableClock, until } from "../../base/contract/movable-clock.ts";
 import { beat } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
-import { temporaryDatabase } from "../../store/kinds.contract.ts";
+import { temporaryDatabase } from "../../store/contract/kinds.ts";
 import { openStore } from "../../store/open.ts";
 import { sql, table } from "../../store/sql.ts";
 import { type Announcing, createAnnouncing } from "./announce.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import { between, seededRandom } from "../../base/random.ts";
 import { createPace } from "./pace.ts";
 

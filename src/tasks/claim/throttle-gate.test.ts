@@ -1,13 +1,13 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Database } from "../../store/database.ts";
-import { storeKinds } from "../../store/kinds.contract.ts";
+import { storeKinds } from "../../store/contract/kinds.ts";
 import { sql } from "../../store/sql.ts";
 import { declarationOf, throttle } from "../../throttles/throttle.ts";
 import { createThrottles } from "../../throttles/registry.ts";
 import type { Priority } from "../../throttles/limiter/wait-queue.ts";
-import { closeStores, openQueue, type QueueUnderTest } from "../../queue/queue.contract.ts";
+import { closeStores, openQueue, type QueueUnderTest } from "../contract/harness.ts";
 import { task, type TaskHandler } from "../task.ts";
-import { countedCalls, workThrottled } from "../../queue/throttled-pod.contract.ts";
+import { countedCalls, workThrottled } from "../contract/throttled-pod.ts";
 
 let queue: QueueUnderTest;
 beforeEach(async () => {

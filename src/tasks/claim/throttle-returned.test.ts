@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { limiterUnderTest } from "../../throttle/limiter.contract.ts";
+import { limiterUnderTest } from "../../throttles/contract/limiter.ts";
 import { throttle } from "../../throttles/throttle.ts";
 import { task } from "../task.ts";
 import { linesOf } from "./throttle-demand.ts";

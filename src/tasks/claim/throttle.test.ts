@@ -1,7 +1,7 @@
 import { afterAll } from "vitest";
-import { usualKinds } from "../../store/kinds.contract.ts";
-import { closeStores } from "../../queue/queue.contract.ts";
-import { throttleContract } from "../../queue/throttle.contract.ts";
+import { usualKinds } from "../../store/contract/kinds.ts";
+import { closeStores } from "../contract/harness.ts";
+import { throttleContract } from "../contract/throttle.ts";
 
 afterAll(closeStores);
 

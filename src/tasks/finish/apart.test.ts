@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import { byTurns } from "./apart.ts";
 

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import type { Logger } from "../../base/log.ts";
 import { completion } from "./outcome.ts";
-import { memoryDisk } from "../../queue/outbox/memory-disk.contract.ts";
+import { memoryDisk } from "../contract/memory-disk.ts";
 import { createOutbox } from "./outbox.ts";
 
 function open(maxBytes = 1_000_000) {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import { createDeadlines } from "./deadlines.ts";
 
 type Item = { name: string; actAtMs: number };

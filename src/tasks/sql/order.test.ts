@@ -1,8 +1,8 @@
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { until } from "../../base/movable-clock.contract.ts";
+import { until } from "../../base/contract/movable-clock.ts";
 import type { Database } from "../../store/database.ts";
-import { temporaryDatabase } from "../../store/kinds.contract.ts";
+import { temporaryDatabase } from "../../store/contract/kinds.ts";
 import { openStore } from "../../store/open.ts";
 import { sql, type Statement, table } from "../../store/sql.ts";
 import { insertTasks, type NewTask } from "./enqueue.ts";

@@ -1,11 +1,11 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryFile } from "../../store/kinds.contract.ts";
+import { temporaryFile } from "../../store/contract/kinds.ts";
 import { openStore } from "../../store/open.ts";
-import { planning } from "../../store/planning.contract.ts";
+import { planning } from "../../store/contract/planning.ts";
 import { render, type Value } from "../../store/sql.ts";
 import { sqliteDialect } from "../../store/sqlite/dialect.ts";
-import { hotStatements } from "../../queue/statements/hot.contract.ts";
+import { hotStatements } from "../contract/hot.ts";
 
 const hot = Object.entries(hotStatements);
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { calls, stepped } from "../../throttle/calls.contract.ts";
+import { calls, stepped } from "../contract/calls.ts";
 import { type ControllerState, firstState } from "./controller.ts";
 import { settingsOf } from "../settings.ts";
 

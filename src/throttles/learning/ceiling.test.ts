@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { calls, holdingAt, stepped } from "../../throttle/calls.contract.ts";
+import { calls, holdingAt, stepped } from "../contract/calls.ts";
 import { allowed, type ControllerState, firstState, step } from "./controller.ts";
 import { settingsOf } from "../settings.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { calls, holdingAt, stepped } from "../../throttle/calls.contract.ts";
+import { calls, holdingAt, stepped } from "../contract/calls.ts";
 import { allowed, type ControllerState, firstState, step } from "./controller.ts";
 import { emptySample, outcomeKinds, type Sample } from "./sample.ts";
 import { type Preset, presets, settingsOf } from "../settings.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { fullBucket, settle, take } from "./bucket.ts";
-import { calls, holdingAt, stepped } from "../../throttle/calls.contract.ts";
+import { calls, holdingAt, stepped } from "../contract/calls.ts";
 import { allowed, type ControllerState } from "../learning/controller.ts";
 import { settingsOf } from "../settings.ts";
 

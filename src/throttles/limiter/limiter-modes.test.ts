@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/movable-clock.contract.ts";
-import { allowing, asking, limiterUnderTest } from "../../throttle/limiter.contract.ts";
+import { turns } from "../../base/contract/movable-clock.ts";
+import { allowing, asking, limiterUnderTest } from "../contract/limiter.ts";
 import type { HeldPermit } from "./permit.ts";
 
 describe("staying away", () => {

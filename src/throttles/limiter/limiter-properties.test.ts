@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/movable-clock.contract.ts";
-import { allowing, limiterUnderTest } from "../../throttle/limiter.contract.ts";
+import { turns } from "../../base/contract/movable-clock.ts";
+import { allowing, limiterUnderTest } from "../contract/limiter.ts";
 import type { HeldPermit } from "./permit.ts";
 import { outcomeKinds } from "../learning/sample.ts";
 import { priorities, type Priority } from "./wait-queue.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/movable-clock.contract.ts";
-import { allowing, asking, limiterUnderTest } from "../../throttle/limiter.contract.ts";
+import { turns } from "../../base/contract/movable-clock.ts";
+import { allowing, asking, limiterUnderTest } from "../contract/limiter.ts";
 
 describe("permits", () => {
   test("are given up to the limit, and then in the order in which they were asked for", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { planning } from "../../store/planning.contract.ts";
+import { planning } from "../../store/contract/planning.ts";
 import { getDemands, getReports, getShares, getThrottles, listThrottles } from "./sql.ts";
 
 // Keys that are made of who asks are many, and nobody has said so to the planner.

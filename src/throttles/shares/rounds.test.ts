@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
-import { movableClock } from "../../base/movable-clock.contract.ts";
+import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import { migrate } from "../../store/migrate.ts";

@@ -1,11 +1,6 @@
 import { afterAll, afterEach, beforeEach, expect, test } from "vitest";
-import { storeKinds } from "../../store/kinds.contract.ts";
-import {
-  closeFleets,
-  type Fleet,
-  type FleetPod,
-  openFleet,
-} from "../../throttle/share/fleet.contract.ts";
+import { storeKinds } from "../../store/contract/kinds.ts";
+import { closeFleets, type Fleet, type FleetPod, openFleet } from "../contract/shares-fleet.ts";
 
 const second = 1_000;
 let fleet: Fleet;

@@ -1,8 +1,8 @@
 import { afterAll } from "vitest";
-import { storeKinds } from "../../store/kinds.contract.ts";
-import { closeFleets } from "../../throttle/share/fleet.contract.ts";
-import { learningContract } from "../../throttle/share/learning.contract.ts";
-import { sharesContract } from "../../throttle/share/shares.contract.ts";
+import { storeKinds } from "../../store/contract/kinds.ts";
+import { closeFleets } from "../contract/shares-fleet.ts";
+import { learningContract } from "../contract/fleet-learning.ts";
+import { sharesContract } from "../contract/shares.ts";
 
 afterAll(closeFleets);
 

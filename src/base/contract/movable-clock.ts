@@ -1,0 +1,63 @@
+import { movableClock as standingClock } from "../../testing/clock.ts";
+import type { Clock } from "../clock.ts";
+
+/** A clock for tests: it stands still until it is moved. */
+export type MovableClock = Clock & {
+  /** Moves on, firing what falls due on the way, each at its own time and with its work done. */
+  advance(byMs: number): Promise<void>;
+  /** Moves on as it does for a paused process: what falls due on the way fires late, by `advance`. */
+  jump(byMs: number): void;
+  /** How many timers are set. */
+  readonly timers: number;
+};
+
+export function movableClock(startMs = 1_800_000_000_000): MovableClock {
+  const clock = standingClock(startMs);
+  const set = new Set<object>();
+  return {
+    ...clock,
+    after(delayMs, callback) {
+      const timer = {};
+      set.add(timer);
+      const cancel = clock.after(delayMs, () => {
+        set.delete(timer);
+        callback();
+      });
+      return () => {
+        set.delete(timer);
+        cancel();
+      };
+    },
+    async advance(byMs) {
+      const untilMs = clock.monotonic() + byMs;
+      await turns();
+      while (clock.fireNext(untilMs)) await turns();
+      clock.moveTo(untilMs);
+      await turns();
+    },
+    jump: (byMs) => clock.moveTo(clock.monotonic() + byMs),
+    get timers() {
+      return set.size;
+    },
+  };
+}
+
+/** Lets everything that is ready run: promises first, then what they have scheduled. */
+export async function turns(count = 3): Promise<void> {
+  for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Waits for something that happens on another thread or in another process. */
+export async function until<Found>(
+  what: string,
+  condition: () => Found | Promise<Found>,
+  limitMs = 30_000,
+): Promise<NonNullable<Found>> {
+  const deadlineMs = performance.now() + limitMs;
+  for (;;) {
+    const found = await condition();
+    if (found) return found;
+    if (performance.now() > deadlineMs) throw new Error(`${what} didn't happen in ${limitMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}

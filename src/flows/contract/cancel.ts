@@ -1,0 +1,214 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { lookAt } from "../../tasks/sql/finish.ts";
+import type { Database } from "../../store/database.ts";
+import type { StoreKind } from "../../store/contract/database.ts";
+import { flow } from "../flow.ts";
+import {
+  givesBack,
+  holding,
+  looksForSignal,
+  openRuns,
+  type RunsUnderTest,
+} from "./second-harness.ts";
+import { cancel } from "../decide/thrown.ts";
+
+const hourMs = 3_600_000;
+
+/** What the cancel of a run is promised on every store. */
+export function cancelContract(kind: StoreKind): void {
+  describe(`cancelling runs on ${kind.name}`, () => {
+    let scene: RunsUnderTest;
+    let calls: string[];
+    beforeEach(async () => {
+      scene = await openRuns(kind);
+      calls = [];
+    });
+    afterEach(() => scene.close());
+
+    const simple = flow("simple", { version: 1 })
+      .to("work", () => void calls.push("work"))
+      .finally("tidy", ({ outcome }) => void calls.push(`tidy ${outcome.type}`))
+      .end();
+
+    test("before a pod has claimed it, nothing of it runs but its finalizers", async () => {
+      const { runId } = await scene.start(simple, null);
+      expect(await scene.cancel(runId)).toBe("cancelling");
+      expect(await scene.view(runId)).toMatchObject({ status: "open", cancelRequested: true });
+      await scene.work("pod-1", [simple]);
+      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled", error: null });
+      expect(calls).toEqual(["tidy cancelled"]);
+      expect(await scene.noted(runId)).toEqual([
+        "cancel_requested",
+        "start",
+        "cancel work",
+        "complete tidy",
+        "finish",
+      ]);
+    });
+
+    test("one that is to start later doesn't wait for that", async () => {
+      const { runId } = await scene.start(simple, null, { delayMs: hourMs });
+      expect(await scene.view(runId)).toMatchObject({ doing: { type: "delayed" } });
+      await scene.cancel(runId);
+      await scene.work("pod-1", [simple]);
+      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+      expect(calls).toEqual(["tidy cancelled"]);
+    });
+
+    test("one that is to start after another doesn't wait for that", async () => {
+      const other = await scene.queue.enqueue("nobody", 1);
+      const { runId } = await scene.start(simple, null, { after: [other.taskId] });
+      await scene.cancel(runId);
+      await scene.work("pod-1", [simple]);
+      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+      expect(await scene.queue.get(other.taskId)).toMatchObject({ status: "pending" });
+    });
+
+    const child = flow<null>("child", { version: 1 }).signal("never").end();
+    const start = () => flow("parked", { version: 1 });
+    const tidy = () => void calls.push("tidy");
+    const never = () => {
+      throw new Error("not yet");
+    };
+    const backoff = { baseMs: hourMs, maxMs: hourMs, jitter: 0 };
+    const parked = {
+      sleeping: () => start().sleep("wait", hourMs).finally("tidy", tidy).end(),
+      waiting_for_signal: () => start().signal("wait").finally("tidy", tidy).end(),
+      "waiting_for_signal for a time": () =>
+        start().signal("wait", { timeoutMs: hourMs }).finally("tidy", tidy).end(),
+      waiting_for_children: () =>
+        start()
+          .children("wait", () => [[child, null]])
+          .finally("tidy", tidy)
+          .end(),
+      retrying: () => start().to("wait", { backoff }, never).finally("tidy", tidy).end(),
+    } as const;
+
+    test.each(Object.keys(parked) as (keyof typeof parked)[])(
+      "one that is %s is woken for it",
+      async (how) => {
+        const waits = parked[how]();
+        const [doing] = how.split(" ");
+        await scene.work("pod-1", [waits]);
+        const { runId } = await scene.start(waits, null);
+        await scene.doing(runId, doing as "sleeping");
+        await scene.folds();
+        expect(await scene.cancel(runId)).toBe("cancelling");
+        const run = await scene.ended(runId);
+        expect(run).toMatchObject({ status: "cancelled", doing: null });
+        expect(calls).toEqual(["tidy"]);
+        expect((await scene.noted(runId)).slice(-3)).toEqual([
+          "cancel wait",
+          "complete tidy",
+          "finish",
+        ]);
+      },
+    );
+
+    test("one behind a full queue ends when it is its turn, and nothing of it runs", async () => {
+      const queue = { name: "narrow", limit: 1 };
+      let letGo = () => {};
+      const narrow = flow<number>("narrow", { version: 1, queue })
+        .to("work", ({ input }) => {
+          calls.push(`work ${input}`);
+          return new Promise<void>((resolve) => (letGo = resolve));
+        })
+        .finally("tidy", ({ input, outcome }) => void calls.push(`tidy ${input} ${outcome.type}`))
+        .end();
+      await scene.work("pod-1", [narrow]);
+      const first = await scene.start(narrow, 1);
+      await scene.queue.until("the first", () => calls.length === 1);
+      const second = await scene.start(narrow, 2);
+      await scene.doing(second.runId, "waiting_for_room");
+      expect(await scene.cancel(second.runId)).toBe("cancelling");
+      letGo();
+      expect(await scene.ended(second.runId)).toMatchObject({ status: "cancelled" });
+      expect(await scene.view(first.runId)).toMatchObject({ status: "completed" });
+      expect(calls).toEqual(["work 1", "tidy 1 completed", "tidy 2 cancelled"]);
+    });
+
+    test("is one however often it is asked, and nothing to ask of what isn't there", async () => {
+      const { runId } = await scene.start(simple, null);
+      await scene.cancel(runId);
+      expect(await scene.cancel(runId)).toBe("cancelling");
+      await scene.work("pod-1", [simple]);
+      await scene.ended(runId);
+      expect(await scene.cancel(runId)).toBe("finished");
+      const asked = (await scene.noted(runId)).filter((each) => each === "cancel_requested");
+      expect(asked).toHaveLength(1);
+      await expect(scene.cancel("nobody")).rejects.toMatchObject({ code: "not_found" });
+    });
+
+    test("a transition can cancel its own run, and says why", async () => {
+      const own = flow("own", { version: 1 })
+        .to("work", () => ({ made: 1 }))
+        .to("doubt", () => {
+          throw cancel("nobody wants it any more");
+        })
+        .finally("tidy", ({ outcome }) => void calls.push(JSON.stringify(outcome)))
+        .end();
+      await scene.work("pod-1", [own]);
+      const { runId } = await scene.start(own, null);
+      expect(await scene.ended(runId)).toMatchObject({
+        status: "cancelled",
+        state: { made: 1 },
+        error: { code: "cancelled", message: "nobody wants it any more" },
+      });
+      expect(calls).toEqual([`{"type":"cancelled","reason":"nobody wants it any more"}`]);
+    });
+
+    test("one that comes while the run is being parked isn't missed", async () => {
+      const held = holding(scene.database, givesBack);
+      const waits = flow("waits", { version: 1 }).signal("word").end();
+      await scene.work("pod-1", [waits], { database: held.database, pollMs: 60_000 });
+      const { runId } = await scene.start(waits, null);
+      await scene.queue.until("the write that parks it", () => held.reached);
+      await scene.cancel(runId);
+      held.letGo();
+      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+    });
+
+    test("one that the pod learns of while it looks for a signal isn't missed", async () => {
+      const held = holding(scene.database, looksForSignal, "answer");
+      const waits = flow("waits", { version: 1 }).signal("word").end();
+      let isTold = false;
+      const listening: Database = {
+        ...held.database,
+        async read(statement) {
+          const rows = await held.database.read(statement);
+          const isPoll = statement.strings === lookAt([]).strings;
+          if (isPoll && rows.some((row) => Number(row["cancel_requested"]) === 1)) isTold = true;
+          return rows;
+        },
+      };
+      await scene.work("pod-1", [waits], { database: listening });
+      const { runId } = await scene.start(waits, null);
+      await scene.queue.until("the look", () => held.reached);
+      await scene.cancel(runId);
+      await scene.queue.until("the poll that tells of it", () => isTold);
+      held.letGo();
+      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+    });
+
+    test("one that was cancelled and is started over goes on where it was stopped", async () => {
+      const steps = flow("steps", { version: 1 })
+        .to("one", () => void calls.push("one"))
+        .signal("two")
+        .to("three", () => void calls.push("three"))
+        .finally("tidy", ({ outcome }) => void calls.push(outcome.type))
+        .end();
+      await scene.work("pod-1", [steps]);
+      const { runId } = await scene.start(steps, null);
+      await scene.doing(runId, "waiting_for_signal");
+      await scene.cancel(runId);
+      await scene.ended(runId);
+      await scene.resume(runId);
+      await scene.doing(runId, "waiting_for_signal");
+      expect(await scene.view(runId)).toMatchObject({ cancelRequested: false, intent: null });
+      await scene.folds();
+      await scene.signal(runId, "two", 2);
+      expect(await scene.ended(runId)).toMatchObject({ status: "completed" });
+      expect(calls).toEqual(["one", "cancelled", "three", "completed"]);
+    });
+  });
+}

@@ -1,0 +1,250 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { abort } from "../../base/errors.ts";
+import { rowsOf } from "../../tasks/contract/harness.ts";
+import { cancelTask } from "../../tasks/sql/inspect.ts";
+import type { StoreKind } from "../../store/contract/database.ts";
+import { sql } from "../../store/sql.ts";
+import type { Flow } from "../builder.ts";
+import { moody, talker, waitsFor } from "./children.ts";
+import { flow } from "../flow.ts";
+import { givesBack, holding, openRuns, type RunsUnderTest } from "./second-harness.ts";
+import { childrenOf } from "../sql.ts";
+
+const looksAtChildren = childrenOf("", "").strings;
+
+/** No end of a child is missed by its parent, and none is started in vain, on every store. */
+export function childrenRacesContract(kind: StoreKind): void {
+  describe(`parents in the wrong moment on ${kind.name}`, () => {
+    let scene: RunsUnderTest;
+    beforeEach(async () => {
+      scene = await openRuns(kind);
+    });
+    afterEach(() => scene.close());
+
+    test("the last child that ends while its parent is being parked isn't missed", async () => {
+      const parent = waitsFor("a");
+      const held = holding(scene.database, givesBack, "answer");
+      await scene.work("pod-1", [parent], { database: held.database });
+      const { runId } = await scene.start(parent, null);
+      await scene.queue.until("the write that parks it", () => held.reached);
+      await scene.work("pod-2", [parent, talker]);
+      const [child] = await scene.childrenOf(runId);
+      await scene.signal(child!.runId, "word", 1);
+      expect(await scene.ended(runId)).toMatchObject({ output: { each: [{ said: 1 }] } });
+      held.letGo();
+      expect(await scene.noted(runId)).toHaveLength(5);
+    });
+
+    test("the last child that ends while its parent is claimed isn't missed", async () => {
+      const parent = waitsFor("a", "b");
+      const first = await scene.work("pod-1", [parent, talker]);
+      const { runId } = await scene.start(parent, null);
+      const [a, b] = await scene.childrenAwaited(runId);
+      await scene.queue.until("the children's waits", async () =>
+        (await scene.childrenOf(runId)).every(({ doing }) => doing?.type === "waiting_for_signal"),
+      );
+      await scene.queue.outcome(first.stop({ waitMs: 0 }));
+      // A pod has looked, found one open, and is about to park the parent again.
+      const held = holding(scene.database, givesBack);
+      await scene.database.write([sql`update ${rowsOf} set parked = 0 where task_id = ${runId}`]);
+      await scene.work("pod-2", [parent], { database: held.database });
+      await scene.queue.until("the write that parks it again", () => held.reached);
+      await scene.work("pod-3", [talker]);
+      for (const child of [a, b]) await scene.signal(child!.runId, "word", child!.input);
+      for (const child of [a, b]) await scene.ended(child!.runId);
+      expect(await scene.view(runId)).toMatchObject({ doing: { type: "running" } });
+      held.letGo();
+      expect(await scene.ended(runId)).toMatchObject({
+        output: { each: [{ said: "a" }, { said: "b" }] },
+      });
+    });
+
+    test("a parent that is claimed early, with a child open, waits on as before", async () => {
+      const parent = waitsFor("a", "b");
+      await scene.work("pod-1", [parent, talker]);
+      const { runId } = await scene.start(parent, null);
+      const [a, b] = await scene.childrenAwaited(runId);
+      await scene.cancel(a!.runId);
+      await scene.ended(a!.runId);
+      const before = await scene.doing(runId, "waiting_for_children");
+      await scene.die(runId);
+      const after = await scene.doing(runId, "waiting_for_children");
+      expect(after).toMatchObject({ doing: before.doing, deaths: 1, intent: null });
+      await scene.signal(b!.runId, "word", 1);
+      // Only when all have ended does one that was cancelled count.
+      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
+      expect(await scene.childrenOf(runId)).toHaveLength(2);
+    });
+
+    /** A child that fails until it is in another mood. */
+    const fickle = (is: { mood: string }) =>
+      flow<string>("fickle", { version: 1, attempts: 1 })
+        .to("be", () => {
+          if (is.mood === "bad") throw abort("in a bad mood");
+          return { mood: is.mood };
+        })
+        .end();
+
+    test.each(["keep", "fail"] as const)(
+      "a child that is started over while its parent is about to go on is waited for: %s",
+      async (failures) => {
+        const is = { mood: "bad" };
+        const child = fickle(is);
+        const finals: string[] = [];
+        const parent = flow("parent", { version: 1 })
+          .children("each", { failures }, () => [[child, "a"]])
+          .to("after", () => ({ after: true }))
+          .finally(({ outcome }) => void finals.push(outcome.type))
+          .end();
+        const held = holding(scene.database, looksAtChildren, "answer");
+        await scene.work("pod-1", [parent], { database: held.database });
+        const { runId } = await scene.start(parent, null);
+        const second = await scene.work("pod-2", [child]);
+        await scene.queue.until("the look", () => held.reached);
+        await scene.queue.outcome(second.stop({ waitMs: 0 }));
+        const [started] = await scene.childrenOf(runId);
+        await scene.resume(started!.runId);
+        held.letGo();
+        await scene.doing(runId, "waiting_for_children");
+        is.mood = "good";
+        await scene.work("pod-3", [child]);
+        const output = { mood: "good" };
+        expect(await scene.ended(runId)).toMatchObject({
+          status: "completed",
+          output: { each: failures === "keep" ? [{ status: "completed", output }] : [output] },
+        });
+        expect(finals).toEqual(["completed"]);
+      },
+    );
+
+    test("so is one whose parent ends with it, and was taken for dead meanwhile", async () => {
+      const is = { mood: "bad" };
+      const child = fickle(is);
+      const parent = flow("parent", { version: 1 })
+        .children("each", () => [[child, "a"]])
+        .end();
+      const held = holding(scene.database, looksAtChildren, "answer");
+      await scene.work("pod-1", [parent], { database: held.database });
+      const { runId } = await scene.start(parent, null);
+      const second = await scene.work("pod-2", [child]);
+      await scene.queue.until("the look", () => held.reached);
+      await scene.queue.outcome(second.stop({ waitMs: 0 }));
+      await scene.recover("pod-1", runId);
+      await scene.resume((await scene.childrenOf(runId))[0]!.runId);
+      held.letGo();
+      await scene.doing(runId, "waiting_for_children");
+      is.mood = "good";
+      await scene.work("pod-3", [child]);
+      expect(await scene.ended(runId)).toMatchObject({ output: { each: [{ mood: "good" }] } });
+    });
+
+    /** A parent at its second transition with children, whose child of the first has failed. */
+    const atSecond = async (second: Flow<string>) => {
+      const parent = flow("parent", { version: 1 })
+        .children("first", { failures: "keep" }, () => [[moody, "bad"]])
+        .children("second", () => [[second, "bad"]])
+        .end();
+      const pod = await scene.work("pod-1", [parent, moody, second]);
+      const { runId } = await scene.start(parent, null);
+      await scene.queue.until("the second", async () => {
+        return (await scene.childrenOf(runId)).length === 2;
+      });
+      const children = await scene.childrenOf(runId);
+      const idOf = (name: string) => children.find(({ flow: its }) => its === name)!.runId;
+      return { parent, pod, runId, idOf };
+    };
+
+    test("a child of an earlier transition that is started over doesn't hold up a later one", async () => {
+      const { parent, pod, runId, idOf } = await atSecond(talker);
+      await scene.doing(idOf("talker"), "waiting_for_signal");
+      await scene.queue.outcome(pod.stop({ waitMs: 0 }));
+      await scene.work("pod-2", [parent, talker]);
+      await scene.resume(idOf("moody"));
+      await scene.signal(idOf("talker"), "word", 1);
+      expect(await scene.ended(runId)).toMatchObject({
+        status: "completed",
+        output: { first: [{ status: "failed" }], second: [{ said: 1 }] },
+      });
+    });
+
+    test("nor a parent that is started over itself", async () => {
+      const is = { mood: "bad" };
+      const child = fickle(is);
+      const { parent, pod, runId, idOf } = await atSecond(child);
+      await scene.ended(runId);
+      await scene.queue.outcome(pod.stop({ waitMs: 0 }));
+      await scene.resume(idOf("moody"));
+      is.mood = "good";
+      await scene.resume(runId);
+      await scene.work("pod-2", [parent, child]);
+      expect(await scene.ended(runId)).toMatchObject({
+        status: "completed",
+        output: { second: [{ mood: "good" }] },
+      });
+    });
+
+    test("nor does one that the parent was to run after", async () => {
+      const parent = waitsFor("a");
+      const pod = await scene.work("pod-1", [parent, moody, talker]);
+      const before = await scene.start(moody, "bad");
+      const after = [before.runId];
+      const { runId } = await scene.start(parent, null, { after, afterFailed: "run" });
+      const [child] = await scene.childrenAwaited(runId);
+      await scene.queue.outcome(pod.stop({ waitMs: 0 }));
+      await scene.work("pod-2", [parent, talker]);
+      await scene.resume(before.runId);
+      await scene.signal(child!.runId, "word", 1);
+      expect(await scene.ended(runId)).toMatchObject({ output: { each: [{ said: 1 }] } });
+    });
+
+    test("a parent under whose child's transition another name stands now waits on for it", async () => {
+      const first = flow("parent", { version: 1 })
+        .children("each", () => [
+          [talker, "a"],
+          [talker, "b"],
+        ])
+        .end();
+      const later = flow("parent", { version: 2, renamed: { each: "all" } })
+        .children("all", () => [[talker, "a"]])
+        .end();
+      const old = await scene.work("pod-1", [first, talker]);
+      const { runId } = await scene.start(first, null);
+      const [a, b] = await scene.childrenAwaited(runId);
+      await scene.queue.outcome(old.stop({ waitMs: 0 }));
+      await scene.database.write([sql`update ${rowsOf} set parked = 0 where task_id = ${runId}`]);
+      await scene.work("pod-2", [later, talker]);
+      await scene.queue.until("it waits under its new name", async () => {
+        const run = await scene.view(runId);
+        return run.at === "all" && run.doing?.type === "waiting_for_children";
+      });
+      const { run_seq: writes } = await scene.queue.row(runId);
+      await scene.signal(a!.runId, "word", 1);
+      await scene.ended(a!.runId);
+      expect(await scene.queue.row(runId)).toMatchObject({ parked: 2, run_seq: writes });
+      await scene.signal(b!.runId, "word", 2);
+      expect(await scene.ended(runId)).toMatchObject({
+        output: { all: [{ said: 1 }, { said: 2 }] },
+      });
+    });
+
+    test.runIf(kind.name.startsWith("Postgres"))(
+      "none is started by a parent that is being cancelled in somebody's transaction",
+      async () => {
+        const caller = await scene.queue.store.caller!();
+        const held = holding(scene.database, givesBack);
+        const parent = waitsFor("a", "b");
+        await scene.work("pod-1", [parent, talker], { database: held.database });
+        const { runId } = await scene.start(parent, null);
+        await scene.queue.until("the write that starts them", () => held.reached);
+        await caller.begin();
+        await scene.database.within(caller.handle).write(cancelTask(runId, scene.queue.ids.next()));
+        held.letGo();
+        await scene.untilBlocked(caller);
+        await caller.exec("commit");
+        await caller.close();
+        expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+        expect(await scene.childrenOf(runId)).toEqual([]);
+      },
+    );
+  });
+}

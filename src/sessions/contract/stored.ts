@@ -1,0 +1,189 @@
+import { describe, expect, test } from "vitest";
+import type { Ids } from "../../base/ids.ts";
+import type { StoreKind } from "../../store/contract/database.ts";
+import { migrate } from "../../store/migrate.ts";
+import { sql, table } from "../../store/sql.ts";
+import type { Head } from "../log/journal.ts";
+import { entry, fresh, header, headOf, record, said, take, turn } from "./journal-harness.ts";
+import { createSqlJournal } from "../log/sql-journal.ts";
+import { rich, sqlScene } from "./sql-journal-harness.ts";
+
+/** What is in the rows of a journal in SQL, also in those that only the database is asked for. */
+export function storedContract(kind: StoreKind, ids: Ids): void {
+  describe(`what a journal in SQL stores on ${kind.name}`, () => {
+    const scene = sqlScene(kind, ids);
+
+    test("O5: a header from earlier in its log never takes the place of a later one", async () => {
+      const head = await scene.own();
+      const id = fresh("session");
+      headOf(await scene.sound.commit(head, said(id, 1, 2)));
+      // The log is set back by hand, as a back-up of one table alone would do it.
+      await scene.store.database.write([
+        sql`update ${table("session")} set last_offset = 1000 where session_id = ${id}`,
+      ]);
+      const before = await scene.everythingOf(id);
+      const [at] = (await scene.sound.heads()).slice(head.logId);
+      const late = record({ headers: [header(fresh("other")), header(id, { lastSeq: 1 })] });
+      headOf(await scene.sound.commit(at!, late));
+      expect(await scene.everythingOf(id)).toEqual(before);
+    });
+
+    test("O3: a fenced record leaves users, reads and metadata alone", async () => {
+      const head = await scene.own();
+      const id = fresh("session");
+      headOf(await scene.sound.commit(head, rich(id, 1, ["ada", "bob"])));
+      const before = await scene.everythingOf(id);
+      for (const late of [rich(id, 2, ["eve"]), rich(id, 1, [])]) {
+        expect(await scene.sound.commit(head, late)).toEqual({ type: "fenced" });
+      }
+      expect(await scene.everythingOf(id)).toEqual(before);
+    });
+
+    test("of many who make logs at once, one makes all of them", async () => {
+      const other = await kind.open();
+      await migrate(other.database);
+      const made = createSqlJournal({ database: other.database, ids });
+      // In the first rounds there is no connection yet that they could do it on at the same time.
+      for (let round = 0; round < 10; round++) {
+        await other.database.write([sql`delete from ${table("log_head")}`]);
+        await Promise.all([5, 6, 7, 8].map((logs) => made.create(logs)));
+        const heads = await made.heads();
+        expect([5, 6, 7, 8]).toContain(heads.length);
+        expect(heads.map(({ logId }) => logId)).toEqual(heads.map((_, at) => at));
+      }
+      await other.database.close();
+      await other.remove();
+    });
+
+    test("logs that are made anew go on behind what the old ones have stored", async () => {
+      const other = await kind.open();
+      await migrate(other.database);
+      const made = createSqlJournal({ database: other.database, ids });
+      const id = fresh("session");
+      await made.create(2);
+      let head = await take(made, 1);
+      for (let seq = 1; seq <= 5; seq++) head = headOf(await made.commit(head, said(id, seq)));
+      await other.database.write([sql`delete from ${table("log_head")}`]);
+      await made.create(2);
+      expect(await made.commit(head, said(id, 6))).toEqual({ type: "fenced" });
+      headOf(await made.commit(await take(made, 1), said(id, 6)));
+      expect(await made.header(id)).toMatchObject({ lastSeq: 6 });
+      expect(await made.entries(id, { after: 0, limit: 10 })).toHaveLength(6);
+      await other.database.close();
+      await other.remove();
+    });
+
+    test("users are those of the header, and what they have read only rises", async () => {
+      let head = await scene.own();
+      const id = fresh("session");
+      const put = async (users: readonly string[], reads: Record<string, number>) => {
+        const changes = record({
+          headers: [header(id, { tenant: "acme", users })],
+          reads: Object.entries(reads).map(([user, seq]) => ({ sessionId: id, user, seq })),
+        });
+        head = headOf(await scene.sound.commit(head, changes));
+        return Object.fromEntries(
+          (await scene.usersOf(id)).map((row) => [row["user_id"], Number(row["read_seq"])]),
+        );
+      };
+      expect(await put(["ada", "bob"], {})).toEqual({ ada: 0, bob: 0 });
+      expect((await scene.usersOf(id))[0]).toMatchObject({ tenant: "acme" });
+      expect(await put(["ada", "bob"], { ada: 5, eve: 3 })).toEqual({ ada: 5, bob: 0 });
+      expect(await put(["eve", "ada"], { ada: 4, eve: 2 })).toEqual({ ada: 5, eve: 2 });
+      expect(await put([], {})).toEqual({});
+    });
+
+    test("a record of several reads by one user counts the furthest", async () => {
+      const head = await scene.own();
+      const id = fresh("session");
+      const reads = [3, 7, 5].map((seq) => ({ sessionId: id, user: "ada", seq }));
+      headOf(await scene.sound.commit(head, record({ headers: [header(id)], reads })));
+      expect(await scene.usersOf(id)).toMatchObject([{ read_seq: 7 }]);
+    });
+
+    test("metadata stays until it is set anew", async () => {
+      let head = await scene.own();
+      const [id, other] = [fresh("session"), fresh("session")];
+      const put = async (texts: Record<string, string>) => {
+        const metadata = Object.entries(texts).map(([sessionId, text]) => ({
+          sessionId,
+          metadata: text,
+        }));
+        const headers = [header(id), header(other)];
+        head = headOf(await scene.sound.commit(head, record({ headers, metadata })));
+        return [await scene.metadataOf(id), await scene.metadataOf(other)];
+      };
+      expect(await put({})).toEqual([null, null]);
+      expect(await put({ [id]: '{"a":1}' })).toEqual(['{"a":1}', null]);
+      expect(await put({})).toEqual(['{"a":1}', null]);
+      expect(await put({ [other]: "2" })).toEqual(['{"a":1}', "2"]);
+      expect(await put({ [id]: "null" })).toEqual(["null", "2"]);
+    });
+
+    test("the checkpoint of a turn is removed with its answer, and no other's", async () => {
+      let head = await scene.own();
+      const [done, next] = [fresh("session"), fresh("session")];
+      head = headOf(await scene.sound.commit(head, rich(done, 1)));
+      head = headOf(await scene.sound.commit(head, rich(next, 2)));
+      const reply = { role: "assistant", clientId: null, epoch: 1 } as const;
+      headOf(
+        await scene.sound.commit(
+          head,
+          record({
+            entries: [entry(done, 2, reply), entry(next, 3, reply)],
+            headers: [
+              header(done, { lastSeq: 2, epoch: 1 }),
+              header(next, { lastSeq: 3, epoch: 2, work: turn({ epoch: 2 }) }),
+            ],
+          }),
+        ),
+      );
+      const left = await scene.store.database.read(sql`
+        select session_id from ${table("turn_checkpoint")}
+        where session_id = ${done} or session_id = ${next}`);
+      expect(left).toEqual([{ session_id: next }]);
+    });
+
+    test("a deleted session leaves no row but its own, and that is empty", async () => {
+      const head = await scene.own();
+      const id = fresh("session");
+      const next = headOf(await scene.sound.commit(head, rich(id, 1, ["ada", "bob"])));
+      const gone = record({
+        headers: [header(id, { lastSeq: 1, status: "deleted" })],
+        members: [],
+      });
+      headOf(await scene.sound.commit(next, gone));
+      for (const each of ["message", "session_user", "turn_checkpoint"] as const) {
+        const left = await scene.store.database.read(
+          sql`select session_id from ${table(each)} where session_id = ${id}`,
+        );
+        expect(left).toEqual([]);
+      }
+      expect(await scene.metadataOf(id)).toBeNull();
+    });
+
+    test("a session keeps the tenant that it was made with", async () => {
+      let head = await scene.own();
+      const id = fresh("session");
+      for (const tenant of ["acme", "other"]) {
+        head = headOf(
+          await scene.sound.commit(head, record({ headers: [header(id, { tenant })] })),
+        );
+      }
+      expect(
+        await scene.store.database.read(
+          sql`select tenant from ${table("session")} where session_id = ${id}`,
+        ),
+      ).toEqual([{ tenant: "acme" }]);
+    });
+
+    test("what a record doesn't change isn't asked about", async () => {
+      const head = await scene.own();
+      const id = fresh("session");
+      const next: Head = headOf(await scene.journal.commit(head, said(id, 1)));
+      const more = said(id, 2, 50);
+      headOf(await scene.journal.commit(next, { ...more, members: [] }));
+      expect(scene.sent).toBe(3);
+    });
+  });
+}

@@ -1,0 +1,93 @@
+import { describe, expect, test } from "vitest";
+import type { Ids } from "../../base/ids.ts";
+import type { StoreKind } from "../../store/contract/database.ts";
+import { fresh, headOf, said, take } from "./journal-harness.ts";
+import { rich, sqlScene } from "./sql-journal-harness.ts";
+
+/** What a journal in SQL does when answers are lost. */
+export function troubleContract(kind: StoreKind, ids: Ids): void {
+  describe(`a journal in SQL on ${kind.name}, in trouble`, () => {
+    const scene = sqlScene(kind, ids);
+
+    describe.each(["after", "before", "late"] as const)("an answer is lost %s", (when) => {
+      test("O2: the same record at the same place is stored once", async () => {
+        const head = await scene.own();
+        const id = fresh("session");
+        const first = rich(id, 1);
+        scene.trouble = when;
+        await expect(scene.journal.commit(head, first)).rejects.toMatchObject({
+          code: "unknown_outcome",
+        });
+        const next = headOf(await scene.journal.commit(head, first));
+        expect(next.offset).toBe(head.offset + 1);
+        const stored = await scene.everythingOf(id);
+        expect(stored).toMatchObject({
+          header: first.headers[0],
+          entries: [{ seq: 1 }],
+          checkpoint: { body: "1" },
+          users: [{ user_id: "ada", read_seq: 1 }],
+          metadata: '{"seq":1}',
+        });
+        if (when === "late") await scene.land();
+        expect(await scene.everythingOf(id)).toEqual(stored);
+        expect((await scene.sound.heads())[head.logId]).toEqual(next);
+      });
+
+      test("O7: who takes over finds it stored as a whole or never", async () => {
+        const head = await scene.own("pod-1");
+        const id = fresh("session");
+        const at = headOf(await scene.journal.commit(head, rich(id, 1)));
+        scene.trouble = when;
+        await expect(scene.journal.commit(at, rich(id, 2, ["eve"]))).rejects.toMatchObject({
+          code: "unknown_outcome",
+        });
+        const taken = await take(scene.sound, at.logId, "pod-2");
+        const stored = await scene.everythingOf(id);
+        const seq = when === "after" ? 2 : 1;
+        expect(stored).toMatchObject({
+          header: { lastSeq: seq },
+          metadata: `{"seq":${seq}}`,
+          users: [{ user_id: seq === 2 ? "eve" : "ada" }],
+        });
+        expect(stored.entries).toHaveLength(seq);
+        // It lands only now that the log has another owner.
+        if (when === "late") await scene.land();
+        expect(await scene.everythingOf(id)).toEqual(stored);
+        expect((await scene.sound.heads())[at.logId]).toEqual(taken);
+        headOf(await scene.sound.commit(taken, rich(id, seq + 1)));
+      });
+
+      test("O7: sent again after another took over it is fenced, and nothing more of it stored", async () => {
+        const head = await scene.own("pod-1");
+        const id = fresh("session");
+        const at = headOf(await scene.journal.commit(head, rich(id, 1)));
+        const unsure = rich(id, 2, ["eve"]);
+        scene.trouble = when;
+        await expect(scene.journal.commit(at, unsure)).rejects.toMatchObject({
+          code: "unknown_outcome",
+        });
+        const taken = await take(scene.sound, at.logId, "pod-2");
+        const seq = when === "after" ? 3 : 2;
+        headOf(await scene.sound.commit(taken, rich(id, seq, ["bob"])));
+        const stored = await scene.everythingOf(id);
+        expect(await scene.journal.commit(at, unsure)).toEqual({ type: "fenced" });
+        if (when === "late") await scene.land();
+        expect(await scene.everythingOf(id)).toEqual(stored);
+      });
+
+      test("O2: a take is resolved by taking again", async () => {
+        const seen = (await scene.sound.heads())[scene.nextLog()]!;
+        const owner = { podId: "pod-1", host: null, recordId: fresh("take") };
+        scene.trouble = when;
+        await expect(scene.journal.take(seen, owner)).rejects.toMatchObject({
+          code: "unknown_outcome",
+        });
+        const taken = (await scene.journal.take(seen, owner))!;
+        expect(taken).toMatchObject({ term: seen.term + 1, offset: seen.offset + 1 });
+        const head = headOf(await scene.sound.commit(taken, said(fresh("session"), 1)));
+        if (when === "late") await scene.land();
+        expect((await scene.sound.heads())[seen.logId]).toEqual(head);
+      });
+    });
+  });
+}

@@ -1,0 +1,201 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { DatabaseSync } from "node:sqlite";
+import pg from "pg";
+import { inject } from "vitest";
+import { movableClock } from "../../base/contract/movable-clock.ts";
+import type { Database } from "../database.ts";
+import type { CallerConnection, OpenStore, StoreKind } from "./database.ts";
+import { openLesser } from "./reduced-postgres.ts";
+import { openPostgres } from "../postgres/postgres.ts";
+import { sql, table, type TableName } from "../sql.ts";
+import { memoryDatabase } from "../sqlite/inline.ts";
+import { openSqlite } from "../sqlite/sqlite.ts";
+
+/** Every kind of store there is. A new one is added here and passes all the suites. */
+export const storeKinds: readonly StoreKind[] = [
+  {
+    name: "memory",
+    async open() {
+      const clock = movableClock();
+      return { database: memoryDatabase(clock), clock, remove: async () => {} };
+    },
+  },
+  {
+    name: "a SQLite file",
+    callers: true,
+    async open() {
+      const { path, remove } = temporaryFile();
+      return {
+        database: await openSqlite({ path, create: true }),
+        again: () => openSqlite({ path }),
+        caller: async () => sqliteCaller(path),
+        commits: () => commitsIn(path),
+        remove,
+      };
+    },
+  },
+  {
+    name: "Postgres",
+    callers: true,
+    async open() {
+      const { url, remove } = await temporaryDatabase();
+      const open = () => openPostgres({ url });
+      const database = await open();
+      return {
+        database,
+        empty: (tables) => emptyPostgres(database, tables),
+        again: open,
+        caller: () => postgresCaller(url),
+        remove,
+      };
+    },
+  },
+  {
+    name: "Postgres without skip locked, returning and notify",
+    callers: true,
+    async open() {
+      const { url, remove } = await temporaryDatabase();
+      const open = () => openLesser(url);
+      const database = await open();
+      return {
+        database,
+        empty: (tables) => emptyPostgres(database, tables),
+        again: open,
+        caller: () => postgresCaller(url),
+        hints: false,
+        remove,
+      };
+    },
+  },
+];
+
+const every = process.env["FLOTILLA_STORES"] === "all";
+
+/**
+ * For suites that reach the store mostly through statements which others hold on every kind: flows,
+ * throttles, schedules, dead letters and workers go through those of tasks. A file gets the very
+ * statements of memory, on which all simulations run. `FLOTILLA_STORES=all` runs them on all.
+ */
+export const usualKinds: readonly StoreKind[] = storeKinds.filter(
+  ({ name }) => every || name === "a SQLite file" || name === "Postgres",
+);
+
+/** For suites of statements: memory has the very ones of a file, and simulations run on it. */
+export const statementKinds: readonly StoreKind[] = storeKinds.filter(
+  ({ name }) => every || name !== "memory",
+);
+
+/** Takes away what earlier tests have left in a store that they share. */
+export async function emptyTables(store: OpenStore, tables: readonly TableName[]): Promise<void> {
+  if (store.empty) return store.empty(tables);
+  await store.database.write(tables.map((name) => sql`delete from ${table(name)}`));
+}
+
+const leftBytes = 64 * 1_024;
+
+/**
+ * Deleting is quick, but what is deleted stays in the way until somebody cleans up, and whoever looks
+ * for a row goes through it. So tables that have grown by it are made anew.
+ */
+async function emptyPostgres(database: Database, names: readonly TableName[]): Promise<void> {
+  const grown = await database.read(sql`
+    select relname as name from pg_class
+    where relnamespace = 'flotilla'::regnamespace and relkind = 'r'
+      and pg_relation_size(oid) > ${leftBytes}`);
+  const isGrown = (name: TableName) => grown.some((row) => row["name"] === name);
+  await database.write(
+    names.map((name) =>
+      isGrown(name) ? sql`truncate ${table(name)}` : sql`delete from ${table(name)}`,
+    ),
+  );
+}
+
+function sqliteCaller(path: string): CallerConnection {
+  const handle = new DatabaseSync(path, { timeout: 30_000 });
+  return {
+    handle,
+    begin: async () => handle.exec("begin immediate"),
+    exec: async (text) => handle.exec(text),
+    all: async (text) => handle.prepare(text).all(),
+    close: async () => handle.close(),
+  };
+}
+
+async function postgresCaller(url: string): Promise<CallerConnection> {
+  const handle = new pg.Client(url);
+  await handle.connect();
+  const exec = async (text: string) => void (await handle.query(text));
+  return {
+    handle,
+    begin: () => exec("begin"),
+    exec,
+    all: async (text) => (await handle.query(text)).rows,
+    close: () => handle.end(),
+  };
+}
+
+let databases = 0;
+const looksMost = 100;
+
+/** A database of its own on the server that this run has started. */
+export async function temporaryDatabase() {
+  const server = inject("postgresUrl");
+  const name = `flotilla_${process.pid}_${++databases}`;
+  const ask = async (text: string) => {
+    const client = new pg.Client(server);
+    await client.connect();
+    const { rows } = await client.query(text);
+    await client.end();
+    return rows;
+  };
+  const others = async () => {
+    const [row] = await ask(
+      `select count(*)::integer as left from pg_stat_activity where datname = '${name}'`,
+    );
+    return row.left as number;
+  };
+  await ask(`create database ${name}`);
+  const drop = async () => void (await ask(`drop database ${name} with (force)`));
+  return {
+    url: server.replace(/postgres$/, name),
+    /** A pool's end doesn't wait for its connections, and one that is cut off meanwhile complains. */
+    async remove() {
+      for (let looks = 0; looks < looksMost && (await others()) > 0; looks++) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      await drop();
+    },
+    /** The same without waiting, where a pooler keeps its connections anyway. */
+    drop,
+  };
+}
+
+/** A path in a folder of its own, where nothing is yet. */
+export function temporaryFile(name = "flotilla.db") {
+  const folder = mkdtempSync(join(tmpdir(), "flotilla-store-"));
+  return {
+    path: join(folder, name),
+    folder,
+    remove: async () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
+const walHeaderBytes = 32;
+const frameHeaderBytes = 24;
+
+/** Counts the frames of the write-ahead log that end a transaction. */
+export function commitsIn(path: string): number {
+  if (!existsSync(`${path}-wal`)) return 0;
+  const wal = readFileSync(`${path}-wal`);
+  if (wal.length < walHeaderBytes) return 0;
+  const frameBytes = frameHeaderBytes + wal.readUInt32BE(8);
+  let commits = 0;
+  for (let at = walHeaderBytes; at + frameBytes <= wal.length; at += frameBytes) {
+    // The size of the database after the commit; zero in every other frame.
+    if (wal.readUInt32BE(at + 4) !== 0) commits++;
+  }
+  return commits;
+}

@@ -1,0 +1,41 @@
+import pg from "pg";
+import { afterAll, beforeAll } from "vitest";
+import { temporaryDatabase } from "./kinds.ts";
+import { openStore } from "../open.ts";
+import { postgresDialect } from "../postgres/dialect.ts";
+import { render, type Statement, type Value } from "../sql.ts";
+
+/** Gives plans as they are made on our connections, in a database with such a history. */
+export function planning(history: readonly string[]) {
+  let client: pg.Client;
+  let remove: () => Promise<void>;
+
+  beforeAll(async () => {
+    const made = await temporaryDatabase();
+    remove = made.remove;
+    await (await openStore(made.url)).close();
+    client = new pg.Client(made.url);
+    await client.connect();
+    // Whatever values come later, it is this plan that is used for them.
+    await client.query("set plan_cache_mode = force_generic_plan");
+    await client.query("alter table flotilla.step_tracker set (autovacuum_enabled = off)");
+    for (const text of history) await client.query(text);
+  });
+  afterAll(async () => {
+    await client.end();
+    await remove();
+  });
+
+  return async (statement: Statement): Promise<string> => {
+    const { text, values } = render(statement, postgresDialect({ schema: "flotilla" }));
+    await client.query(`prepare hot as ${text}`);
+    const given = values.length === 0 ? "" : `(${values.map(literal).join(", ")})`;
+    const { rows } = await client.query(`explain execute hot${given}`);
+    await client.query("deallocate hot");
+    return rows.map((row) => (row as Record<string, string>)["QUERY PLAN"]).join("\n");
+  };
+}
+
+function literal(value: Value): string {
+  return typeof value === "string" ? pg.escapeLiteral(value) : String(value);
+}

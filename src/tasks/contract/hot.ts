@@ -1,0 +1,239 @@
+import { countStep, toStored } from "../../dead-letters/redrive.ts";
+import { discardTasks, stepTasks, takeStep } from "../../dead-letters/redrive-statements.ts";
+import { failedAfter, failedSince, failedTasks } from "../../dead-letters/sql.ts";
+import {
+  type Candidate,
+  candidatesOf,
+  freeRoom,
+  pairsAtGate,
+  passGates,
+} from "../sql/concurrency.ts";
+import { blockedScopes, unneededLimits } from "../sql/limits.ts";
+import { seePods } from "../../pods/sql.ts";
+import type { Statement } from "../../store/sql.ts";
+import { retryTask } from "../sql/inspect.ts";
+import {
+  claimOldest,
+  claimReserved,
+  claimTasks,
+  levelsInUse,
+  lookAhead,
+  reserveAlone,
+  unparkDue,
+} from "../sql/claim.ts";
+import { releaseCall } from "../sql/release.ts";
+import { namesWaiting, otherDepths, readyDepth } from "../sql/depth.ts";
+import {
+  type Finish,
+  finishTasks,
+  followFinishes,
+  lookAt,
+  noteFinishes,
+  saveProgress,
+} from "../sql/finish.ts";
+import {
+  findKeys,
+  findOwn,
+  findReplaced,
+  holdHolders,
+  noteReplaced,
+  releaseKeys,
+  replaceHolders,
+  trimReplaced,
+  undoUnlessStored,
+} from "../sql/keys.ts";
+import {
+  claimsOf,
+  deleteFinished,
+  followRecovery,
+  noteRecovery,
+  recoverTasks,
+  sweep,
+} from "../sql/recover.ts";
+import { type RunFinish, storeRuns } from "../sql/runs.ts";
+import { forgetEarlierSnoozes } from "../sql/snooze.ts";
+import { countReady, tasksInLine } from "../sql/throttle.ts";
+import {
+  beginWaiting,
+  getParents,
+  missing,
+  waitsOf,
+  wakeWaiters,
+  wakeWaitersOfCall,
+} from "../sql/dependencies.ts";
+
+const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
+const pod = { podId: "pod", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
+const finish: Finish = {
+  taskId: "x",
+  token: 1,
+  status: "pending",
+  result: null,
+  error: null,
+  counted: 1,
+  delayMs: 5,
+  wake: 0,
+  event: { type: "retry", attempt: 1, detail: null },
+};
+const kept = { completed: 1_000, failed: 2_000, cancelled: 3_000 };
+const followUp = { taskId: "y", failedId: "x", token: 1, name: "a:failed", payload: "1" };
+const orphans = [{ taskId: "x", token: 1, pod }];
+const key = {
+  taskId: "x",
+  tenant: "default",
+  name: "a",
+  payload: "1",
+  priority: 0,
+  delayMs: 0,
+  maxAttempts: null,
+  trace: null,
+  key: "k",
+};
+
+const letter = {
+  taskId: "x",
+  name: "a",
+  tenant: "default",
+  group: "g",
+  code: "c",
+  message: "m",
+  failures: 1,
+  deaths: 0,
+  failedAtMs: 1,
+  redriveId: null,
+  token: 1,
+};
+const redrive = toStored({ redrive_id: "r", filter: "{}", state: "running", reason: null });
+
+const candidates: Candidate[] = [
+  { taskId: "x", tenant: "acme", group: "key/a/k", groupLimit: 2 },
+  { taskId: "y", tenant: "acme", group: null, groupLimit: 1 },
+];
+const gate = { group: "key/a/k" };
+
+const flows = new Map([["a", 2]]);
+
+type Given = Partial<Omit<RunFinish, "run">> & { readonly run?: Partial<RunFinish["run"]> };
+
+function runStatements(given: readonly Given[]): Statement[] {
+  const finishes = given.map((each, at): RunFinish => ({
+    ...finish,
+    ...each,
+    taskId: `x${at}`,
+    event: null,
+    run: {
+      seq: 1,
+      version: 1,
+      cursor: "a",
+      state: "{}",
+      intent: null,
+      waiting: null,
+      stoppedAt: null,
+      failures: 0,
+      moved: true,
+      trace: null,
+      park: { for: "time", untilMs: null },
+      events: [{ type: "complete", attempt: 1, detail: "{}" }],
+      children: [],
+      cancelsChildren: false,
+      takes: [],
+      ...each.run,
+    },
+  }));
+  const { statements, after } = storeRuns("pod", finishes);
+  return [...statements, ...after];
+}
+
+/** What runs for every task, or for every beat, and so must never read the whole table. */
+export const hotStatements: Record<string, Statement | Statement[]> = {
+  claimTasks: claimTasks(call),
+  "claimTasks, going on": claimTasks({ ...call, from: { priority: 0, createdAt: 1 } }),
+  claimOldest: claimOldest(call, [{ name: "a", priority: 3 }]),
+  levelsInUse: levelsInUse(["a", "b"]),
+  claimReserved: claimReserved(call, "x"),
+  unparkDue: unparkDue(),
+  pairsAtGate: pairsAtGate(["a", "b"], "acme", 10),
+  candidatesOf: candidatesOf([{ name: "a", tenant: "acme" }], { count: 10, fromPriority: 100 }),
+  passGates: passGates(call, candidates).statements,
+  "passGates, alone": passGates(call, candidates, { alone: true }).statements,
+  "claimTasks, after the gates": claimTasks({ ...call, shared: true, pauses: 1 }),
+  freeRoom: freeRoom([{ status: "completed", delayMs: null, gate }]).freeing,
+  "freeRoom, of several": freeRoom([
+    { status: "completed", delayMs: null, gate },
+    { status: "failed", delayMs: null, gate },
+  ]).freeing,
+  blockedScopes: blockedScopes("", 10),
+  unneededLimits: unneededLimits("", 10),
+  lookAhead: lookAhead(["a", "b"]),
+  reserveAlone: reserveAlone("pod", ["a", "b"]),
+  releaseCall: releaseCall("pod", 7),
+  finishTasks: finishTasks([finish]),
+  noteFinishes: noteFinishes("pod", [finish]),
+  forgetEarlierSnoozes: forgetEarlierSnoozes(["x"]),
+  followFinishes: followFinishes([{ ...finish, status: "failed", followUp }]),
+  followRecovery: followRecovery([followUp], orphans),
+  lookAt: lookAt(["x"]),
+  saveProgress: saveProgress([{ taskId: "x", token: 1, runSeq: 0, value: "1" }]),
+  findKeys: findKeys([key]),
+  findOwn: findOwn([key]),
+  findReplaced: findReplaced([key]),
+  holdHolders: holdHolders([key]),
+  noteReplaced: noteReplaced([key], { again: false, needed: [] }),
+  "noteReplaced, again": noteReplaced([key], { again: true, needed: [key] }),
+  releaseKeys: releaseKeys([key]),
+  replaceHolders: replaceHolders([key]),
+  trimReplaced: trimReplaced([key]),
+  undoUnlessStored: undoUnlessStored([key], [key]),
+  namesWaiting: namesWaiting(),
+  readyDepth: readyDepth([{ name: "a", priority: 3 }]),
+  countReady: countReady(["a", "b"], 200),
+  tasksInLine: tasksInLine(
+    [
+      { name: "a", rank: 3 },
+      { name: "b", rank: 1 },
+    ],
+    10_000,
+  ),
+  otherDepths: otherDepths(),
+  seePods: seePods(),
+  claimsOf: claimsOf(["pod"], 10),
+  recoverTasks: recoverTasks(orphans),
+  noteRecovery: noteRecovery(orphans),
+  sweep: sweep("x", 10, kept),
+  wakeWaiters: wakeWaiters(["x", "y"]),
+  wakeWaitersOfCall: wakeWaitersOfCall("pod", 7),
+  beginWaiting: beginWaiting([{ awaitedId: "x", waiterId: "y", place: 0 }]),
+  "waits that are missing": missing(["x"]),
+  waitsOf: waitsOf(["x"]),
+  getParents: getParents("x"),
+  deleteFinished: deleteFinished(["x"], kept),
+  failedAfter: failedAfter({ atMs: 1, taskId: "x" }, 10),
+  failedSince: failedSince(1, 1, 10),
+  failedTasks: failedTasks(["x"]),
+  stepTasks: stepTasks({ redriveId: "r", step: 1 }),
+  retryTask: retryTask("x", "r"),
+  takeStep: takeStep({ redrive, step: countStep(0, []), writeId: "w" }, [letter], {
+    size: 1,
+    remaining: 0,
+  }),
+  discardTasks: discardTasks([letter], "w"),
+  "claimTasks, of flows": claimTasks({ ...call, flows }),
+  "claimOldest, of flows": claimOldest({ ...call, flows }, [{ name: "a", priority: 3 }]),
+  "claimReserved, of flows": claimReserved({ ...call, flows }, "x"),
+  "passGates, of flows": passGates({ ...call, flows }, candidates).statements,
+  "reserveAlone, of flows": reserveAlone("pod", ["a", "b"], flows),
+  "storeRuns, going on": runStatements([{ status: "claimed" }]),
+  "storeRuns, parked and ended": runStatements([
+    { status: "pending", wake: 3 },
+    { status: "completed", result: "1" },
+  ]),
+  "storeRuns, with children": runStatements([
+    {
+      status: "pending",
+      run: { children: [{ ...key, isRun: true }], park: { for: "children", keys: "x/each/" } },
+    },
+  ]),
+  "storeRuns, cancelling and told": runStatements([
+    { status: "claimed", run: { cancelsChildren: true, takes: ["s"] } },
+  ]),
+};

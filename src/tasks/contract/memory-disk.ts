@@ -1,0 +1,23 @@
+import { type Entry, keyOf, type OutboxDisk } from "../finish/disk.ts";
+
+/** A disk that outlives the pods of a test, and does what it is told. */
+export function memoryDisk() {
+  const entries = new Map<string, Entry>();
+  let failure: Error | undefined;
+  const disk: OutboxDisk = {
+    takeOver: async () => [...entries.values()],
+    async write(kept, dropped) {
+      if (failure) throw failure;
+      for (const key of dropped) entries.delete(keyOf(key));
+      for (const entry of kept) entries.set(keyOf(entry.finish), entry);
+    },
+    close: async () => {},
+  };
+  return {
+    disk,
+    entries,
+    fail(error: Error | undefined) {
+      failure = error;
+    },
+  };
+}

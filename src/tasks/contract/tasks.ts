@@ -1,0 +1,73 @@
+import type { StoreKind } from "../../store/contract/database.ts";
+import { askContract } from "./ask.ts";
+import { capacityContract } from "./capacity.ts";
+import { claimContract } from "./claim.ts";
+import { claimerContract } from "./claimer.ts";
+import { depthContract } from "./depth.ts";
+import { eachContract } from "./each.ts";
+import { enqueueContract } from "./enqueue.ts";
+import { finishContract } from "./finish.ts";
+import { fleetContract } from "./fleet.ts";
+import { gatesContract } from "./concurrency.ts";
+import { graphContract } from "./graph.ts";
+import { keysContract } from "./keys.ts";
+import { limitsContract } from "./limits.ts";
+import { pauseContract } from "./pause.ts";
+import { policiesContract } from "./policies.ts";
+import { outboxContract } from "./outbox.ts";
+import { progressContract } from "./progress.ts";
+import { pruneContract } from "./prune.ts";
+import { recoverContract } from "./recover.ts";
+import { refusedContract } from "./refused.ts";
+import { middlewareContract } from "./middleware.ts";
+import { onFailureContract } from "./on-failure.ts";
+import { snoozeContract } from "./snooze.ts";
+import { stopContract } from "./stop.ts";
+import { troubleContract } from "./trouble.ts";
+import { twoClaimsContract } from "./two-claims.ts";
+import { waitContract } from "./wait-for.ts";
+import { waitingContract } from "./enqueue-after.ts";
+import { waitsContract } from "./dependencies.ts";
+import { withinContract } from "./within.ts";
+import { workersContract } from "./blocked-by.ts";
+import { workerContract } from "./worker.ts";
+
+/** What tasks promise on every store, by the statements that each has of them. */
+export function tasksContract(kind: StoreKind): void {
+  enqueueContract(kind);
+  keysContract(kind);
+  policiesContract(kind);
+  eachContract(kind);
+  claimContract(kind);
+  gatesContract(kind);
+  limitsContract(kind);
+  pauseContract(kind);
+  finishContract(kind);
+  recoverContract(kind);
+  pruneContract(kind);
+  askContract(kind);
+  depthContract(kind);
+  waitContract(kind);
+  waitsContract(kind);
+  waitingContract(kind);
+  graphContract(kind);
+  onFailureContract(kind);
+  stopContract(kind);
+  twoClaimsContract(kind);
+  withinContract(kind);
+  progressContract(kind);
+}
+
+/** What those promise who claim tasks and run them, by the same statements. */
+export function workingContract(kind: StoreKind): void {
+  workerContract(kind);
+  fleetContract(kind);
+  middlewareContract(kind);
+  capacityContract(kind);
+  snoozeContract(kind);
+  troubleContract(kind);
+  workersContract(kind);
+  outboxContract(kind);
+  claimerContract(kind);
+  refusedContract(kind);
+}

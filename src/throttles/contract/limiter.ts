@@ -1,0 +1,45 @@
+import { movableClock } from "../../base/contract/movable-clock.ts";
+import { seededRandom } from "../../base/random.ts";
+import type { Allowance } from "../learning/allowance.ts";
+import { declare, type ThrottleOptions } from "../declaration.ts";
+import { createLearner } from "../limiter-learn.ts";
+import type { AcquireOptions } from "../limiter/limiter-line.ts";
+import { createLimiter } from "../limiter/limiter.ts";
+import type { HeldPermit } from "../limiter/permit.ts";
+
+/** What a limiter under test may do, if nothing else is said. */
+export function allowing(limit: number, more: Partial<Allowance> = {}): Allowance {
+  return { limit, epoch: 1, holdMs: 0, breaker: "closed", ...more };
+}
+
+/** A limiter on a clock that stands still. Its limit comes from outside, unless it is to learn alone. */
+export function limiterUnderTest(options: ThrottleOptions = {}, limit?: number) {
+  const clock = movableClock();
+  const { name, settings } = declare("api", options);
+  const limiter = createLimiter({
+    name,
+    key: "",
+    clock,
+    random: seededRandom(1),
+    settings,
+    learner: createLearner(settings.controller),
+  });
+  if (limit !== undefined) limiter.allow(allowing(limit));
+  return { clock, limiter };
+}
+
+/** Asks for a permit, and tells at any time what came of it. */
+export function asking(
+  limiter: { acquire(options?: AcquireOptions): Promise<HeldPermit> },
+  options?: AcquireOptions,
+) {
+  const asked: { permit: HeldPermit | undefined; error: unknown } = {
+    permit: undefined,
+    error: undefined,
+  };
+  limiter.acquire(options).then(
+    (permit) => (asked.permit = permit),
+    (error: unknown) => (asked.error = error),
+  );
+  return asked;
+}
