@@ -15,7 +15,7 @@ const apart = ["tracing", "consumer", "browser"].map((name) => `test/${name}/**/
 // Of three files at a time one mostly waits, for a process, a disk or a lease.
 const maxWorkers = Math.max(3, availableParallelism());
 // These kill processes and mostly wait for others, so that two at a time leave each other enough.
-const paired = ["crash", "cluster"].map((name) => `test/${name}/**/*.test.ts`);
+const paired = ["test/crash/**/*.test.ts"];
 // These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
 // busy neighbour would look like a fault.
 const alone = [

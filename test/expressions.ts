@@ -11,7 +11,7 @@ export type Literal = { readonly path: string; readonly literal: string; readonl
 /** Those of all that is shipped, and of the chat. */
 export function literals(): Literal[] {
   return globSync(["src/**/*.{ts,tsx}", "examples/chat/src/**/*.{ts,tsx}"], { cwd: root })
-    .filter((path) => !/\.(test|contract)\.tsx?$/.test(path))
+    .filter((path) => !/\.test\.tsx?$|\/contract\//.test(path))
     .toSorted()
     .flatMap((path) => {
       const found = new Map<string, RegExp>();

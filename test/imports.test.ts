@@ -6,12 +6,12 @@ const pillars = [
   "store",
   "pods",
   "bus",
-  "throttle",
-  "queue",
-  "deadletters",
+  "throttles",
+  "tasks",
+  "dead-letters",
   "schedules",
-  "flow",
-  "session",
+  "flows",
+  "sessions",
 ];
 const server = ["base", "protocol", "runtime"];
 
@@ -21,16 +21,15 @@ const mayImport: Record<string, string[]> = {
   protocol: ["base"],
   agent: ["base", "protocol"],
   client: ["base", "protocol"],
-  dashboard: ["base", "protocol", "client"],
   store: ["base"],
   pods: ["base", "store"],
   bus: ["base", "store"],
-  throttle: ["base", "store", "pods"],
-  queue: ["base", "store", "pods", "throttle"],
-  schedules: ["base", "store", "queue"],
-  deadletters: ["base", "store", "queue"],
-  flow: ["base", "store", "queue", "throttle"],
-  session: ["base", "protocol", "store", "bus", "pods", "throttle"],
+  throttles: ["base", "store", "pods"],
+  tasks: ["base", "store", "pods", "throttles"],
+  schedules: ["base", "store", "tasks"],
+  "dead-letters": ["base", "store", "tasks"],
+  flows: ["base", "store", "tasks", "throttles"],
+  sessions: ["base", "protocol", "store", "bus", "pods", "throttles"],
   runtime: ["base", "protocol", ...pillars],
   testing: ["base", "protocol", ...pillars, "runtime"],
   server,
@@ -41,7 +40,7 @@ const mayImportTypes: Record<string, string[]> = { server: [...server, ...pillar
 
 /** Drivers are loaded when a database or a bus asks for them, so nobody installs one in vain. */
 const driver = /^(pg|@nats-io\/.+)$/;
-const driverFolders = ["store", "bus", "session"];
+const driverFolders = ["store", "bus", "sessions"];
 
 describe("the import table", () => {
   test("holds for everything under src", () => {
@@ -52,13 +51,13 @@ describe("the import table", () => {
     ["src/base/clock.ts", `import { x } from "../store/x.ts";`],
     ["src/base/clock.ts", `import { hash } from "node:crypto";`],
     ["src/base/clock.ts", `import type { ZodType } from "zod";`],
-    ["src/store/database.ts", `export {\n  claim,\n} from "../queue/claim.ts";`],
-    ["src/store/sqlite/open.ts", `export * from "../../queue/claim.ts";`],
+    ["src/store/database.ts", `export {\n  claim,\n} from "../tasks/claim.ts";`],
+    ["src/store/sqlite/open.ts", `export * from "../../tasks/claim.ts";`],
     ["src/store/database.ts", `import pg, { Pool } from "pg";`],
-    ["src/queue/claim.ts", `const pg = await import("pg");`],
-    ["src/queue/claim.ts", `import { flotilla } from "flotilla";`],
-    ["src/queue/claim.ts", `import "../../test/sources.ts";`],
-    ["src/server/routes.ts", `import { enqueue } from "../queue/task.ts";`],
+    ["src/tasks/claim.ts", `const pg = await import("pg");`],
+    ["src/tasks/claim.ts", `import { flotilla } from "flotilla";`],
+    ["src/tasks/claim.ts", `import "../../test/sources.ts";`],
+    ["src/server/routes.ts", `import { enqueue } from "../tasks/task.ts";`],
     ["src/cli/main.ts", `await import("../dashboard/app.tsx");`],
     ["src/helpers/misc.ts", ``],
   ])("catches a stray in %s: %s", (path, text) => {
@@ -67,9 +66,9 @@ describe("the import table", () => {
 
   test.each([
     ["src/base/clock.ts", `import { x } from "./x.ts";\n// import { y } from "pg";`],
-    ["src/queue/claim.ts", `import * as pods from "../pods/pod.ts";\nimport pino from "pino";`],
+    ["src/tasks/claim.ts", `import * as pods from "../pods/pod.ts";\nimport pino from "pino";`],
     ["src/store/postgres.ts", `import type { Pool } from "pg";\nconst pg = await import("pg");`],
-    ["src/server/routes.ts", `import type { Task } from "../queue/task.ts";`],
+    ["src/server/routes.ts", `import type { Task } from "../tasks/task.ts";`],
     ["src/store/statements.ts", 'export const all = sql`select * from "tasks"`;'],
   ])("lets pass in %s: %s", (path, text) => {
     expect(strays({ path, text })).toEqual([]);

@@ -8,7 +8,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 /** What ships from `src/`. Tests and contract suites beside it may import and do what they like. */
 export function shippedSources(): Source[] {
   return globSync("src/**/*.{ts,tsx}", { cwd: root })
-    .filter((path) => !/\.(test|contract)\.tsx?$/.test(path))
+    .filter((path) => !/\.test\.tsx?$|\/contract\//.test(path))
     .map((path) => ({ path, text: readFileSync(root + path, "utf8") }));
 }
 

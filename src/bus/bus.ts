@@ -3,7 +3,7 @@ import type { Json } from "../base/jsonify.ts";
 /**
  * Letters between pods, and from programs that are none. A letter may be lost, late or come twice;
  * those of one sender to one address come in the order in which they were sent. Whoever needs an answer
- * asks again with the same id. Every implementation passes the suite in `bus.contract.ts`.
+ * asks again with the same id. Every implementation passes the suite in `contract/bus.ts`.
  */
 export type Bus = {
   /** Where letters to this process go: its pod's id, or an address that expires with the process. */

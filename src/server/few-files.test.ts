@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { until } from "../base/contract/movable-clock.ts";
 
 test("a server that runs out of file descriptors lives, and serves again when there are some", async () => {
-  const script = fileURLToPath(new URL("few-files.contract.ts", import.meta.url));
+  const script = fileURLToPath(new URL("contract/few-files.ts", import.meta.url));
   const child = spawn("sh", ["-c", `ulimit -n 48 && exec "$0" "$1"`, process.execPath, script], {
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });

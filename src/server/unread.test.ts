@@ -32,7 +32,7 @@ const statusOf = (url: string, init: RequestInit = {}) =>
 
 /** A server in a process of its own. */
 async function spawned() {
-  const script = fileURLToPath(new URL("unread.contract.ts", import.meta.url));
+  const script = fileURLToPath(new URL("contract/unread.ts", import.meta.url));
   const child = fork(script, { execArgv: ["--conditions=flotilla:source"] });
   type Started = { port: number; url: string; adminUrl: string };
   const [started] = (await once(child, "message")) as [Started];

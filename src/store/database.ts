@@ -5,7 +5,7 @@ export type Row = Readonly<Record<string, any>>;
 
 /**
  * The shared SQL database, as the rest of the program sees it. Every implementation passes the
- * suite in `database.contract.ts`.
+ * suite in `contract/database.ts`.
  *
  * A rejected `write` is definite (nothing of it was stored) unless its code is `unknown_outcome`:
  * then it may have been stored, or may still be.

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { flowMutations } from "./flows/mutations.ts";
 import { markers } from "./kinds.ts";
-import { type Edit, type Mutation, mutations } from "./mutation-list.ts";
+import { type Edit, type Mutation } from "./mutation.ts";
+import { mutations } from "./mutation-list.ts";
 import { sessionMutations } from "./sessions/mutations.ts";
 import { throttleMutations } from "./throttles/mutations.ts";
 

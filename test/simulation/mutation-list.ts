@@ -2,80 +2,40 @@
  * The fences, and how each is taken out: a piece of text that the source holds exactly once, and
  * what is put in its place. Where two fences cover each other, one mutation takes out both.
  */
+import { type Mutation, of } from "./mutation.ts";
 import { gateMutations } from "./mutations-of-gates.ts";
 import { pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
 
-export type Edit = { readonly file: string; readonly find: string; readonly put: string };
-export type Mutation = {
-  readonly name: string;
-  readonly edits: readonly Edit[];
-  /** Where it takes out two fences: the invariant that shows that the second is missed too. */
-  readonly by?: string;
-  /** What is simulated: pods with tasks, unless it says otherwise. */
-  readonly scenario?: "flows" | "sessions" | "throttles";
-};
+const statements = of("tasks/sql");
 
-const finish = (find: string, put = ""): Edit => ({
-  file: "src/tasks/sql/finish.ts",
-  find,
-  put,
-});
-const recover = (find: string, put = ""): Edit => ({
-  file: "src/tasks/sql/recover.ts",
-  find,
-  put,
-});
-const claim = (find: string, put = ""): Edit => ({
-  file: "src/tasks/sql/claim.ts",
-  find,
-  put,
-});
-const release = (find: string, put = ""): Edit => ({
-  file: "src/tasks/sql/release.ts",
-  find,
-  put,
-});
-
-const waits = (find: string, put = ""): Edit => ({
-  file: "src/tasks/sql/dependencies.ts",
-  find,
-  put,
-});
-
-const recoverBeat = recover(
+const recoverBeat = statements(
   `= orphan.pod_id
     and coalesce((select pod.beat from \${pods} pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat\`;
 }`,
   "= orphan.pod_id`;\n}",
 );
 
-const gates = (find: string, put = ""): Edit => ({
-  file: "src/tasks/sql/concurrency.ts",
-  find,
-  put,
-});
-
 export const mutations: readonly Mutation[] = [
   {
     name: "finish: without the token",
-    edits: [finish("\n      and ${tasks}.claim_token = done.token")],
+    edits: [statements("\n      and ${tasks}.claim_token = done.token")],
   },
   {
     name: "finish: without the status",
-    edits: [finish("\n      and ${tasks}.status in ('claimed', 'pending')")],
+    edits: [statements("\n      and ${tasks}.status in ('claimed', 'pending')")],
   },
   {
     name: "finish: without the wake",
-    edits: [finish("and (done.wake is null or ${task}.wake = done.wake)")],
+    edits: [statements("and (done.wake is null or ${task}.wake = done.wake)")],
   },
   {
     name: "finish: of what is awaited, waking nobody",
-    edits: [finish("sql`and awaited = 0`", "sql``")],
+    edits: [statements("sql`and awaited = 0`", "sql``")],
   },
   {
     name: "waits: let go while another is open",
     edits: [
-      waits(
+      statements(
         "when 'pending' then 1 when 'claimed' then 1",
         "when 'pending' then 0 when 'claimed' then 0",
       ),
@@ -83,11 +43,11 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "waits: what has ended already is waited for",
-    edits: [waits("    wakeIfNothingIsOpen(waiterIds),\n")],
+    edits: [statements("    wakeIfNothingIsOpen(waiterIds),\n")],
   },
   {
     name: "waits: run though one of them has failed",
-    edits: [waits("case when verdict = 2 then 3 else ${waiter}.waits end", "${waiter}.waits")],
+    edits: [statements("case when verdict = 2 then 3 else ${waiter}.waits end", "${waiter}.waits")],
   },
   {
     name: "cancel: waking nobody",
@@ -99,27 +59,30 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "progress: without the token",
-    edits: [finish(" and ${tasks}.claim_token = newest.token")],
+    edits: [statements(" and ${tasks}.claim_token = newest.token")],
   },
   {
     name: "recover: without the status",
-    edits: [recover("and ${from}.status = 'claimed' and", "and")],
+    edits: [statements("and ${from}.status = 'claimed' and", "and")],
   },
   { name: "recover: without the beat", edits: [recoverBeat] },
   {
     name: "recover: deaths without a limit",
     edits: [
-      recover("const spent = sql`deaths + 1 >= ${deathLimit} and", "const spent = sql`false and"),
+      statements(
+        "const spent = sql`deaths + 1 >= ${deathLimit} and",
+        "const spent = sql`false and",
+      ),
     ],
   },
   {
     name: "claim: without the floor",
-    edits: [claim(" and claim_floor < ${claim.call}", "")],
+    edits: [statements(" and claim_floor < ${claim.call}", "")],
   },
   {
     name: "claim: lost answers aren't released",
     edits: [
-      release(
+      statements(
         "and claim_call = ${call} and status = 'claimed'`,\n  ];",
         "and claim_call = -1`,\n  ];",
       ),
@@ -128,7 +91,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: "claim: released though it was cancelled",
     edits: [
-      release(
+      statements(
         "case when cancel_requested = 1 and flow_version is null then 'cancelled'\n          else 'pending' end",
         "'pending'",
       ),
@@ -137,14 +100,14 @@ export const mutations: readonly Mutation[] = [
   {
     name: "claim: before its time",
     edits: [
-      claim("deaths < 2 and ${isDue}\n", "deaths < 2\n"),
-      claim("parked = 1 and run_at <= ${now}", "parked = 1"),
+      statements("deaths < 2 and ${isDue}\n", "deaths < 2\n"),
+      statements("parked = 1 and run_at <= ${now}", "parked = 1"),
     ],
   },
   {
     name: "claim: names that the pod doesn't know",
     edits: [
-      claim(
+      statements(
         "where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}",
         "where ${name} <> '' and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}",
       ),
@@ -152,11 +115,13 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "claim: what must run alone, beside others",
-    edits: [claim("parked = 0 and deaths < 2 and ${isDue}", "parked = 0 and ${isDue}")],
+    edits: [statements("parked = 0 and deaths < 2 and ${isDue}", "parked = 0 and ${isDue}")],
   },
   {
     name: "recover: cancelled tasks are given back",
-    edits: [recover("case when ${cancelled} then 'cancelled' when ${spent}", "case when ${spent}")],
+    edits: [
+      statements("case when ${cancelled} then 'cancelled' when ${spent}", "case when ${spent}"),
+    ],
   },
   {
     name: "leader: the oldest leads though it is silent",
@@ -295,7 +260,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: "gates: more of a key than may run",
     edits: [
-      gates(
+      statements(
         "where group_key is null or in_group <= group_room) by_tenant",
         "where true) by_tenant",
       ),
@@ -303,11 +268,11 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "gates: more of a tenant than may run",
-    edits: [gates("where tenant_room is null or in_tenant <= tenant_room", "where true")],
+    edits: [statements("where tenant_room is null or in_tenant <= tenant_room", "where true")],
   },
   {
     name: "gates: nobody lets others go on",
-    edits: [gates("where ranked.nth <= room.room", "where ranked.nth < 0")],
+    edits: [statements("where ranked.nth <= room.room", "where ranked.nth < 0")],
   },
   ...gateMutations,
   ...pauseMutations,

@@ -1,16 +1,8 @@
 /** What opens the gate before the claim again, and how each is taken out. */
-import type { Edit, Mutation } from "./mutation-list.ts";
+import { type Mutation, of } from "./mutation.ts";
 
-const gate = (find: string, put = ""): Edit => ({
-  file: "src/tasks/claim/throttle-gate.ts",
-  find,
-  put,
-});
-const probe = (find: string, put = ""): Edit => ({
-  file: "src/tasks/claim/throttle-probe.ts",
-  find,
-  put,
-});
+const gate = of("tasks/claim/throttle-gate");
+const probe = of("tasks/claim/throttle-probe");
 
 export const gateMutations: readonly Mutation[] = [
   {

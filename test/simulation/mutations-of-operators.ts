@@ -1,22 +1,10 @@
 /** The fences of what people ask for, and how each is taken out: pauses and redrives. */
-import type { Edit, Mutation } from "./mutation-list.ts";
+import { type Mutation, of } from "./mutation.ts";
 
-const pause = (find: string, put = ""): Edit => ({
-  file: "src/tasks/sql/pause.ts",
-  find,
-  put,
-});
-const redrive = (find: string, put = ""): Edit => ({
-  file: "src/dead-letters/redrive-statements.ts",
-  find,
-  put,
-});
-const decide = (find: string, put = ""): Edit => ({
-  file: "src/dead-letters/redrive.ts",
-  find,
-  put,
-});
-const lead = (find: string, put = ""): Edit => ({ file: "src/dead-letters/leader.ts", find, put });
+const pause = of("tasks/sql/pause");
+const redrive = of("dead-letters/redrive-statements");
+const decide = of("dead-letters/redrive");
+const lead = of("dead-letters/leader");
 
 export const pauseMutations: readonly Mutation[] = [
   {

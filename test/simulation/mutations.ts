@@ -10,7 +10,7 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { allMutations, copyWith, misfits, root } from "./mutants.ts";
-import type { Mutation } from "./mutation-list.ts";
+import type { Mutation } from "./mutation.ts";
 import { shownViolations } from "./report.ts";
 import { type Scenario, scenarioNames } from "./scenarios.ts";
 import { seedsFrom, type SeedRunner, startSeedRunner } from "./seed-runner.ts";

@@ -56,7 +56,7 @@ export type Committed =
 export type AskedId = { readonly sessionId: string; readonly clientId: string };
 export type FoundId = AskedId & { readonly seq: number };
 
-/** Where conversations are kept. Every implementation passes the suite in `journal.contract.ts`. */
+/** Where conversations are kept. Every implementation passes the suite in `contract/journal.ts`. */
 export type Journal = {
   /** All heads in order of their numbers; none where no log was made yet. */
   heads(): Promise<Head[]>;

@@ -2,22 +2,9 @@
  * The fences of runs, and how each is taken out. That of signals is met so seldom by chance that a test
  * provokes it: `flows/handed-on.test.ts`, "loses no signal to a pod that had it before".
  */
-import { readFileSync } from "node:fs";
-import type { Edit, Mutation } from "../mutation-list.ts";
+import { type Mutation, of } from "../mutation.ts";
 
-/** Of files that make one thing, the one that has the text. */
-export const of =
-  (...files: readonly string[]) =>
-  (find: string, put = ""): Edit => {
-    const has = (file: string) =>
-      readFileSync(new URL(`../../../src/${file}.ts`, import.meta.url), "utf8").includes(find);
-    return { file: `src/${files.find(has) ?? files[0]}.ts`, find, put };
-  };
-const runs = of(
-  ...["runs", "run-fence", "run-events", "run-rows", "run-others"].map(
-    (name) => `queue/statements/${name}`,
-  ),
-);
+const runs = of("tasks/sql");
 const ask = of("tasks/sql/inspect");
 const waits = of("tasks/sql/dependencies");
 const claim = of("tasks/sql/claim", "tasks/sql/release");

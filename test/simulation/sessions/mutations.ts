@@ -2,8 +2,7 @@
  * The fences of sessions, and how each is taken out. Where several cover each other, all of them are. Some
  * are met so seldom by chance that tests provoke them; docs/invariants.md names both.
  */
-import { of } from "../flows/mutations.ts";
-import type { Mutation } from "../mutation-list.ts";
+import { type Mutation, of } from "../mutation.ts";
 
 const heads = of("sessions/log/heads");
 const journal = of("sessions/log/sql", "sessions/log/rows");
@@ -12,14 +11,9 @@ const owners = of("sessions/log/ownership");
 const overseer = of("sessions/log/turn-monitor");
 const courier = of("sessions/log/command-router");
 const pod = of("sessions/pod");
-const conversation = of(
-  "sessions/conversation/decide",
-  ...["asking", "compacting", "ending", "starting", "turns"].map(
-    (name) => `sessions/conversation/decide/${name}`,
-  ),
-);
+const conversation = of("sessions/conversation");
 const runner = of("sessions/turns/runner", "sessions/turns/patiently");
-const hub = of(...["feed", "replay", "hub", "pods"].map((name) => `session/hub/${name}`));
+const hub = of("sessions/delivery");
 const logHeads = of("sessions/log/owner-heads");
 
 const place = "((log_offset = ${at.offset} and record_id = ${at.recordId})";
