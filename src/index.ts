@@ -50,7 +50,7 @@ export type { Doing, RunView } from "./flows/rows.ts";
 export { flow } from "./flows/flow.ts";
 export { cancel, unrecoverable, type UnrecoverableOptions } from "./flows/decide/thrown.ts";
 export type { FlowOptions } from "./flows/declare.ts";
-export type { Json, Jsonify } from "./base/jsonify.ts";
+export type { Json, Jsonify } from "./base/json.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";

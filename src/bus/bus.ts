@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 
 /**
  * Letters between pods, and from programs that are none. A letter may be lost, late or come twice;

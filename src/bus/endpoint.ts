@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { Bus } from "./bus.ts";
 import { decodeLetters, encodeLetter, type Letter, receivedError, sentError } from "./envelope.ts";

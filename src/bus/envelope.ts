@@ -1,5 +1,5 @@
 import { errorCodes, FlotillaError, messageOf } from "../base/errors.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 
 /** What travels between two processes, as one JSON text. */
 export type Letter =

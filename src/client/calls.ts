@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { Entry, SessionState, SessionView } from "../protocol/message.ts";
 import type { Http } from "./http.ts";
 

@@ -1,5 +1,5 @@
 export { type ErrorCode, FlotillaError } from "../base/errors.ts";
-export type { Json } from "../base/jsonify.ts";
+export type { Json } from "../base/json.ts";
 export type { Chunk } from "../protocol/chunk.ts";
 export type {
   Entry,

@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { Http } from "./http.ts";
 import type { Watch } from "./watch.ts";
 import type { TaskView } from "./views.ts";

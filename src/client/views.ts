@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 
 /** What a server tells of tasks, runs and agents. A newer one may tell more. */
 

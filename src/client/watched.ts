@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import type { FlotillaError } from "../base/errors.ts";
 import { fraction, type Random } from "../base/random.ts";
 import { asError } from "./http.ts";
-import { jitteredMs } from "../base/jitter.ts";
+import { jitteredMs } from "../base/backoff.ts";
 import { lingering, type Want } from "./socket/linger.ts";
 import { createListeners, type Listeners, type Store } from "./observable.ts";
 import { isDefinite } from "./socket/subscription.ts";

@@ -1,5 +1,5 @@
 import type { Backoff } from "../base/backoff.ts";
-import type { Json, Jsonify } from "../base/jsonify.ts";
+import type { Json, Jsonify } from "../base/json.ts";
 import type { Schema } from "../base/schema.ts";
 import type { FlowContract, InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
 import type {

@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import { type TaskEvent, toEvent } from "../tasks/tasks.ts";
 import type { Row } from "../store/database.ts";
 

@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { Declared, FlowStart, StateIsOutput } from "./builder.ts";
 import { checkFlow, checkMachine, type FlowOptions, nameOf } from "./declare.ts";
 import type { Call, Machine, Part } from "./machine.ts";

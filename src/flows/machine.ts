@@ -1,5 +1,5 @@
 import type { Backoff } from "../base/backoff.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { Schema } from "../base/schema.ts";
 import type { Concurrency, NamedQueue } from "../tasks/concurrency/concurrency.ts";
 import { atEnd } from "./decide/run.ts";

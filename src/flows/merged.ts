@@ -1,4 +1,4 @@
-import type { Jsonify } from "../base/jsonify.ts";
+import type { Jsonify } from "../base/json.ts";
 import type { HandedOff } from "./decide/handoff.ts";
 
 /** The state after a transition: what it returned, as JSON, over what was there. */

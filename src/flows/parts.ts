@@ -1,8 +1,7 @@
 import { checkBackoff } from "../base/backoff.ts";
 import { dayMs, yearMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
-import { encodeJson } from "../base/json.ts";
-import type { Json } from "../base/jsonify.ts";
+import { encodeJson, type Json } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { checkSchema } from "../base/schema.ts";
 import { handleDefaults } from "../tasks/task.ts";

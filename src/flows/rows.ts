@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import { type Task, toTask } from "../tasks/rows.ts";
 import type { Holds } from "../tasks/inspect/blocked-by.ts";
 import { parked } from "../tasks/sql/task-state.ts";

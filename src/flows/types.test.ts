@@ -1,6 +1,6 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import { type InputOf, type ResultOf, task } from "../tasks/task.ts";
 import type { Runs } from "./runs.ts";
 import { flow } from "./flow.ts";

@@ -1,5 +1,5 @@
 import type { ErrorCode } from "../base/errors.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Chunk } from "./chunk.ts";
 import type { Entry, InboxItem, Part, SessionState, ToolResult } from "./message.ts";

@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 
 type ProviderMetadata = Record<string, Record<string, Json | undefined>>;
 type Noted = { readonly providerMetadata?: ProviderMetadata };

@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 
 /** One part of a message, as the AI SDK's `UIMessage` has it. What we don't know passes through. */
 export type Part = { readonly type: string; readonly [field: string]: unknown };

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { ClientFrame, FrameMessage, FrameTrace, Ref } from "./frames.ts";
 import type { Part, ToolResult } from "./message.ts";
 

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import { checkNumber } from "../base/options.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
 import type { Row } from "../store/database.ts";

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage, pageBytes } from "../base/page.ts";
 import type { Entry } from "../protocol/message.ts";

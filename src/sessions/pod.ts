@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { AgentBook } from "./agents/registry.ts";
 import type { AgentFacts, Facts, Reply } from "./conversation/command.ts";
 import type { HereParts } from "./start.ts";

@@ -1,4 +1,4 @@
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import type {

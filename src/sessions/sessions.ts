@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import { checkOptions } from "../base/options.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Entry, Part, ToolResult, UIMessage } from "../protocol/message.ts";

@@ -1,4 +1,4 @@
-import type { Jsonify } from "../base/jsonify.ts";
+import type { Jsonify } from "../base/json.ts";
 import type { TaskError } from "./rows.ts";
 
 /** What the function of `onFailure` gets as its input: which task has failed, and why. */

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { Row } from "../store/database.ts";
 import { parked } from "./sql/task-state.ts";
 import type { HeldByThrottle } from "./inspect/throttle-held.ts";

@@ -1,7 +1,7 @@
 import { dayMs } from "../base/durations.ts";
 import { type Backoff, checkBackoff } from "../base/backoff.ts";
 import { FlotillaError } from "../base/errors.ts";
-import type { Json, Jsonify } from "../base/jsonify.ts";
+import type { Json, Jsonify } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { checkSchema, type Schema } from "../base/schema.ts";

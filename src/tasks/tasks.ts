@@ -1,8 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import { defaultMaxBytes } from "../base/json.ts";
-import type { Json } from "../base/jsonify.ts";
+import { defaultMaxBytes, type Json } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";

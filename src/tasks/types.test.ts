@@ -1,6 +1,6 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
-import type { Json, Jsonify } from "../base/jsonify.ts";
+import type { Json, Jsonify } from "../base/json.ts";
 import type { Tasks } from "./tasks.ts";
 import { type InputOf, type ResultOf, task, type TaskHandler } from "./task.ts";
 

@@ -6,7 +6,7 @@ import { checkChoice, checkNumber } from "../base/options.ts";
 import { seededRandom } from "../base/random.ts";
 import { resultOf } from "../tasks/inspect/wait-for.ts";
 import { createTasks, type EnqueuedTask, type Tasks } from "../tasks/tasks.ts";
-import type { Json } from "../base/jsonify.ts";
+import type { Json } from "../base/json.ts";
 import type { Enqueued, EnqueueOptions } from "../tasks/enqueue/options.ts";
 import type { Task } from "../tasks/rows.ts";
 import type { InputOf, ResultOf, TaskContract } from "../tasks/task.ts";

@@ -1,6 +1,5 @@
 import { type ErrorCode, FlotillaError } from "../base/errors.ts";
-import { encodeJson } from "../base/json.ts";
-import type { Json } from "../base/jsonify.ts";
+import { encodeJson, type Json } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { checkOptions, nearest } from "../base/options.ts";
 import { check } from "../base/schema.ts";

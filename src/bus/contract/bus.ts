@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
 import type { Bus } from "../bus.ts";
 

@@ -8,7 +8,7 @@ import { print, printJson } from "../output.ts";
 import { bar, plural, startProgress } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 
-type Flags = StoreFlags & {
+type PruneFlags = StoreFlags & {
   json?: true;
   olderThan: number;
   status?: keyof Retention;
@@ -48,7 +48,7 @@ How long finished tasks are kept without this is \`retentionMs\` of the config, 
     .action(prune);
 }
 
-async function prune({ json, olderThan, status, yes, ...where }: Flags): Promise<void> {
+async function prune({ json, olderThan, status, yes, ...where }: PruneFlags): Promise<void> {
   if (!yes) {
     const which = status === undefined ? "finished" : status;
     const message = `this would delete tasks that are ${which} for ${olderThan} days or longer: say --yes`;

@@ -94,12 +94,12 @@ export function throttleFacts(throttle: ThrottleView, nowMs: number): string[] {
 }
 
 export function earlierOf(throttles: readonly ThrottleView[], atMs: number): Earlier {
-  return { atMs, calls: new Map(throttles.map((each) => [keyOf(each), endedOf(each)])) };
+  return { atMs, calls: new Map(throttles.map((each) => [idOf(each), endedOf(each)])) };
 }
 
 function paceOf(throttle: ThrottleView, nowMs: number, earlier: Earlier | undefined) {
   const ended = endedOf(throttle);
-  const before = earlier?.calls.get(keyOf(throttle));
+  const before = earlier?.calls.get(idOf(throttle));
   if (!earlier) {
     return { calls: count(ended.all), throttled: shareOf(ended.throttled, ended.all) };
   }
@@ -109,7 +109,7 @@ function paceOf(throttle: ThrottleView, nowMs: number, earlier: Earlier | undefi
   return { calls: perS(all / seconds), throttled: shareOf(throttled, all) };
 }
 
-function keyOf({ name, key }: ThrottleView): string {
+function idOf({ name, key }: ThrottleView): string {
   return JSON.stringify([name, key]);
 }
 

@@ -3,7 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { Client } from "../client.ts";
 import { passing } from "../socket/send-queue.ts";
-import { jitteredMs } from "../../base/jitter.ts";
+import { jitteredMs } from "../../base/backoff.ts";
 
 export type MakeSessionOptions = {
   sessionId: string;

@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Part, ToolResult, UIMessage } from "../../protocol/message.ts";
 
 /**

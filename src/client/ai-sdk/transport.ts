@@ -1,7 +1,7 @@
 import type { ChatTransport, UIMessage as ChatMessage, UIMessageChunk } from "ai";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { isTurn } from "../../protocol/turn-state.ts";

@@ -1,5 +1,5 @@
 import type { FlotillaError } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, Part, SessionState, ToolResult, UIMessage } from "../../protocol/message.ts";
 import type { Waiting } from "../../protocol/waiting.ts";

@@ -1,7 +1,7 @@
 import { type ErrorCode, FlotillaError } from "../../base/errors.ts";
 import type { closeCodes } from "../../protocol/frames.ts";
 import type { ErrorLike } from "./status.ts";
-import { jitteredMs } from "../../base/jitter.ts";
+import { jitteredMs } from "../../base/backoff.ts";
 import {
   type Link,
   type LinkEffect,

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { fraction, type Random } from "../../base/random.ts";
-import { jitteredMs } from "../../base/jitter.ts";
+import { jitteredMs } from "../../base/backoff.ts";
 
 /** When to join again after something went wrong: at once the first time, then ever later. */
 export type Rejoin = {

@@ -3,7 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
 import { errorOf } from "../http.ts";
-import { jitteredMs } from "../../base/jitter.ts";
+import { jitteredMs } from "../../base/backoff.ts";
 import { type Ack, createPending, type Waiting, type WithoutRef, type Writing } from "./pending.ts";
 
 /** What goes out over the connection: asked-for changes until they are acked, and the rest at once. */

@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { HistoryEvent } from "./history.ts";
 import type { Intent, Run, RunError } from "./run.ts";
 

@@ -1,5 +1,5 @@
 import type { Random } from "../../base/random.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { NewChild } from "./decision.ts";
 import type { RunError, State } from "./run.ts";
 import type { Thrown } from "./thrown.ts";

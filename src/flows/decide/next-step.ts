@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { deathLimit } from "../../base/death-limit.ts";
 import { advance } from "./advance.ts";
 import type { Outcome } from "../drive/context.ts";

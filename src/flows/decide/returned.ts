@@ -1,7 +1,6 @@
 import { yearMs } from "../../base/durations.ts";
 import { abort } from "../../base/errors.ts";
-import { defaultMaxBytes, encodeJson } from "../../base/json.ts";
-import type { Json } from "../../base/jsonify.ts";
+import { defaultMaxBytes, encodeJson, type Json } from "../../base/json.ts";
 import { check } from "../../base/schema.ts";
 import { thrownText } from "../../tasks/finish/thrown.ts";
 import type { NewChild } from "./decision.ts";

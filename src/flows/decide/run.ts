@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { TaskError } from "../../tasks/rows.ts";
 import type { HistoryEvent } from "./history.ts";
 

@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Decision, Effect, NewChild } from "./decision.ts";
 import { attemptAt, cancelling, done, type Draft, failing, goOn, note } from "./draft.ts";
 import type { ChildSeen, Happened, Now } from "./event.ts";

@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Logger } from "../../base/log.ts";
 import type { RunError } from "../decide/run.ts";
 

@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { lenientJson } from "../../tasks/rows.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { ChildSeen, Happened } from "../decide/event.ts";

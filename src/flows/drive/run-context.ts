@@ -1,5 +1,4 @@
-import { encodeJson } from "../../base/json.ts";
-import type { Json } from "../../base/jsonify.ts";
+import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
 import type { DriveParts } from "../../tasks/run/drive.ts";
 import { type Running, signalOf, stopError } from "../../tasks/run/attempt.ts";

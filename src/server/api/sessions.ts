@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
 import type { Sent, SessionService, SessionView } from "../../sessions/service.ts";
 import { asWritten, authorOf, stopperOf, tracedBy } from "./asked-message.ts";

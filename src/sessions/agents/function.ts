@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Logger } from "../../base/log.ts";
 import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import type { UIMessage } from "../../protocol/message.ts";

@@ -1,5 +1,5 @@
 import type { ErrorCode } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type {
   Entry,
   EntryError,

@@ -1,4 +1,4 @@
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState } from "../../protocol/message.ts";
 import type { LiveChunks } from "../runner.ts";

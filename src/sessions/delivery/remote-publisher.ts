@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Bus } from "../../bus/bus.ts";
 import { createDigestedSet, type DigestedSet } from "./digested-set.ts";
 import {

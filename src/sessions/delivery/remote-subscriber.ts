@@ -1,5 +1,5 @@
 import { hasCode, messageOf } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
 import { createDigestedSet, type DigestedSet } from "./digested-set.ts";

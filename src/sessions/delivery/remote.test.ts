@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Bus } from "../../bus/bus.ts";
 import { hubScene, joinAs, settled, upTo } from "../contract/delivery-harness.ts";
 

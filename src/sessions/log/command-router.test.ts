@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import { createLocalExchange } from "../../bus/memory-bus.ts";

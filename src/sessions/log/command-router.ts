@@ -2,7 +2,7 @@ import type { Bus } from "../../bus/bus.ts";
 import { contentionMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import type { Answer, Command } from "../conversation/command.ts";
 import { decided, neverStored } from "./decided.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { type Assembler, createAssembler } from "../../protocol/assembler/assembler.ts";
 import {
   type Chunk,

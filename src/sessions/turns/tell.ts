@@ -1,7 +1,7 @@
 import { contentionMs } from "../../base/backoff.ts";
 import { sleep } from "../../base/clock.ts";
 import { hasCode, messageOf } from "../../base/errors.ts";
-import type { Answer, Command } from "../conversation/command.ts";
+import type { Answer as CommandAnswer, Command } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 import { decided } from "../log/decided.ts";
 import type { RunnerParts } from "./parts.ts";
@@ -31,7 +31,7 @@ export async function tell(
   { tenant, sessionId }: Pick<Header, "tenant" | "sessionId">,
   command: Told,
   signal: AbortSignal,
-): Promise<Answer> {
+): Promise<CommandAnswer> {
   for (let tries = 1; ; tries++) {
     try {
       return await ask(tenant, sessionId, command, { signal });

@@ -6,14 +6,14 @@ import { type AgentCall, callAgent } from "./call-agent.ts";
 import { type AgentFailure, failureOf } from "./failure.ts";
 import type { RunnerParts } from "./parts.ts";
 
-type Parts = Pick<RunnerParts, "clock" | "random" | "log" | "throttles">;
+type TryParts = Pick<RunnerParts, "clock" | "random" | "log" | "throttles">;
 
 /**
  * Asks an agent until it answers, or until asking again is of no use. What it has said can't be unsaid:
  * once anything of an answer is there, there is no further try. Gives what went wrong with the last one.
  */
 export async function tryAgent(
-  parts: Parts,
+  parts: TryParts,
   call: AgentCall,
   { retries, backoff }: Pick<AgentSpec, "retries" | "backoff">,
 ): Promise<AgentFailure | undefined> {

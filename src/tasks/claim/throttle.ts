@@ -1,5 +1,5 @@
 import { FlotillaError, messageOf } from "../../base/errors.ts";
-import type { Jsonify } from "../../base/jsonify.ts";
+import type { Jsonify } from "../../base/json.ts";
 import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
 import { checkKey, type Declared } from "../../throttles/declaration.ts";
 import { declarationOf, type Throttle } from "../../throttles/throttle.ts";

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { silentLogger } from "../../base/log.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { type LocalProgress, localProgress } from "../run/local-progress.ts";

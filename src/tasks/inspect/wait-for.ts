@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import type { Database } from "../../store/database.ts";
 import type { Task } from "../rows.ts";
 import { getTasks } from "../sql/inspect.ts";

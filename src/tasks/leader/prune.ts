@@ -22,7 +22,6 @@ export type Pruned = {
 };
 
 const outcomes = ["completed", "failed", "cancelled"] as const;
-const range = { min: 60_000, max: 3_650 * 24 * 60 * 60_000 };
 const pageTasks = 10_000;
 const deleteTogether = 500;
 // Nothing is as old as this.

@@ -1,5 +1,4 @@
-import { encodeJson } from "../../base/json.ts";
-import type { Json } from "../../base/jsonify.ts";
+import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
 import type { Database } from "../../store/database.ts";
 import type { Throttles } from "../../throttles/registry.ts";

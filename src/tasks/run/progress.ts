@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import type { Json } from "../../base/jsonify.ts";
+import type { Json } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Database } from "../../store/database.ts";
 import type { Conclusion } from "../finish/finish.ts";

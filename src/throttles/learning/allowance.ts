@@ -1,4 +1,4 @@
-import type { Allowance as Learned } from "./controller.ts";
+import type { LearnedAllowance as Learned } from "./controller.ts";
 
 export type BreakerState = Learned["breaker"];
 

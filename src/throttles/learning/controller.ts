@@ -47,7 +47,7 @@ export type ControllerState = {
   readonly baseline: Baseline;
 };
 
-export type Allowance = {
+export type LearnedAllowance = {
   readonly limit: number;
   readonly epoch: number;
   /** How long nobody may begin a call, from now on. */
@@ -101,7 +101,7 @@ export function step(settings: Settings, before: ControllerState, input: Step): 
   return moved(settings, refilled, { elapsedMs, sample, counts, restrained });
 }
 
-export function allowed(settings: Settings, state: ControllerState): Allowance {
+export function allowed(settings: Settings, state: ControllerState): LearnedAllowance {
   const { epoch, holdMs, breaker, refill } = state;
   const perS = refill?.perS ?? null;
   const base = { epoch, breaker: breaker.state, ...(perS !== null && { refillPerS: perS }) };

@@ -43,11 +43,11 @@ export type Decision = {
  * that quiet fleets write nothing. A share is never below what is in flight.
  */
 export function decide({ bound, nowMs, me, others }: Situation): Decision {
-  const held = sumOf(others) + me.share;
+  const held = sharesSum(others) + me.share;
   const free = bound - held;
   const silent = others.filter((each) => each.silent);
   const taking = others.filter((each) => !each.silent);
-  const budget = bound - sumOf(silent);
+  const budget = bound - sharesSum(silent);
   const targets = allot(budget, [me, ...taking], nowMs);
   const { target, needed } = targets.get(me.podId)!;
 
@@ -66,6 +66,6 @@ export function decide({ bound, nowMs, me, others }: Situation): Decision {
   return { limit: share, share, owed: share < needed };
 }
 
-function sumOf(standings: readonly { readonly share: number }[]): number {
+function sharesSum(standings: readonly { readonly share: number }[]): number {
   return standings.reduce((sum, { share }) => sum + share, 0);
 }

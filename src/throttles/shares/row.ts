@@ -1,11 +1,11 @@
 import type { Row } from "../../store/database.ts";
-import type { Allowance } from "../learning/controller.ts";
+import type { LearnedAllowance } from "../learning/controller.ts";
 import type { Entry } from "./lease.ts";
 
 /** What pods obey besides the bound. */
 export type Gate = {
   readonly holdMs: number;
-  readonly breaker: Allowance["breaker"];
+  readonly breaker: LearnedAllowance["breaker"];
   /** Of all pods together. */
   readonly refillPerS?: number;
 };

@@ -5,7 +5,7 @@
 import type { Flow } from "../../../src/flows/builder.ts";
 import type { RunContext } from "../../../src/flows/drive/context.ts";
 import { flow } from "../../../src/flows/flow.ts";
-import type { Json } from "../../../src/base/jsonify.ts";
+import type { Json } from "../../../src/base/json.ts";
 import type { Schema } from "../../../src/base/schema.ts";
 
 /** How the calls of one function go, up to a number of them. Later ones go well. */
