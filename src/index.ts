@@ -185,4 +185,4 @@ export type { PodView, ThrottleView } from "./throttles/shares/read.ts";
 export { type CallOptions, type Throttle, throttle } from "./throttles/throttle.ts";
 export type { Priority } from "./throttles/limiter/wait-queue.ts";
 export { startPod, type StartPodOptions } from "./runtime/start-pod.ts";
-export type { ContentionCause, StoreEvent } from "./store/events.ts";
+export type { ContentionCause, StoreEvent } from "./store/database.ts";

@@ -1,4 +1,4 @@
-import { makePrivate } from "../store/sqlite/private-file.ts";
+import { makePrivate } from "../store/sqlite/sqlite.ts";
 import type { DeadLetter } from "./dead-letter.ts";
 import { fingerprintVersion } from "./fingerprint.ts";
 import type { Picking, Selection } from "./selection.ts";

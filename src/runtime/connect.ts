@@ -21,8 +21,7 @@ import type { SessionService } from "../sessions/service.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
 import { lazyService } from "../sessions/lazy-service.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
-import type { Database } from "../store/database.ts";
-import { quiet } from "../store/events.ts";
+import { type Database, quiet, writeProbe } from "../store/database.ts";
 import {
   checkedStore,
   openStore,
@@ -32,7 +31,6 @@ import {
   type StoreOptions,
   transactionOn,
 } from "../store/open.ts";
-import { writeProbe } from "../store/probe.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";

@@ -1,7 +1,7 @@
 import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { CallerTransaction, Row } from "./database.ts";
 import { postgresDialect, type PostgresDialectOptions } from "./postgres/dialect.ts";
-import { hintQuery } from "./postgres/hint-queries.ts";
+import { hintQuery } from "./postgres/notifications.ts";
 import { type Dialect, type Query, renderAll, type Value } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
 

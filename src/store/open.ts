@@ -1,14 +1,21 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import type { CallerTransaction, Database, Durability } from "./database.ts";
-import { observed, type OnStoreEvent, quiet } from "./events.ts";
+import {
+  type CallerTransaction,
+  type Database,
+  type Durability,
+  observed,
+  type OnStoreEvent,
+  quiet,
+} from "./database.ts";
 import { migrate, type MigrateOptions } from "./migrate.ts";
-import { forThread as postgresForThread, type SentStore } from "./postgres/apart.ts";
 import {
   type CheckedStore,
   checkStore,
+  forThread as postgresForThread,
   type PostgresStore,
   type PostgresTimeouts,
+  type SentStore,
 } from "./postgres/config.ts";
 import { postgresTransaction, sqliteTransaction } from "./caller-transaction.ts";
 

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type ErrorCode, FlotillaError } from "../base/errors.ts";
 import { movableClock } from "../base/contract/movable-clock.ts";
-import type { Database } from "./database.ts";
-import type { StoreEvent } from "./events.ts";
+import type { Database, StoreEvent } from "./database.ts";
 import { sql } from "./sql.ts";
 import { passing, resend, untilKnown } from "./retry.ts";
 

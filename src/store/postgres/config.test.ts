@@ -1,6 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { apartFromPool, forThread } from "./apart.ts";
-import { checkStore, type PostgresPool, type PostgresStore } from "./config.ts";
+import {
+  apartFromPool,
+  checkStore,
+  forThread,
+  type PostgresPool,
+  type PostgresStore,
+} from "./config.ts";
 
 const url = "postgres://ada@db.example/app";
 const pool = (options: object): PostgresPool => ({

@@ -5,7 +5,7 @@ import { createFewAtOnce } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Query } from "../sql.ts";
-import { apartFromPool } from "./apart.ts";
+import { apartFromPool, type PostgresStore } from "./config.ts";
 import {
   beginWithSettings,
   clientClass,
@@ -16,7 +16,6 @@ import {
   timeoutsOf,
 } from "./driver.ts";
 import { isStalePlan, preparedElsewhere, refusesSettings, storeError } from "./errors.ts";
-import type { PostgresStore } from "./config.ts";
 import { type Manner, transact } from "./transaction.ts";
 
 /** The ways to the server, and what is known about what stands in between. */

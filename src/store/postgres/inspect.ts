@@ -1,11 +1,10 @@
 import type { Row } from "../database.ts";
 import { migrations } from "../schema.ts";
 import { render } from "../sql.ts";
-import { apartFromPool } from "./apart.ts";
+import { apartFromPool, checkStore, type PostgresStore } from "./config.ts";
 import { postgresDialect } from "./dialect.ts";
 import { clientClass, connectionConfig, loadDriver, plainNumbers } from "./driver.ts";
 import { storeError } from "./errors.ts";
-import { checkStore, type PostgresStore } from "./config.ts";
 
 /** One connection as it comes, with none of our settings: what shows on it is the server's own. */
 export type PlainConnection = {

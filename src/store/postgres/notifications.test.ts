@@ -11,7 +11,7 @@ import type { Database } from "../database.ts";
 import { temporaryDatabase } from "../contract/kinds.ts";
 import { migrate } from "../migrate.ts";
 import { sql, table } from "../sql.ts";
-import { channelOf, mailChannelOf } from "./hint-queries.ts";
+import { channelOf, mailChannelOf } from "./notifications.ts";
 import { openPostgres } from "./postgres.ts";
 
 let url: string;

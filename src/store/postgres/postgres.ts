@@ -3,8 +3,7 @@ import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { systemRandom } from "../../base/random.ts";
-import type { Database, Durability } from "../database.ts";
-import type { OnStoreEvent } from "../events.ts";
+import type { Database, Durability, OnStoreEvent } from "../database.ts";
 import { render, renderAll } from "../sql.ts";
 import { postgresTransaction } from "../caller-transaction.ts";
 import { openConnections } from "./connections.ts";
@@ -13,12 +12,12 @@ import { loadDriver } from "./driver.ts";
 import { undoneBy, wasUndone } from "./errors.ts";
 import {
   hintQuery,
+  listenForHints,
   type MailKey,
   mailQuery,
   secretQuery,
   secretTableQuery,
-} from "./hint-queries.ts";
-import { listenForHints } from "./notifications.ts";
+} from "./notifications.ts";
 import { checkStore, type PostgresStore } from "./config.ts";
 
 export type PostgresOptions = PostgresStore & {

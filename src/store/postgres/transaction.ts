@@ -1,9 +1,9 @@
 import crypto from "node:crypto";
 import type pg from "pg";
+import { systemClock } from "../../base/clock.ts";
 import type { Row } from "../database.ts";
 import type { Query } from "../sql.ts";
-import { type BatchOptions, sendBatch, type Step } from "./batch.ts";
-import { isReadOnly, storeError } from "./errors.ts";
+import { isReadOnly, isSpoken, storeError } from "./errors.ts";
 
 export type Manner = BatchOptions & {
   readonly driver: typeof pg;
@@ -72,4 +72,113 @@ function nameOf(text: string): string | undefined {
     names.set(text, name);
   }
   return name;
+}
+
+/** One statement of a batch. With a name, the server keeps its plan on the connection. */
+type Step = {
+  readonly text: string;
+  readonly values: readonly (string | number | null)[];
+  readonly name?: string;
+};
+
+type BatchOptions = { types: pg.CustomTypesConfig; answerTimeoutMs: number };
+
+/** What the driver's connection understands, as far as it is used here. */
+type Wire = {
+  stream: { cork?(): void; uncork?(): void };
+  parse(message: { text: string; name: string }): void;
+  bind(message: {
+    statement: string;
+    values: readonly unknown[];
+    valueMapper: typeof asText;
+  }): void;
+  describe(message: { type: "P"; name: string }): void;
+  execute(message: { portal: string }): void;
+  sync(): void;
+  on(event: WireEvent, listener: () => void): void;
+  off(event: WireEvent, listener: () => void): void;
+};
+type WireEvent = "parseComplete" | "readyForQuery" | "end";
+
+const asText = (value: string | number | null) => (value === null ? null : String(value));
+
+/** Which statements each connection has kept. */
+const kept = new WeakMap<Wire, Set<string>>();
+
+type BatchOutcome =
+  | { readonly results: readonly pg.QueryResult[] }
+  /** It was refused if the server goes on after the error. Otherwise it may have been done. */
+  | { readonly error: unknown; readonly refused: boolean };
+
+/**
+ * Sends statements with one end mark behind the last of them, and gives their results. The server
+ * takes what comes before an end mark for one transaction, which it commits when it gets there and
+ * undoes if any of it fails. So a transaction takes one round trip, without `begin` and `commit`.
+ */
+export function sendBatch(
+  driver: typeof pg,
+  client: pg.ClientBase,
+  steps: readonly Step[],
+  { types, answerTimeoutMs }: BatchOptions,
+): Promise<BatchOutcome> {
+  return new Promise((resolve) => {
+    let wire: Wire | undefined;
+    let names = new Set<string>();
+    /** The names of what is to be parsed, of which the server takes one after the other. */
+    const parsing: string[] = [];
+    const onParsed = () => void names.add(parsing.shift()!);
+    const submit = (given: Wire): void => {
+      wire = given;
+      names = kept.get(wire) ?? names;
+      kept.set(wire, names);
+      wire.stream.cork?.();
+      for (const { text, values, name = "" } of steps) {
+        if (name === "" || !(names.has(name) || parsing.includes(name))) {
+          wire.parse({ text, name });
+          parsing.push(name);
+        }
+        wire.bind({ statement: name, values, valueMapper: asText });
+        wire.describe({ type: "P", name: "" });
+        wire.execute({ portal: "" });
+      }
+      wire.sync();
+      wire.stream.uncork?.();
+      if (parsing.length > 0) wire.on("parseComplete", onParsed);
+    };
+    // The driver's own query collects the results of many statements already.
+    const query = new driver.Query({ text: "", types } as pg.QueryConfig);
+    Object.assign(query, {
+      submit,
+      query_timeout: answerTimeoutMs,
+      callback(error: unknown, results: pg.QueryResult | pg.QueryResult[]) {
+        wire?.off("parseComplete", onParsed);
+        if (!error) return resolve({ results: [results].flat() });
+        if (!wire || !isSpoken(error)) return resolve({ error, refused: false });
+        const settle = (refused: boolean) => resolve({ error, refused });
+        void goesOn(wire, answerTimeoutMs).then(settle);
+      },
+    });
+    client.query(query);
+  });
+}
+
+/**
+ * Whether the server is ready for more after it has spoken of an error, which it is only where it has
+ * undone everything up to the end mark. Its words don't say that: they may be of any language, and
+ * some poolers call it an error, too, when they have lost the server and hang up.
+ */
+function goesOn(wire: Wire, limitMs: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const settle = (ready: boolean) => {
+      cancel();
+      wire.off("readyForQuery", onReady);
+      wire.off("end", onEnd);
+      resolve(ready);
+    };
+    const onReady = () => settle(true);
+    const onEnd = () => settle(false);
+    const cancel = systemClock.after(limitMs, onEnd);
+    wire.on("readyForQuery", onReady);
+    wire.on("end", onEnd);
+  });
 }

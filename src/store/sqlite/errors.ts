@@ -1,7 +1,6 @@
-import { existsSync } from "node:fs";
+import { existsSync, statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
-import { freeBytes } from "./disk.ts";
 
 const codes: Readonly<Record<number, { code: ErrorCode; advice: string }>> = {
   5: { code: "store_busy", advice: "another process holds its write lock" },
@@ -24,7 +23,7 @@ const codes: Readonly<Record<number, { code: ErrorCode; advice: string }>> = {
 };
 
 /** The primary result code that SQLite gave, if this error comes from it. */
-export function sqliteCode(error: unknown): number | undefined {
+function sqliteCode(error: unknown): number | undefined {
   const code = error instanceof Error && "errcode" in error ? error.errcode : undefined;
   return typeof code === "number" ? code & 0xff : undefined;
 }
@@ -63,4 +62,14 @@ export function storeError(error: unknown, path: string): FlotillaError {
   // SQLite has no code of its own for this; the words are as old as SQLite.
   const code = message.startsWith("no such table: flotilla_") ? "store_outdated" : "internal";
   return new FlotillaError(code, `the database file ${path}: ${message}`, { cause: error });
+}
+
+/** What is left on the disk that holds a folder, or undefined where there is no such folder. */
+export function freeBytes(folder: string): number | undefined {
+  try {
+    const { bavail, bsize } = statfsSync(folder);
+    return bavail * bsize;
+  } catch {
+    return undefined;
+  }
 }

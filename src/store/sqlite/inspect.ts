@@ -3,7 +3,7 @@ import { dirname, resolve } from "node:path";
 import type { Database } from "../database.ts";
 import { sql } from "../sql.ts";
 import { openConnection } from "./connection.ts";
-import { freeBytes } from "./disk.ts";
+import { freeBytes } from "./errors.ts";
 import { inlineDatabase } from "./inline.ts";
 import { DatabaseSync } from "./driver.ts";
 

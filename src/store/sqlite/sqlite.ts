@@ -1,14 +1,13 @@
+import { closeSync, existsSync, openSync } from "node:fs";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { createFewAtOnce } from "../../base/semaphore.ts";
-import type { Database, Row } from "../database.ts";
-import type { OnStoreEvent } from "../events.ts";
-import { render } from "../sql.ts";
 import { sqliteTransaction } from "../caller-transaction.ts";
+import type { Database, OnStoreEvent, Row } from "../database.ts";
+import { render } from "../sql.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
-import { createHints } from "./hints.ts";
+import { createHints, watchCommits } from "./notifications.ts";
 import { keepThread } from "./thread-client.ts";
-import { watchCommits } from "./notifications.ts";
 
 const coldWaitMs = 30_000;
 
@@ -73,4 +72,17 @@ export async function openSqlite(
 
 function closedError(): FlotillaError {
   return new FlotillaError("closed", "the database was closed");
+}
+
+/**
+ * Makes the file of a database before SQLite does, for its owner alone. SQLite takes an empty file for a
+ * new database, and gives what it makes beside it, `-wal` and `-shm`, the same permissions.
+ */
+export function makePrivate(path: string): void {
+  if (existsSync(path)) return;
+  try {
+    closeSync(openSync(path, "a", 0o600));
+  } catch {
+    // SQLite meets the same, and its words for it are known.
+  }
 }

@@ -1,5 +1,5 @@
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
-import { makePrivate } from "../../store/sqlite/private-file.ts";
+import { makePrivate } from "../../store/sqlite/sqlite.ts";
 
 /**
  * Locks a file for as long as this process lives, or gives undefined where another holds it. The lock
