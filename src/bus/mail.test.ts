@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { decodeMail, encodeMail } from "./mail.ts";
+import { decodeMail, encodeMail } from "./envelope.ts";
 
 test.each(["alice", 'a "b"\n c', "1 2 \u2028 ✓"])(
   "letters of %j are read as they were written",

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
 import type { Database, Row } from "../store/database.ts";
-import { decodeMail, type MailRow } from "./mail.ts";
+import { decodeMail, type MailRow } from "./envelope.ts";
 import { pruneMail, readMail, takeMail } from "./sql.ts";
 
 export type IncomingParts = {

@@ -4,7 +4,7 @@ import { type Clock, sleep } from "../base/clock.ts";
 import { hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
-import { encodeMail, type MailRow } from "./mail.ts";
+import { encodeMail, type MailRow } from "./envelope.ts";
 import { putMail } from "./sql.ts";
 
 export type OutgoingParts = {

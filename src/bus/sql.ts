@@ -1,4 +1,4 @@
-import type { MailRow } from "./mail.ts";
+import type { MailRow } from "./envelope.ts";
 import { isAmong, limit, now, rowAddress, rows, sql, type Statement, table } from "../store/sql.ts";
 
 const mailbox = table("mailbox");

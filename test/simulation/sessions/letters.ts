@@ -3,7 +3,7 @@
  * the disk is when a database dies. And which ways letters took: with their hint, from their row, or both.
  */
 import { FlotillaError } from "../../../src/base/errors.ts";
-import { decodeMail, encodeMail } from "../../../src/bus/mail.ts";
+import { decodeMail, encodeMail } from "../../../src/bus/envelope.ts";
 import { putMail, readMail } from "../../../src/bus/sql.ts";
 import { logOf } from "../../../src/sessions/log/group.ts";
 import type { Head } from "../../../src/sessions/log/journal.ts";
