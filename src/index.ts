@@ -171,17 +171,18 @@ export type { PostgresPool, PostgresStore } from "./store/postgres/config.ts";
 export type { Classify } from "./throttles/classify.ts";
 export type { ThrottleOptions } from "./throttles/declaration.ts";
 export type { Fetch, FetchOptions } from "./throttles/fetch.ts";
-export type { LimiterSnapshot } from "./throttles/limiter/limiter-snapshot.ts";
+export type { LimiterSnapshot } from "./throttles/limiter/stats.ts";
 export type { MiddlewareOptions, ThrottleMiddleware } from "./throttles/model-middleware.ts";
 export type { Call, Ending, Permit } from "./throttles/limiter/permit.ts";
 export type { OutcomeKind } from "./throttles/learning/sample.ts";
 export type {
+  PodView,
   ThrottleKey,
   ThrottleListOptions,
   ThrottlePage,
   ThrottlesClient,
+  ThrottleView,
 } from "./throttles/shares/admin.ts";
-export type { PodView, ThrottleView } from "./throttles/shares/read.ts";
 export { type CallOptions, type Throttle, throttle } from "./throttles/throttle.ts";
 export type { Priority } from "./throttles/limiter/wait-queue.ts";
 export { startPod, type StartPodOptions } from "./runtime/start-pod.ts";

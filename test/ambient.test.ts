@@ -13,7 +13,7 @@ const adapters: Record<string, string> = {
   "src/sessions/turns/network.ts": "is the way to agents at URLs, which turns are given",
   "src/server/socket/turn.ts":
     "ends a turn of the event loop, which is when sockets send what came up in it",
-  "src/throttles/network.ts":
+  "src/throttles/fetch.ts":
     "is the network that a throttle's fetch calls unless it is given another",
   "src/testing/turns.ts": "waits for handlers under test, which may await real things",
   "src/store/sqlite/*.ts": "run on threads of their own, where nothing can be handed in",

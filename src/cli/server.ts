@@ -2,7 +2,7 @@ import process from "node:process";
 import { type Command, Option } from "commander";
 import { errorCodes, type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
 import { trimEnd } from "../base/trim-end.ts";
-import { network } from "../throttles/network.ts";
+import { network } from "../throttles/fetch.ts";
 
 /** Commands that can go through a server instead of the store. */
 export type UrlFlags = { url?: string; tenant?: string };

@@ -11,7 +11,7 @@ import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { type Claimer, createClaimer, type ClaimerParts } from "../tasks/claim/claimer.ts";
 import { checkName, type TaskContract } from "../tasks/task.ts";
 import { openStore } from "../store/open.ts";
-import { enlist } from "../throttles/throttles-here.ts";
+import { enlist } from "../throttles/scope.ts";
 import { assemblePod } from "./pod.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger } from "./log.ts";

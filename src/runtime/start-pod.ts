@@ -8,7 +8,7 @@ import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { watchLeftBehind } from "../pods/unhandled-errors.ts";
 import { noWorkerWarning } from "../tasks/inspect/no-worker.ts";
 import { openStore } from "../store/open.ts";
-import { enlist } from "../throttles/throttles-here.ts";
+import { enlist } from "../throttles/scope.ts";
 import { failedViews } from "./failed-views.ts";
 import { localProgressFor } from "./local-progress.ts";
 import { outboxDiskFor } from "./local-files.ts";

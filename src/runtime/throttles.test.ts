@@ -11,7 +11,7 @@ import { migrate } from "../store/migrate.ts";
 import type { Statement } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { throttle } from "../throttles/throttle.ts";
-import { enlist } from "../throttles/throttles-here.ts";
+import { enlist } from "../throttles/scope.ts";
 import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
 import { resolveConfig } from "./config.ts";
 

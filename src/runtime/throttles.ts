@@ -1,4 +1,4 @@
-import type { LimiterSnapshot } from "../throttles/limiter/limiter-snapshot.ts";
+import type { LimiterSnapshot } from "../throttles/limiter/stats.ts";
 import type { TaskHandler } from "../tasks/task.ts";
 import type { AgentSpec } from "../sessions/agents/spec.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";

@@ -11,7 +11,7 @@ import { isAgent } from "../runtime/handlers.ts";
 import { lazyService } from "../sessions/lazy-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import type { Database } from "../store/database.ts";
-import { enlist } from "../throttles/throttles-here.ts";
+import { enlist } from "../throttles/scope.ts";
 import { createAnswering, mortalAgent } from "./agent.ts";
 import {
   type CrashPoint,

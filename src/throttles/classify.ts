@@ -1,8 +1,7 @@
 import { messageOf } from "../base/errors.ts";
-import { toEnding } from "./ending.ts";
-import { type HeadersLike, readLimitHeaders } from "./rate-headers.ts";
+import { type OutcomeKind, outcomeKinds } from "./learning/sample.ts";
 import type { Ending } from "./limiter/permit.ts";
-import type { OutcomeKind } from "./learning/sample.ts";
+import { type HeadersLike, readLimitHeaders } from "./rate-headers.ts";
 
 /** Says how a call ended, from what it threw or the response it gave; undefined for "as usual". */
 export type Classify = (thing: unknown) => OutcomeKind | Ending | undefined;
@@ -46,11 +45,7 @@ export function isResponse(value: unknown): value is { status: number; headers: 
   }
 }
 
-export function classifyStatus(
-  status: number,
-  headers: HeadersLike | undefined,
-  nowMs: number,
-): Ending {
+function classifyStatus(status: number, headers: HeadersLike | undefined, nowMs: number): Ending {
   if (status === 429 || status === 529) {
     return { kind: "throttled", ...readLimitHeaders(headers, nowMs) };
   }
@@ -188,3 +183,30 @@ function headersOf(error: Record<string, unknown>): HeadersLike | undefined {
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
+
+const plainEndings: ReadonlyMap<unknown, Ending> = new Map(
+  outcomeKinds.map((kind) => [kind, { kind }]),
+);
+
+/**
+ * What somebody has said of how a call ended, and undefined where that is none of the outcomes. Amounts
+ * that are none are left out, as one of them would spoil every sum that it comes into.
+ */
+export function toEnding(said: OutcomeKind | Ending): Ending | undefined {
+  if (typeof said !== "object" || said === null) return plainEndings.get(said);
+  const { kind, retryAfterMs, used } = said;
+  if (!plainEndings.has(kind)) return undefined;
+  if (isAmountIfAny(retryAfterMs) && isAmountIfAny(used)) return said;
+  const { retryAfterMs: _retryAfterMs, used: _used, ...rest } = said;
+  return {
+    ...rest,
+    ...(isAmount(retryAfterMs) && { retryAfterMs }),
+    ...(isAmount(used) && { used }),
+  };
+}
+
+export function isAmount(value: unknown): value is number {
+  return Number.isFinite(value) && (value as number) >= 0;
+}
+
+const isAmountIfAny = (value: unknown): boolean => value === undefined || isAmount(value);

@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import type { Classify } from "./classify.ts";
-import type { Reserve } from "./limiter/limiter-reserve.ts";
+import type { Reserve } from "./limiter/admission.ts";
 import { type LimiterSettings, type ThrottleMode, throttleModes } from "./limiter/settings.ts";
 import { type ControllerOptions, controllerOptionNames, settingsOf } from "./settings.ts";
 

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type MovableClock, movableClock, turns, until } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import type { ThrottleOptions } from "./declaration.ts";
-import { runHandler } from "./throttle-handler.ts";
+import { runHandler } from "./scope.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
 import { createThrottles, type Throttles } from "./registry.ts";
 

@@ -1,11 +1,10 @@
 import { checkOptions } from "../base/options.ts";
 import type { Declared } from "./declaration.ts";
 import type { Limiter } from "./limiter/limiter.ts";
-import { network } from "./network.ts";
 import type { HeldPermit } from "./limiter/permit.ts";
-import { watchBytes } from "./stream.ts";
-import { runHere } from "./run.ts";
 import type { Priority } from "./limiter/wait-queue.ts";
+import { runHere } from "./run.ts";
+import { watchBytes } from "./stream.ts";
 
 export type Fetch = typeof fetch;
 
@@ -109,3 +108,6 @@ function asReceived(made: Response, received: Response): Response {
   }
   return made;
 }
+
+/** The network as this process reaches it, looked up anew each time, as tools replace it to watch it. */
+export const network: typeof fetch = (input, init) => globalThis.fetch(input, init);

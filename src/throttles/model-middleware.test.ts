@@ -18,8 +18,8 @@ import {
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type MovableClock, movableClock, until } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
-import { estimateTokens, tokensOf } from "./middleware-tokens.ts";
-import { runHandler } from "./throttle-handler.ts";
+import { estimateTokens, tokensOf } from "./model-middleware.ts";
+import { runHandler } from "./scope.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
 import { createThrottles, type Throttles } from "./registry.ts";
 

@@ -2,10 +2,11 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { checkKey, type Declared } from "./declaration.ts";
-import { createLearner } from "./limiter-learn.ts";
-import { createLimiter, type Limiter } from "./limiter/limiter.ts";
+import { allowed, type ControllerState, firstState, step } from "./learning/controller.ts";
+import { createLimiter, type Learner, type Limiter } from "./limiter/limiter.ts";
+import type { Settings } from "./settings.ts";
 
-export type ThrottlesOptions = {
+type ThrottlesOptions = {
   readonly clock: Clock;
   readonly random: Random;
   /** Whether permits are shared with other pods; without that, every throttle learns by itself. */
@@ -136,5 +137,17 @@ export function createThrottles(options: ThrottlesOptions) {
       closed = true;
       for (const limiter of all()) limiter.close();
     },
+  };
+}
+
+/** Learns on this pod alone, from what its own calls meet with. */
+export function createLearner(settings: Settings): Learner {
+  let state: ControllerState = firstState(settings);
+  return {
+    allowance: () => allowed(settings, state),
+    learn(elapsedMs, sample) {
+      state = step(settings, state, { elapsedMs, sample });
+    },
+    state: () => state,
   };
 }

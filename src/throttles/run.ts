@@ -1,19 +1,19 @@
-import { checkAsked } from "./asked.ts";
+import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import { isResponse } from "./classify.ts";
+import type { Declared } from "./declaration.ts";
+import { type AcquireOptions, priorities } from "./limiter/wait-queue.ts";
+import type { Limiter } from "./limiter/limiter.ts";
+import type { Call, HeldPermit } from "./limiter/permit.ts";
 import {
   endTurn,
   type Held,
   heldHere,
   type Scene,
+  sceneHere,
   scenes,
   takeHanded,
   turnUnder,
 } from "./scope.ts";
-import type { Declared } from "./declaration.ts";
-import type { AcquireOptions } from "./limiter/limiter-line.ts";
-import type { Limiter } from "./limiter/limiter.ts";
-import type { Call, HeldPermit } from "./limiter/permit.ts";
-import { sceneHere } from "./throttles-here.ts";
 
 type Fn<Result> = (call: Call) => Result | PromiseLike<Result>;
 
@@ -21,10 +21,10 @@ type Fn<Result> = (call: Call) => Result | PromiseLike<Result>;
  * What becomes of the permit when the function has given its result. By itself it is given back;
  * an answer that is still coming in holds on to it.
  */
-export type Settle<Result> = (result: Result, permit: HeldPermit, limiter: Limiter) => Result;
+type Settle<Result> = (result: Result, permit: HeldPermit, limiter: Limiter) => Result;
 
 /** The same for a call that was made under a permit of code around it: says when it has ended. */
-export type SettleUnder<Result> = (result: Result, ended: () => void) => Result;
+type SettleUnder<Result> = (result: Result, ended: () => void) => Result;
 
 /** Runs a function under a permit of whatever pod this code belongs to. */
 export function runHere<Result>(
@@ -188,4 +188,44 @@ function withPriority(scene: Scene, options: AcquireOptions): AcquireOptions {
 
 function isPromise<Result>(value: Result | PromiseLike<Result>): value is PromiseLike<Result> {
   return typeof (value as PromiseLike<Result> | undefined)?.then === "function";
+}
+
+const optionNames = [
+  "key",
+  "signal",
+  "priority",
+  "estimate",
+  "timeoutMs",
+  "maxWaitMs",
+  "onWaiting",
+];
+const dayMs = 86_400_000;
+const estimateRange = { min: 0, max: 1e9, whole: false };
+const timeoutRangeMs = { min: 1, max: dayMs, whole: false };
+const waitRangeMs = { min: 0, max: dayMs, whole: false };
+
+/** Refuses what a call can't ask for; a number that is none would spoil the sums of all others. */
+function checkAsked(name: string, asked: AcquireOptions): void {
+  for (const option in asked) {
+    if (!optionNames.includes(option)) checkOptions(`throttle "${name}"`, asked, optionNames);
+  }
+  const { priority } = asked;
+  if (priority !== undefined && !priorities.includes(priority)) {
+    checkChoice(`throttle "${name}": priority`, priority, priorities);
+  }
+  checkAmount(name, "estimate", asked.estimate, estimateRange);
+  checkAmount(name, "timeoutMs", asked.timeoutMs, timeoutRangeMs);
+  checkAmount(name, "maxWaitMs", asked.maxWaitMs, waitRangeMs);
+}
+
+// Every call comes by here, so texts are made only where something is wrong.
+function checkAmount(
+  name: string,
+  option: string,
+  value: number | undefined,
+  range: NumberRange,
+): void {
+  if (value === undefined) return;
+  if (typeof value === "number" && value >= range.min && value <= range.max) return;
+  checkNumber(`throttle "${name}": ${option}`, value, range);
 }

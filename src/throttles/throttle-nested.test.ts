@@ -2,10 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type MovableClock, movableClock, turns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import type { HeldPermit } from "./limiter/permit.ts";
-import { runHandler } from "./throttle-handler.ts";
+import { enlist, runHandler, sceneHere } from "./scope.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
 import { createThrottles, type Throttles } from "./registry.ts";
-import { enlist, sceneHere } from "./throttles-here.ts";
 
 let clock: MovableClock;
 let throttles: Throttles;

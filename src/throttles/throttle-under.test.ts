@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type MovableClock, movableClock, turns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
-import { scenes } from "./scope.ts";
-import { runHandler } from "./throttle-handler.ts";
+import { runHandler, scenes } from "./scope.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
 import { createThrottles, type Throttles } from "./registry.ts";
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { movableClock } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
-import { runHandler } from "./throttle-handler.ts";
+import { runHandler } from "./scope.ts";
 import { type CallOptions, declarationOf, type Throttle, throttle } from "./throttle.ts";
 import { createThrottles, type Throttles } from "./registry.ts";
 

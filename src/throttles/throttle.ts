@@ -1,16 +1,16 @@
 import { FlotillaError } from "../base/errors.ts";
 import { type Declared, checkKey, declare, type ThrottleOptions } from "./declaration.ts";
 import { type Fetch, type FetchOptions, throttledFetch } from "./fetch.ts";
-import type { AcquireOptions } from "./limiter/limiter-line.ts";
+import type { AcquireOptions } from "./limiter/wait-queue.ts";
 import {
   type MiddlewareOptions,
   type ThrottleMiddleware,
   throttleMiddleware,
 } from "./model-middleware.ts";
-import type { LimiterSnapshot } from "./limiter/limiter-snapshot.ts";
+import type { LimiterSnapshot } from "./limiter/stats.ts";
 import type { Call, Permit } from "./limiter/permit.ts";
 import { acquireHere, runHere } from "./run.ts";
-import { sceneHere } from "./throttles-here.ts";
+import { sceneHere } from "./scope.ts";
 
 export type CallOptions = AcquireOptions & {
   /** Which of the throttle's limits it counts against. */

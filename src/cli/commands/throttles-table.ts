@@ -1,4 +1,4 @@
-import type { ThrottleView } from "../../throttles/shares/read.ts";
+import type { ThrottleView } from "../../throttles/shares/admin.ts";
 import { ago, columns, oneLine, paint } from "../output.ts";
 import { count } from "../progress.ts";
 

@@ -3,7 +3,7 @@ import { signalOf } from "../../tasks/run/attempt.ts";
 import { isThenable } from "../../tasks/run/execute.ts";
 import { runAround } from "../../tasks/run/middleware.ts";
 import { sceneOf } from "../../tasks/claim/throttle-scene.ts";
-import { runHandler as runInScene } from "../../throttles/throttle-handler.ts";
+import { runHandler as runInScene } from "../../throttles/scope.ts";
 import type { Happened } from "../decide/event.ts";
 import type { Callable, Machine } from "../machine.ts";
 import { readReturned } from "../decide/returned.ts";

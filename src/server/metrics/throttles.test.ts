@@ -6,7 +6,7 @@ import { seededRandom } from "../../base/random.ts";
 import { declare } from "../../throttles/declaration.ts";
 import { noCounts } from "../../throttles/learning/sample.ts";
 import { settingsOf } from "../../throttles/settings.ts";
-import type { ThrottleView } from "../../throttles/shares/read.ts";
+import type { ThrottleView } from "../../throttles/shares/admin.ts";
 import { createThrottles } from "../../throttles/registry.ts";
 import { parseExposition } from "../../../test/metrics/exposition.ts";
 import { createMetrics, type ScrapeParts } from "./metrics.ts";

@@ -1,8 +1,8 @@
 import type { Metric, Registry } from "prom-client";
 import { messageOf } from "../../base/errors.ts";
 import type { Histogram } from "../../throttles/learning/histogram.ts";
-import type { LimiterSnapshot } from "../../throttles/limiter/limiter-snapshot.ts";
-import type { ThrottleView } from "../../throttles/shares/read.ts";
+import type { LimiterSnapshot } from "../../throttles/limiter/stats.ts";
+import type { ThrottleView } from "../../throttles/shares/admin.ts";
 import { askedSeldom } from "./scrape-cache.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";
 

@@ -12,7 +12,7 @@ import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
 import { createRepair } from "../../protocol/storable.ts";
 import { messageToChunks } from "../../protocol/to-chunks.ts";
 import { waitingChunk } from "../../protocol/waiting.ts";
-import type { InLine } from "../../throttles/limiter/limiter-line.ts";
+import type { InLine } from "../../throttles/limiter/wait-queue.ts";
 import type { LiveChunks, WorkName } from "../runner.ts";
 import { AgentFailure } from "./failure.ts";
 

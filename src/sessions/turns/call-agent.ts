@@ -1,8 +1,8 @@
 import { sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { runHere } from "../../throttles/run.ts";
-import { runHandler } from "../../throttles/throttle-handler.ts";
-import type { InLine } from "../../throttles/limiter/limiter-line.ts";
+import { runHandler } from "../../throttles/scope.ts";
+import type { InLine } from "../../throttles/limiter/wait-queue.ts";
 import type { Call } from "../../throttles/limiter/permit.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 import type { Answer } from "./answer.ts";

@@ -1,7 +1,10 @@
-import type { AcquireOptions } from "../../throttles/limiter/limiter-line.ts";
+import {
+  type AcquireOptions,
+  priorities,
+  type Priority,
+} from "../../throttles/limiter/wait-queue.ts";
 import type { Limiter } from "../../throttles/limiter/limiter.ts";
 import type { Throttles } from "../../throttles/registry.ts";
-import { priorities, type Priority } from "../../throttles/limiter/wait-queue.ts";
 import type { TaskHandler } from "../task.ts";
 import type { TaskThrottle } from "./throttle.ts";
 

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { AcquireOptions } from "../../throttles/limiter/limiter-line.ts";
+import type { AcquireOptions } from "../../throttles/limiter/wait-queue.ts";
 import type { Limiter } from "../../throttles/limiter/limiter.ts";
 import type { Line } from "./throttle-demand.ts";
 

@@ -1,7 +1,6 @@
 import type { Limiter } from "../../throttles/limiter/limiter.ts";
 import type { HeldPermit } from "../../throttles/limiter/permit.ts";
-import type { HandlerScene } from "../../throttles/throttle-handler.ts";
-import { areUsedHere } from "../../throttles/throttles-here.ts";
+import { areUsedHere, type HandlerScene } from "../../throttles/scope.ts";
 import type { Throttles } from "../../throttles/registry.ts";
 import type { Priority } from "../../throttles/limiter/wait-queue.ts";
 import type { Claim } from "../rows.ts";

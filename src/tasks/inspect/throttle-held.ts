@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Database } from "../../store/database.ts";
-import { readThrottle, readThrottles, type ThrottleView } from "../../throttles/shares/read.ts";
+import { readThrottle, readThrottles, type ThrottleView } from "../../throttles/shares/admin.ts";
 import { priorities, type Priority } from "../../throttles/limiter/wait-queue.ts";
 import type { Task } from "../rows.ts";
 import { depthLimit } from "../sql/depth.ts";

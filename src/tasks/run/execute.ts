@@ -1,6 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { check } from "../../base/schema.ts";
-import { runHandler as runInScene } from "../../throttles/throttle-handler.ts";
+import { runHandler as runInScene } from "../../throttles/scope.ts";
 import { createContext, type RunParts } from "./context.ts";
 import { runAround } from "./middleware.ts";
 import type { Claim } from "../rows.ts";

@@ -5,7 +5,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { type Fleet, type FleetPod, openFleet } from "./shares-fleet.ts";
 import { createLearning } from "../shares/fleet-learning.ts";
-import { pin, readThrottle, readThrottles, unpin } from "../shares/read.ts";
+import { pin, readThrottle, readThrottles, unpin } from "../shares/admin.ts";
 
 const second = 1_000;
 

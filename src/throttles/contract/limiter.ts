@@ -1,9 +1,9 @@
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
-import type { Allowance } from "../learning/allowance.ts";
+import type { Allowance } from "../learning/controller.ts";
 import { declare, type ThrottleOptions } from "../declaration.ts";
-import { createLearner } from "../limiter-learn.ts";
-import type { AcquireOptions } from "../limiter/limiter-line.ts";
+import { createLearner } from "../registry.ts";
+import type { AcquireOptions } from "../limiter/wait-queue.ts";
 import { createLimiter } from "../limiter/limiter.ts";
 import type { HeldPermit } from "../limiter/permit.ts";
 

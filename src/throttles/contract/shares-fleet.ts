@@ -15,9 +15,8 @@ import { declare, type ThrottleOptions } from "../declaration.ts";
 import type { Permit } from "../limiter/permit.ts";
 import { createThrottles } from "../registry.ts";
 import { createLearning, type Learning } from "../shares/fleet-learning.ts";
-import { type Shares as StoredShares, toSharedRow } from "../shares/row.ts";
+import { getShares, type Shares as StoredShares, toSharedRow } from "../shares/sql.ts";
 import { createShares } from "../shares/shares.ts";
-import { getShares } from "../shares/sql.ts";
 
 export const leaseMs = 3_000;
 export const callTimeoutMs = 10_000;

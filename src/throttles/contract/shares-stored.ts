@@ -1,15 +1,16 @@
 import type { Database } from "../../store/database.ts";
 import { noCounts } from "../learning/sample.ts";
 import { type ControllerOptions, settingsOf } from "../settings.ts";
-import type { Stats } from "../shares/learned.ts";
-import { type Gate, toSharedRow } from "../shares/row.ts";
+import type { Stats } from "../shares/fleet-learning.ts";
 import {
   changeLearned,
   changeShares,
   createThrottles,
+  type Gate,
   getShares,
   type Place,
   putReports,
+  toSharedRow,
 } from "../shares/sql.ts";
 
 export type StoredThrottle = Place & {

@@ -1,4 +1,4 @@
-import { countsIn, noRollingCounts, rolled, type RollingCounts, withCounts } from "./rolling.ts";
+import { countsIn, noRollingCounts, rolled, type RollingCounts, withCounts } from "./windows.ts";
 import { addCounts, type Counts, noCounts, type Sample } from "./sample.ts";
 import type { BreakerSettings } from "../settings.ts";
 

@@ -1,6 +1,5 @@
-import { tellingCalls, throttledShare } from "./errors.ts";
-import { coolingMs } from "./hold.ts";
-import { braked, type Evidence, isSlow, type Move } from "./evidence.ts";
+import { tellingCalls, throttledShare } from "./windows.ts";
+import { braked, coolingMs, type Evidence, isSlow, type Move } from "./evidence.ts";
 
 /**
  * The controller that remembers its ceiling, and so works near the true capacity. Its phases:

@@ -1,32 +1,46 @@
-import { type Accepted, acceptedAtOnce, moreAccepted, nothingAccepted } from "./accepted.ts";
-import { type Breaker, closedBreaker, cooledBreaker, nextBreaker } from "./breaker.ts";
-import { afterOutage, firstMemory, type Memory, moveOf } from "./algorithm.ts";
-import { errorRise, tooManyErrors } from "./errors.ts";
-import { heldFor } from "./hold.ts";
-import { type Baseline, movedBaseline, noBaseline, rebased, slowness } from "./latency.ts";
-import { braked, type Evidence } from "./evidence.ts";
-import { firstRefill, nextRefill, type Refill } from "./refill.ts";
+import type { Algorithm, Settings } from "../settings.ts";
 import {
+  type Accepted,
+  acceptedAtOnce,
   agedRound,
+  braked,
   emptyRound,
+  type Evidence,
+  heldFor,
+  isCalm,
   isUsed,
   isWhole,
   latelyCounts,
+  moreAccepted,
+  type Move,
   nextRound,
-  isCalm,
+  nothingAccepted,
   recentCounts,
   type Round,
   withSample,
-} from "./round.ts";
-import { asOf, type Counts, noCounts, type Sample } from "./sample.ts";
-import type { Settings } from "../settings.ts";
+} from "./evidence.ts";
+import { firstSeedMemory, type SeedMemory, seedMove } from "./aimd.ts";
+import { type Breaker, closedBreaker, cooledBreaker, nextBreaker } from "./breaker.ts";
+import {
+  brakedMemory,
+  type CeilingMemory,
+  ceilingMove,
+  ceilingOf,
+  firstCeilingMemory,
+} from "./ceiling.ts";
 import {
   agedWindows,
+  errorRise,
   firstWindows,
-  type Windows,
+  tooManyErrors,
   windowDurations,
+  type Windows,
   withWindows,
 } from "./windows.ts";
+import { firstGradientMemory, type GradientMemory, gradientMove } from "./gradient.ts";
+import { type Baseline, movedBaseline, noBaseline, rebased, slowness } from "./latency.ts";
+import { firstRefill, nextRefill, type Refill } from "./refill.ts";
+import { asOf, type Counts, noCounts, type Sample } from "./sample.ts";
 
 /**
  * All that a controller knows, as plain JSON. Times are durations that are counted by `step`, never
@@ -73,7 +87,7 @@ export function firstState(settings: Settings): ControllerState {
   };
 }
 
-export type Step = {
+type Step = {
   readonly elapsedMs: number;
   readonly sample?: Sample;
   /** Pods have braked by themselves before this was heard of. */
@@ -241,3 +255,47 @@ function inNewEpoch(state: ControllerState): ControllerState {
 function clamped({ min, max }: Settings, limit: number): number {
   return Math.max(min, Math.min(max, limit));
 }
+
+type Memory = CeilingMemory | SeedMemory | GradientMemory;
+
+function firstMemory(algorithm: Algorithm): Memory {
+  switch (algorithm) {
+    case "ceiling":
+      return firstCeilingMemory;
+    case "seed":
+      return firstSeedMemory;
+    case "gradient":
+      return firstGradientMemory;
+  }
+}
+
+function moveOf(memory: Memory, evidence: Evidence): Move<Memory> {
+  switch (memory.algorithm) {
+    case "ceiling":
+      return ceilingMove(memory, evidence);
+    case "seed":
+      return seedMove(memory, evidence);
+    case "gradient":
+      return gradientMove(memory, evidence);
+  }
+}
+
+/** After an outage: as after a brake, with the way back to what was good before it. */
+function afterOutage(memory: Memory, limit: number): Memory {
+  switch (memory.algorithm) {
+    case "ceiling":
+      return brakedMemory(ceilingOf(memory, limit), 1);
+    case "seed":
+      return memory;
+    case "gradient":
+      return { ...memory, ceiling: brakedMemory(ceilingOf(memory.ceiling, limit), 1) };
+  }
+}
+
+export type BreakerState = LearnedAllowance["breaker"];
+
+/** What a pod may do of one throttle at present, learned by itself or together with others. */
+export type Allowance = LearnedAllowance & {
+  /** Until when it holds, by the pod's monotonic clock, where it comes from outside. */
+  readonly untilMs?: number;
+};

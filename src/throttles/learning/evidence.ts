@@ -1,4 +1,6 @@
-import type { Counts } from "./sample.ts";
+import { addHistograms, countOf, type Histogram, noDurations, percentile } from "./histogram.ts";
+import { countsIn, noRollingCounts, rolled, type RollingCounts, withCounts } from "./windows.ts";
+import { type Counts, noCounts, type Sample } from "./sample.ts";
 
 /** What an algorithm decides on: everything that is known of the present limit. */
 export type Evidence = {
@@ -37,7 +39,7 @@ export type Move<Memory> = {
 };
 
 /** The brake of the seed: what is left of the limit after a strike. */
-export const brakeShare = 0.5;
+const brakeShare = 0.5;
 
 export function braked(limit: number): number {
   return Math.floor(limit * brakeShare);
@@ -45,4 +47,139 @@ export function braked(limit: number): number {
 
 export function isSlow({ slowness, tolerance }: Evidence): boolean {
   return slowness !== null && slowness > tolerance;
+}
+
+/**
+ * What is known of the present limit: the calls that began under it. A round is whole when as many have
+ * succeeded as there may be at once, and the limit was really used; only then is the limit proven.
+ */
+export type Round = {
+  readonly successes: number;
+  readonly peak: number;
+  readonly latencies: Histogram;
+  readonly firstTokens: Histogram;
+  /** The last seconds, to tell a stray refusal from a wall, and the last while, for rates of errors. */
+  readonly recent: RollingCounts;
+  readonly lately: RollingCounts;
+};
+
+export const emptyRound: Round = {
+  successes: 0,
+  peak: 0,
+  latencies: noDurations,
+  firstTokens: noDurations,
+  recent: noRollingCounts,
+  lately: noRollingCounts,
+};
+
+/** Two to four seconds: more than one report of each pod, and less than a brake needs to be felt. */
+const recentHalfMs = 2_000;
+/** Long enough for twenty calls of a slow downstream, short enough to forget an outage soon. */
+const latelyHalfMs = 10_000;
+export function agedRound(round: Round, elapsedMs: number): Round {
+  return {
+    ...round,
+    recent: rolled(round.recent, noCounts, { elapsedMs, halfMs: recentHalfMs }),
+    lately: rolled(round.lately, noCounts, { elapsedMs, halfMs: latelyHalfMs }),
+  };
+}
+
+/** Adds a sample of the present epoch. */
+export function withSample(round: Round, sample: Sample): Round {
+  return {
+    successes: round.successes + sample.counts.success,
+    peak: Math.max(round.peak, sample.peak),
+    latencies: addHistograms(round.latencies, sample.latencies),
+    firstTokens: addHistograms(round.firstTokens, sample.firstTokens),
+    recent: withCounts(round.recent, sample.counts),
+    lately: withCounts(round.lately, sample.counts),
+  };
+}
+
+export function isUsed(round: Round, limit: number): boolean {
+  return round.peak >= limit;
+}
+
+export function isWhole(round: Round, limit: number): boolean {
+  return round.successes >= limit && isUsed(round, limit);
+}
+
+/** Less than this tells nothing of a while. */
+const calmSpanMs = 500;
+
+/**
+ * Calls of whichever epoch went well in this sample. It proves no limit, but that the downstream takes
+ * calls again, a second before pods have heard of a new epoch and told of its calls.
+ */
+export function isCalm({ counts, earlier, spanMs }: Sample, limit: number): boolean {
+  if (spanMs < calmSpanMs || counts.throttled + earlier.throttled > 0) return false;
+  const failed = counts.timeout + earlier.timeout + counts.server_error + earlier.server_error;
+  const succeeded = counts.success + earlier.success;
+  return succeeded >= limit && failed * 10 <= succeeded;
+}
+
+/** The limit stays, and must be proven anew: the next round begins. */
+export function nextRound(round: Round): Round {
+  return { ...emptyRound, recent: round.recent, lately: round.lately };
+}
+
+export function recentCounts(round: Round): Counts {
+  return countsIn(round.recent);
+}
+
+export function latelyCounts(round: Round): Counts {
+  return countsIn(round.lately);
+}
+
+export function p95(durations: Histogram, minCalls: number): number | undefined {
+  return countOf(durations) >= minCalls ? percentile(durations, 0.95) : undefined;
+}
+
+/**
+ * How many calls the downstream works on at once: by Little's law the sum of the answered calls'
+ * latencies, divided by the time they took. Refused calls don't enter it, however often they are
+ * repeated, so while some are refused this is the downstream's true capacity.
+ */
+export type Accepted = { readonly acceptedMs: number; readonly spanMs: number };
+
+export const nothingAccepted: Accepted = { acceptedMs: 0, spanMs: 0 };
+
+/** Shorter spans hold too few calls' ends to be even. */
+const shortestMemoryMs = 1_000;
+
+/** What was seen fades within about a call's latency, or a second, as latencies count when calls end. */
+export function moreAccepted(before: Accepted, sample: Sample): Accepted {
+  if (sample.spanMs <= 0) return { ...before, acceptedMs: before.acceptedMs + sample.acceptedMs };
+  const answered = sample.counts.success + sample.earlier.success;
+  const latencyMs = answered > 0 ? sample.acceptedMs / answered : 0;
+  const kept = Math.exp(-sample.spanMs / Math.max(shortestMemoryMs, latencyMs));
+  return {
+    acceptedMs: before.acceptedMs * kept + sample.acceptedMs,
+    spanMs: before.spanMs * kept + sample.spanMs,
+  };
+}
+
+/** Undefined as long as too little was seen. */
+export function acceptedAtOnce({ acceptedMs, spanMs }: Accepted): number | undefined {
+  return acceptedMs > 0 && spanMs > 0 ? acceptedMs / spanMs : undefined;
+}
+
+/** How long nobody may begin a call, from now on: as asked for by `Retry-After`, or to cool down. */
+export function heldFor(
+  holdMs: number,
+  { elapsedMs, askedMs, maxMs }: { elapsedMs: number; askedMs: number; maxMs: number },
+): number {
+  return Math.max(0, holdMs - elapsedMs, Math.min(askedMs, maxMs));
+}
+
+const firstCoolMs = 250;
+/** So that the end of a long refusal is noticed soon. */
+const maxCoolMs = 8_000;
+
+/**
+ * Where one strike follows the other, lowering the limit isn't enough: a limit of one still repeats
+ * refused calls as fast as they are refused.
+ */
+export function coolingMs(strikes: number): number {
+  return strikes < 2 ? 0 : Math.min(maxCoolMs, firstCoolMs * 2 ** (strikes - 2));
 }

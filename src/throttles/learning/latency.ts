@@ -1,4 +1,4 @@
-import { p95 } from "./round.ts";
+import { p95 } from "./evidence.ts";
 import type { Histogram } from "./histogram.ts";
 import type { LatencySettings } from "../settings.ts";
 

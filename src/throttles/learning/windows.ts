@@ -1,16 +1,52 @@
-import { noDurations } from "./histogram.ts";
+import type { ErrorSettings } from "../settings.ts";
+import { addHistograms, type Histogram, noDurations } from "./histogram.ts";
 import type { Durations } from "./latency.ts";
-import {
-  durationsIn,
-  noRollingCounts,
-  noRollingDurations,
-  rolled,
-  type RollingCounts,
-  type RollingDurations,
-  withCounts,
-  withDurations,
-} from "./rolling.ts";
-import { addCounts, noCounts, type Sample } from "./sample.ts";
+import { addCounts, type Counts, noCounts, type Sample } from "./sample.ts";
+
+/**
+ * A window that rolls with time, in two halves: the newer one fills, the older one is dropped whole
+ * when the newer is full. So it always tells of the last one to two halves, and adds up in whole numbers.
+ */
+type Rolling<T> = { readonly newer: T; readonly older: T; readonly ageMs: number };
+
+function rollingFrom<T>(empty: T): Rolling<T> {
+  return { newer: empty, older: empty, ageMs: 0 };
+}
+
+export function rolled<T>(
+  window: Rolling<T>,
+  empty: T,
+  { elapsedMs, halfMs }: { elapsedMs: number; halfMs: number },
+): Rolling<T> {
+  const ageMs = window.ageMs + elapsedMs;
+  if (ageMs < halfMs) return { ...window, ageMs };
+  if (ageMs < 2 * halfMs) return { newer: empty, older: window.newer, ageMs: ageMs - halfMs };
+  return rollingFrom(empty);
+}
+
+export type RollingCounts = Rolling<Counts>;
+
+export const noRollingCounts: RollingCounts = rollingFrom(noCounts);
+
+export function countsIn(window: RollingCounts): Counts {
+  return addCounts(window.newer, window.older);
+}
+
+export function withCounts(window: RollingCounts, counts: Counts): RollingCounts {
+  return { ...window, newer: addCounts(window.newer, counts) };
+}
+
+type RollingDurations = Rolling<Histogram>;
+
+const noRollingDurations: RollingDurations = rollingFrom(noDurations);
+
+function durationsIn(window: RollingDurations): Histogram {
+  return addHistograms(window.newer, window.older);
+}
+
+function withDurations(window: RollingDurations, durations: Histogram): RollingDurations {
+  return { ...window, newer: addHistograms(window.newer, durations) };
+}
 
 /** How all calls of the last while ended, and how long they took, under whichever limit. */
 export type Windows = {
@@ -50,4 +86,47 @@ export function windowDurations(windows: Windows): Durations {
     latencies: durationsIn(windows.latencies),
     firstTokens: durationsIn(windows.firstTokens),
   };
+}
+
+/** All calls that say something about the downstream. */
+export function tellingCalls(counts: Counts): number {
+  return counts.success + counts.throttled + counts.timeout + counts.server_error;
+}
+
+/**
+ * The share of calls that failed for want of capacity, by weight: a timeout may come from saturation, a
+ * server error rather from a fault, and a mistake of the caller's says nothing. Throttled calls are left
+ * out, as they act by themselves.
+ */
+function errorRate(counts: Counts, settings: ErrorSettings): number {
+  const answered = counts.success + counts.timeout + counts.server_error;
+  if (answered === 0) return 0;
+  const { timeoutWeight, serverErrorWeight } = settings;
+  return (counts.timeout * timeoutWeight + counts.server_error * serverErrorWeight) / answered;
+}
+
+export function tooManyErrors(counts: Counts, settings: ErrorSettings): boolean {
+  const answered = counts.success + counts.timeout + counts.server_error;
+  const failed = counts.timeout + counts.server_error;
+  return (
+    failed > 0 && answered >= settings.minCalls && errorRate(counts, settings) >= settings.rate
+  );
+}
+
+export function throttledShare(counts: Counts): number {
+  const calls = tellingCalls(counts);
+  return calls === 0 ? 0 : counts.throttled / calls;
+}
+
+/** A rise by less than this share of calls is noise, however many they are. */
+const leastRise = 0.02;
+
+/** By how much the error rate has risen, beyond what chance would do to so many calls. */
+export function errorRise(before: Counts, now: Counts, settings: ErrorSettings): number {
+  const calls = tellingCalls(now);
+  if (calls < settings.minCalls || tellingCalls(before) < settings.minCalls) return 0;
+  const usual = errorRate(before, settings);
+  const chance = 3 * Math.sqrt((usual * (1 - usual)) / calls);
+  const rise = errorRate(now, settings) - usual;
+  return rise > leastRise + chance ? rise : 0;
 }

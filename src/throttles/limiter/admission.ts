@@ -1,10 +1,8 @@
 import { fraction, type Random } from "../../base/random.ts";
-import type { Allowance } from "../learning/allowance.ts";
-import { type Brake, pullBrake } from "./limiter-brake.ts";
-import { fitReserve, mayHave, noneOfAny, type PerPriority } from "./limiter-reserve.ts";
+import type { Allowance } from "../learning/controller.ts";
+import { createTokens } from "./bucket.ts";
 import type { LimiterSettings } from "./settings.ts";
-import { createTokens } from "./limiter-tokens.ts";
-import type { Priority } from "./wait-queue.ts";
+import { priorities, type Priority } from "./wait-queue.ts";
 
 /** Why a call can't begin now although the limit would let it. */
 export type HeldBy = "no_share" | "breaker" | "hold" | "bucket";
@@ -80,4 +78,78 @@ export function createRoom(settings: LimiterSettings, random: Random, startMs: n
       fit(nowMs);
     },
   };
+}
+
+/**
+ * What a pod does about throttled calls by itself, before those who learn the bound for all pods have
+ * heard of them. The first throttled call of an epoch takes one off the pod's share; calls that began
+ * after that and are throttled as well halve what is left. A single call at a time that is throttled
+ * pauses instead, longer each time, or it would be repeated as fast as it is refused. It is let go by
+ * the next epoch, or after a while without one.
+ */
+type Brake = {
+  readonly cap: number;
+  /** Calls with a lower number had begun before the brake was pulled, and tell nothing new. */
+  readonly since: number;
+  readonly untilMs: number;
+  /** No call begins before this. */
+  readonly pausedUntilMs: number;
+  readonly pauses: number;
+};
+
+const heldForMs = 5_000;
+const firstPauseMs = 250;
+const maxPauseMs = 2_000;
+
+function pullBrake(
+  brake: Brake | undefined,
+  { share, call, calls, nowMs }: { share: number; call: number; calls: number; nowMs: number },
+): Brake | undefined {
+  if (share < 1) return brake;
+  if (brake && call <= brake.since) return brake;
+  const cap = brake ? Math.floor(Math.min(brake.cap, share) / 2) : share - 1;
+  const pauses = (brake?.pauses ?? 0) + (cap < 1 ? 1 : 0);
+  const pauseMs = cap < 1 ? Math.min(maxPauseMs, firstPauseMs * 2 ** (pauses - 1)) : 0;
+  return {
+    cap: Math.max(1, cap),
+    since: calls,
+    untilMs: nowMs + heldForMs,
+    pausedUntilMs: nowMs + pauseMs,
+    pauses,
+  };
+}
+
+/** How many permits are kept for calls of a priority, even when all others are taken. */
+export type Reserve = { readonly [priority in Priority]?: number };
+
+export type PerPriority = Record<Priority, number>;
+
+export const noneOfAny = (): PerPriority => ({ control: 0, interactive: 0, retry: 0, batch: 0 });
+
+/**
+ * What can be kept of the reservations under a limit. They never take the last permit, so that a small
+ * limit still serves everybody; where they don't fit, the more urgent ones come first.
+ */
+function fitReserve(reserve: Reserve, limit: number): PerPriority {
+  let left = Math.max(0, limit - 1);
+  const fitted = noneOfAny();
+  for (const priority of priorities) {
+    fitted[priority] = Math.min(left, reserve[priority] ?? 0);
+    left -= fitted[priority];
+  }
+  return fitted;
+}
+
+/** Whether a call of this priority may have a permit, or the free ones are kept for others. */
+function mayHave(
+  priority: Priority,
+  free: number,
+  reserve: PerPriority,
+  inFlight: PerPriority,
+): boolean {
+  let kept = 0;
+  for (const each of priorities) {
+    if (each !== priority) kept += Math.max(0, reserve[each] - inFlight[each]);
+  }
+  return free > kept;
 }

@@ -1,26 +1,22 @@
 import type { Clock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
-import type { Allowance } from "../learning/allowance.ts";
 import { classify, type Classify } from "../classify.ts";
-import { createCalls } from "./limiter-calls.ts";
-import { createLimiterErrors } from "./limiter-errors.ts";
-import { createGauge } from "./stats.ts";
-import { type AcquireOptions, createLine } from "./limiter-line.ts";
-import { createRoom, type HeldBy } from "./admission.ts";
-import type { LimiterSettings } from "./settings.ts";
-import { createTallies, type LimiterSnapshot } from "./limiter-snapshot.ts";
-import { createTimer } from "./limiter-timers.ts";
-import type { Ending, HeldPermit } from "./permit.ts";
+import type { Allowance } from "../learning/controller.ts";
 import type { Outcome, Sample } from "../learning/sample.ts";
-import type { Priority } from "./wait-queue.ts";
+import { createRoom, type HeldBy } from "./admission.ts";
+import { createCalls, type Ending, type HeldPermit } from "./permit.ts";
+import { type AcquireOptions, createLine, type Priority } from "./wait-queue.ts";
+import { createGauge, createTallies, type LimiterSnapshot } from "./stats.ts";
+import type { LimiterSettings } from "./settings.ts";
 
 /** Why a call can't begin now, and how long that will probably be so, where that is known. */
-export type Refusal = {
+type Refusal = {
   readonly by: HeldBy | "limit" | "closed";
   readonly waitMs?: number;
 };
 
-export type Demand = {
+type Demand = {
   readonly inFlight: number;
   readonly waiting: number;
   /** Tasks that would be claimed if there were permits. */
@@ -38,7 +34,7 @@ export type Learner = {
 
 export type Limiter = ReturnType<typeof createLimiter>;
 
-export type LimiterOptions = {
+type LimiterOptions = {
   readonly name: string;
   readonly key: string;
   readonly clock: Clock;
@@ -442,5 +438,63 @@ export function createLimiter(options: LimiterOptions) {
       places.stop();
       line.refuseAll(errors.closed);
     },
+  };
+}
+
+/**
+ * One timer that is only ever brought forward, so that a thousand calls with a deadline need no more
+ * than one. Whoever is called back sets it again.
+ */
+function createTimer(clock: Clock, after: Clock["after"], callback: () => void) {
+  let armedMs = Infinity;
+  let cancel: (() => void) | undefined;
+  let stopped = false;
+  return {
+    isSet: () => armedMs < Infinity,
+    set(atMs: number): void {
+      if (atMs >= armedMs || stopped) return;
+      cancel?.();
+      armedMs = atMs;
+      cancel = after(Math.max(0, atMs - clock.monotonic()), () => {
+        armedMs = Infinity;
+        cancel = undefined;
+        callback();
+      });
+    },
+    stop(): void {
+      stopped = true;
+      cancel?.();
+    },
+  };
+}
+
+export type LimiterErrors = ReturnType<typeof createLimiterErrors>;
+
+/** What those get who ask a limiter for a permit and can't have one. */
+function createLimiterErrors(name: string, key: string) {
+  const label = key === "" ? `the throttle "${name}"` : `the throttle "${name}" (${key})`;
+  const details = { throttle: name, key };
+  return {
+    open: (retryAfterMs: number) =>
+      new FlotillaError(
+        "throttle_open",
+        `${label} lets no calls through for now, since too many have failed`,
+        { retryAfterMs, details: { ...details, retryAfterMs } },
+      ),
+
+    full: (priority: Priority, maxWaiting: number) =>
+      new FlotillaError(
+        "throttle_full",
+        `${maxWaiting} calls of priority ${priority} wait for ${label} already`,
+        { details: { ...details, priority, maxWaiting } },
+      ),
+
+    waited: (maxWaitMs: number) =>
+      new FlotillaError("timeout", `no permit of ${label} came free within ${maxWaitMs} ms`, {
+        details: { ...details, maxWaitMs },
+      }),
+
+    closed: () =>
+      new FlotillaError("closed", `${label} belongs to a pod that has stopped`, { details }),
   };
 }

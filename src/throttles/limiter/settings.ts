@@ -1,4 +1,4 @@
-import type { Reserve } from "./limiter-reserve.ts";
+import type { Reserve } from "./admission.ts";
 import type { Settings } from "../settings.ts";
 
 /** Who decides how many calls a pod may make at once. */

@@ -1,5 +1,15 @@
-import { countDuration } from "../learning/histogram.ts";
-import { noCounts, type Outcome, type OutcomeKind, type Sample } from "../learning/sample.ts";
+import type { BreakerState } from "../learning/controller.ts";
+import { addHistograms, countDuration, type Histogram, percentile } from "../learning/histogram.ts";
+import {
+  type Counts,
+  noCounts,
+  type Outcome,
+  type OutcomeKind,
+  type Sample,
+} from "../learning/sample.ts";
+import type { PerPriority } from "./admission.ts";
+import type { TokensSnapshot } from "./bucket.ts";
+import type { ThrottleMode } from "./settings.ts";
 
 type MutableCounts = Record<OutcomeKind, number>;
 
@@ -87,6 +97,109 @@ export function createGauge(startMs: number) {
       used = 0;
       ended = 0;
       return sample;
+    },
+  };
+}
+
+/** What one throttle and key look like on one pod. */
+export type LimiterSnapshot = {
+  readonly name: string;
+  readonly key: string;
+  readonly mode: ThrottleMode;
+  readonly limit: number;
+  readonly inFlight: number;
+  readonly inFlightOf: PerPriority;
+  readonly waiting: number;
+  readonly behindGate: number;
+  readonly epoch: number;
+  readonly breaker: BreakerState;
+  /** For how long no call may begin. */
+  readonly holdMs: number;
+  /** Whether the pod stays below its share by itself, because of throttled calls. */
+  readonly braked: boolean;
+  readonly bucket?: TokensSnapshot;
+  /** How calls have ended since the pod began. */
+  readonly outcomes: Counts;
+  /** Of successful calls of the last minute or so. */
+  readonly latencyMs: { readonly p50?: number; readonly p95?: number };
+  readonly firstTokenMs: { readonly p50?: number; readonly p95?: number };
+  /** How long all successful calls took since the pod began. */
+  readonly durations: { readonly counts: Histogram; readonly sumMs: number };
+  /** What the pod has learned by itself, in the mode `local`. */
+  readonly learned?: unknown;
+};
+
+const windowMs = 30_000;
+
+/** Counts for people: they add up for ever, and latencies are of the present and the last window. */
+export function createTallies(startMs: number) {
+  const outcomes: Record<OutcomeKind, number> = {
+    success: 0,
+    throttled: 0,
+    timeout: 0,
+    server_error: 0,
+    ignored: 0,
+  };
+  const latencies = createWindow();
+  const firstTokens = createWindow();
+  const counts: number[] = [];
+  let sumMs = 0;
+  let windowFromMs = startMs;
+  let meanMs: number | undefined;
+
+  const rotate = (nowMs: number) => {
+    if (nowMs - windowFromMs < windowMs) return;
+    const gone = nowMs - windowFromMs >= 2 * windowMs;
+    windowFromMs = nowMs;
+    latencies.rotate(gone);
+    firstTokens.rotate(gone);
+  };
+
+  return {
+    record(outcome: Outcome, nowMs: number): void {
+      outcomes[outcome.kind]++;
+      rotate(nowMs);
+      if (outcome.kind !== "success") return;
+      const bucket = latencies.add(outcome.latencyMs);
+      while (counts.length <= bucket) counts.push(0);
+      counts[bucket]!++;
+      sumMs += outcome.latencyMs;
+      if (outcome.firstTokenMs !== undefined) firstTokens.add(outcome.firstTokenMs);
+      meanMs = meanMs === undefined ? outcome.latencyMs : meanMs * 0.9 + outcome.latencyMs * 0.1;
+    },
+
+    /** How long somebody probably waits behind so many others. */
+    waitMs(ahead: number, limit: number): number | undefined {
+      if (meanMs === undefined || limit < 1) return undefined;
+      return Math.ceil(((ahead + 1) * meanMs) / limit);
+    },
+
+    snapshot(nowMs: number) {
+      rotate(nowMs);
+      return {
+        outcomes: { ...outcomes },
+        latencyMs: latencies.percentiles(),
+        firstTokenMs: firstTokens.percentiles(),
+        durations: { counts: counts.slice(), sumMs },
+      };
+    },
+  };
+}
+
+function createWindow() {
+  let present: number[] = [];
+  let last: number[] = [];
+  return {
+    add: (durationMs: number): number => countDuration(present, durationMs),
+    rotate(gone: boolean): void {
+      last = gone ? [] : present;
+      present = [];
+    },
+    percentiles(): { p50?: number; p95?: number } {
+      const both = addHistograms(present, last);
+      const p50 = percentile(both, 0.5);
+      const p95 = percentile(both, 0.95);
+      return { ...(p50 !== undefined && { p50 }), ...(p95 !== undefined && { p95 }) };
     },
   };
 }

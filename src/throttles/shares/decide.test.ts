@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { between, type Random, seededRandom } from "../../base/random.ts";
-import { decide, type Mine, type Standing } from "./decide.ts";
+import { decide, type Mine, type Standing } from "./allocate.ts";
 
 const me = (more: Partial<Mine> = {}): Mine => ({
   podId: "me",

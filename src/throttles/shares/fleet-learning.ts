@@ -2,19 +2,32 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { learn, type LearnedRow, type Report, toLearnedRow } from "./learned.ts";
-import { placeKey } from "./row.ts";
+import { allowed, type ControllerState, firstState, step } from "../learning/controller.ts";
+import { addHistograms, type Histogram, percentile } from "../learning/histogram.ts";
+import {
+  addCounts,
+  addSamples,
+  type Counts,
+  emptySample,
+  noCounts,
+  outcomeKinds,
+  type Sample,
+} from "../learning/sample.ts";
+import { windowDurations } from "../learning/windows.ts";
+import type { Settings } from "../settings.ts";
 import {
   changeLearned,
+  type Gate,
   getThrottles,
+  type Learned,
   lookAtReports,
   type Place,
+  placeKey,
   pruneReports,
   pruneThrottles,
 } from "./sql.ts";
-import type { Totals } from "./totals.ts";
 
-export type LearningOptions = {
+type LearningOptions = {
   readonly database: Database;
   readonly clock: Clock;
   readonly log: Logger;
@@ -159,4 +172,220 @@ function groupReports(rows: readonly Row[]): Map<string, PlaceReports> {
 
 function keyOf({ name, key }: Place): string {
   return placeKey(name, key);
+}
+
+/** What a leader keeps in a throttle's row. */
+export type Stored = {
+  readonly controller: ControllerState;
+  /** The report of each pod that was counted last, so that none is counted twice, by any leader. */
+  readonly seen: Readonly<Record<string, number>>;
+};
+
+/** What is shown to people. */
+export type Stats = {
+  readonly outcomes: Counts;
+  readonly p95Ms?: number;
+  readonly firstTokenP95Ms?: number;
+  /** How long successful calls take on average, the latest most of all. It outlasts times without calls. */
+  readonly meanMs?: number;
+  /** And what they cost in the bucket's unit. */
+  readonly meanCost?: number;
+};
+
+export type LearnedRow = Place & {
+  readonly rev: number;
+  readonly bound: number;
+  readonly epoch: number;
+  readonly settings: Settings;
+  readonly stored: Stored | undefined;
+  readonly stats: Stats;
+};
+
+export type Report = { readonly podId: string; readonly seq: number; readonly totals: Totals };
+
+/** The totals of a report that was read before. Undefined where this leader hasn't read that one. */
+type Recall = (podId: string, seq: number) => Totals | undefined;
+
+// The first reports of a pod are counted whole, since nothing before them can have been.
+const firstReports = 2;
+
+// What all calls before the last one count for in an average.
+const olderWeight = 0.9;
+
+/** Pure: what is known after these reports, each of which counts once. */
+export function learn(
+  row: LearnedRow,
+  reports: readonly Report[],
+  { elapsedMs, recall }: { elapsedMs: number; recall: Recall },
+): Learned {
+  const { settings, stored } = row;
+  const seen = { ...stored?.seen };
+  const known = new Set(reports.map(({ podId }) => podId));
+  for (const podId of Object.keys(seen)) if (!known.has(podId)) delete seen[podId];
+  let sample: Sample | undefined;
+  for (const { podId, seq, totals } of reports) {
+    const last = seen[podId];
+    if (last !== undefined && last >= seq) continue;
+    seen[podId] = seq;
+    const before =
+      last === undefined ? (seq <= firstReports ? noTotals : undefined) : recall(podId, last);
+    // Somebody else has counted it up to a point that isn't known here: it counts from now on.
+    if (!before) continue;
+    const since = sampleBetween(before, totals);
+    sample = addSamples(sample ?? emptySample(row.epoch), since);
+  }
+  // Pods report at moments of their own, so some have said nothing since the last pass: what those had
+  // in flight when they did is a part of what all had.
+  if (sample) sample = { ...sample, peak: peakOf(reports, sample.epoch) };
+  const last = stored?.controller ?? firstState(settings);
+  const before = { ...last, epoch: Math.max(last.epoch, row.epoch) };
+  const controller = step(settings, before, {
+    elapsedMs,
+    restrained: true,
+    ...(sample && { sample }),
+  });
+  const { limit, epoch, holdMs, breaker, refillPerS } = allowed(settings, controller);
+  const gate: Gate = {
+    holdMs: Math.ceil(holdMs),
+    breaker,
+    ...(refillPerS !== undefined && { refillPerS }),
+  };
+  return {
+    // Nobody begins a call while the breaker is open, so shares may stay where they are.
+    bound: breaker === "open" ? row.bound : limit,
+    epoch,
+    gate: JSON.stringify(gate),
+    state: JSON.stringify({ controller, seen } satisfies Stored),
+    stats: JSON.stringify(nextStats(row.stats, controller, sample)),
+  };
+}
+
+function peakOf(reports: readonly Report[], epoch: number): number {
+  const present = reports.filter(({ totals }) => totals.epoch === epoch);
+  return present.reduce((sum, { totals }) => sum + totals.peak, 0);
+}
+
+function nextStats(before: Stats, controller: ControllerState, sample: Sample | undefined): Stats {
+  const counted = sample ? addCounts(sample.counts, sample.earlier) : noCounts;
+  const p95Ms = percentile(windowDurations(controller.windows).latencies, 0.95);
+  const firstTokenP95Ms = percentile(windowDurations(controller.windows).firstTokens, 0.95);
+  const weight = 1 - olderWeight ** counted.success;
+  const mean = (known: number | undefined, sum: number) =>
+    counted.success === 0 ? known : blend(known, sum / counted.success, weight);
+  const meanMs = mean(before.meanMs, sample?.acceptedMs ?? 0);
+  const meanCost = mean(before.meanCost, sample?.used ?? 0);
+  return {
+    outcomes: addCounts(before.outcomes, counted),
+    ...(p95Ms !== undefined && { p95Ms }),
+    ...(firstTokenP95Ms !== undefined && { firstTokenP95Ms }),
+    ...(meanMs !== undefined && { meanMs }),
+    ...(meanCost !== undefined && { meanCost }),
+  };
+}
+
+function blend(known: number | undefined, next: number, weight: number): number {
+  return known === undefined ? next : known + (next - known) * weight;
+}
+
+function toLearnedRow(row: Row): LearnedRow {
+  const settings = JSON.parse(row["settings"] as string) as Settings;
+  const pinned = row["pinned"] === null ? settings.pinned : Number(row["pinned"]);
+  const state = row["state"] as string | null;
+  return {
+    name: row["name"] as string,
+    key: row["key"] as string,
+    rev: Number(row["rev"]),
+    bound: Number(row["bound"]),
+    epoch: Number(row["epoch"]),
+    settings: { ...settings, pinned },
+    stored: state === null ? undefined : (JSON.parse(state) as Stored),
+    stats: toStats(row["stats"] as string),
+  };
+}
+
+export function toStats(text: string): Stats {
+  return { outcomes: noCounts, ...(JSON.parse(text) as Partial<Stats>) };
+}
+
+/**
+ * What has come of a pod's calls since it began, as its reports say it. Sums that only grow can be sent
+ * any number of times, and be missed: whoever learns takes the difference to those that it has counted.
+ */
+export type Totals = {
+  readonly epoch: number;
+  /** Calls that began in this epoch, and all calls. */
+  readonly present: Counts;
+  readonly all: Counts;
+  readonly spanMs: number;
+  readonly acceptedMs: number;
+  readonly latencies: Histogram;
+  readonly firstTokens: Histogram;
+  readonly rateLimited: number;
+  readonly used: number;
+  /** In how many samples the limit was reached. */
+  readonly limited: number;
+  /** Of the last sample alone: the most calls at once, and how long to stay away from its end on. */
+  readonly peak: number;
+  readonly retryAfterMs: number;
+};
+
+export const noTotals: Totals = {
+  epoch: 0,
+  present: noCounts,
+  all: noCounts,
+  spanMs: 0,
+  acceptedMs: 0,
+  latencies: [],
+  firstTokens: [],
+  rateLimited: 0,
+  used: 0,
+  limited: 0,
+  peak: 0,
+  retryAfterMs: 0,
+};
+
+export function addToTotals(totals: Totals, sample: Sample): Totals {
+  const { counts, earlier } = sample;
+  return {
+    epoch: sample.epoch,
+    present: sample.epoch === totals.epoch ? addCounts(totals.present, counts) : counts,
+    all: addCounts(totals.all, addCounts(counts, earlier)),
+    spanMs: Math.round(totals.spanMs + sample.spanMs),
+    acceptedMs: Math.round(totals.acceptedMs + sample.acceptedMs),
+    latencies: addHistograms(totals.latencies, sample.latencies),
+    firstTokens: addHistograms(totals.firstTokens, sample.firstTokens),
+    rateLimited: totals.rateLimited + sample.rateLimited,
+    used: totals.used + sample.used,
+    limited: totals.limited + (sample.limited ? 1 : 0),
+    peak: sample.peak,
+    retryAfterMs: Math.round(sample.retryAfterMs),
+  };
+}
+
+/** What has happened from one state of the totals to a later one. */
+export function sampleBetween(before: Totals, after: Totals): Sample {
+  const known = after.epoch === before.epoch ? before.present : noCounts;
+  const counts = minus(after.present, known);
+  return {
+    epoch: after.epoch,
+    counts,
+    earlier: minus(minus(after.all, before.all), counts),
+    spanMs: after.spanMs - before.spanMs,
+    acceptedMs: after.acceptedMs - before.acceptedMs,
+    latencies: less(after.latencies, before.latencies),
+    firstTokens: less(after.firstTokens, before.firstTokens),
+    peak: after.peak,
+    limited: after.limited > before.limited,
+    retryAfterMs: after.retryAfterMs,
+    rateLimited: after.rateLimited - before.rateLimited,
+    used: after.used - before.used,
+  };
+}
+
+function minus(a: Counts, b: Counts): Counts {
+  return Object.fromEntries(outcomeKinds.map((kind) => [kind, a[kind] - b[kind]])) as Counts;
+}
+
+function less(a: Histogram, b: Histogram): Histogram {
+  return a.map((count, bucket) => count - (b[bucket] ?? 0));
 }

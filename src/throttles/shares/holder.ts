@@ -1,20 +1,23 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Limiter } from "../limiter/limiter.ts";
-import { type Decision, decide } from "./decide.ts";
+import { type Decision, decide } from "./allocate.ts";
 import {
   type Entry,
   granted,
+  hasExpired,
   type Lease,
   look,
+  type Look,
   noLease,
+  nothingSeen,
   refused,
   send,
   type Sent,
+  type Watch,
+  watch,
 } from "./lease.ts";
-import type { SharedRow } from "./row.ts";
-import type { Place, ReportRow } from "./sql.ts";
-import { addToTotals, noTotals, type Totals } from "./totals.ts";
-import { hasExpired, type Look, nothingSeen, type Watch, watch } from "./watch.ts";
+import type { Place, ReportRow, SharedRow } from "./sql.ts";
+import { addToTotals, noTotals, type Totals } from "./fleet-learning.ts";
 
 /** What a limiter is to those who give it its share. */
 export type SharedLimiter = Pick<

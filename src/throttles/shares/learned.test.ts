@@ -1,8 +1,17 @@
 import { describe, expect, test } from "vitest";
 import { addCounts, emptySample, noCounts, type Sample } from "../learning/sample.ts";
 import { settingsOf } from "../settings.ts";
-import { learn, type LearnedRow, type Report, type Stored, toStats } from "./learned.ts";
-import { addToTotals, noTotals, sampleBetween, type Totals } from "./totals.ts";
+import {
+  addToTotals,
+  learn,
+  type LearnedRow,
+  noTotals,
+  type Report,
+  sampleBetween,
+  type Stored,
+  toStats,
+  type Totals,
+} from "./fleet-learning.ts";
 
 const sampleOf = (success: number, more: Partial<Sample> = {}): Sample => ({
   ...emptySample(1),

@@ -4,15 +4,16 @@ import type { Logger } from "../../base/log.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { createHolder, type DemandRow, type Holder, type SharedLimiter } from "./holder.ts";
-import { placeKey, toSharedRow } from "./row.ts";
 import {
   changeShares,
   createThrottles,
   getDemands,
   getShares,
   type Place,
+  placeKey,
   putReports,
   putSettings,
+  toSharedRow,
 } from "./sql.ts";
 
 export type ShareEvent = {

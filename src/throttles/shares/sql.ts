@@ -1,3 +1,4 @@
+import type { Row } from "../../store/database.ts";
 import {
   holdRows,
   limit,
@@ -8,6 +9,8 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
+import type { LearnedAllowance } from "../learning/controller.ts";
+import type { Entry } from "./lease.ts";
 
 const throttles = table("throttle");
 const reports = table("throttle_report");
@@ -206,4 +209,48 @@ export function pruneThrottles(olderMs: number): Statement {
   return sql`
     delete from ${throttles}
     where last_update < ${now} - ${olderMs} and shares = '{}' and pinned is null`;
+}
+
+/** What pods obey besides the bound. */
+export type Gate = {
+  readonly holdMs: number;
+  readonly breaker: LearnedAllowance["breaker"];
+  /** Of all pods together. */
+  readonly refillPerS?: number;
+};
+
+export type Shares = Readonly<Record<string, Entry>>;
+
+/** What pods need of a throttle's row. */
+export type SharedRow = {
+  readonly rev: number;
+  readonly bound: number;
+  readonly epoch: number;
+  readonly gate: Gate;
+  /** Rises whenever the gate was said anew. */
+  readonly pass: number;
+  readonly shares: Shares;
+  /** The store's time when it was read. */
+  readonly nowMs: number;
+};
+
+export function toSharedRow(row: Row): SharedRow {
+  return {
+    rev: Number(row["rev"]),
+    bound: Number(row["bound"]),
+    epoch: Number(row["epoch"]),
+    gate: toGate(row["gate"] as string),
+    pass: Number(row["pass"]),
+    shares: JSON.parse(row["shares"] as string) as Shares,
+    nowMs: Number(row["now_at"]),
+  };
+}
+
+export function toGate(text: string): Gate {
+  return { holdMs: 0, breaker: "closed", ...(JSON.parse(text) as Partial<Gate>) };
+}
+
+/** By which a throttle is known in maps. */
+export function placeKey(name: string, key: string): string {
+  return JSON.stringify([name, key]);
 }

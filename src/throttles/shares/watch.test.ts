@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { hasExpired, nothingSeen, type Watch, watch } from "./watch.ts";
+import { hasExpired, nothingSeen, type Watch, watch } from "./lease.ts";
 
 const leaseMs = 60_000;
 const longestMs = 10_000;

@@ -1,7 +1,11 @@
 /** One seed: pods that call one downstream, their troubles, a time of quiet, and the verdict. */
-import { toSharedRow } from "../../../src/throttles/shares/row.ts";
-import { changeShares, getShares, getThrottles } from "../../../src/throttles/shares/sql.ts";
-import { toStats } from "../../../src/throttles/shares/learned.ts";
+import {
+  changeShares,
+  getShares,
+  getThrottles,
+  toSharedRow,
+} from "../../../src/throttles/shares/sql.ts";
+import { toStats } from "../../../src/throttles/shares/fleet-learning.ts";
 import type { Statement } from "../../../src/store/sql.ts";
 import { startFaults } from "../faults.ts";
 import { nothingSeen } from "../fences.ts";

@@ -2,7 +2,7 @@
  * H1, looked at after every commit and at every call: what pods have in flight, as the downstream counts
  * it, is covered by what the row says they hold; and what they hold together is within the bound.
  */
-import type { Shares } from "../../../src/throttles/shares/row.ts";
+import type { Shares } from "../../../src/throttles/shares/sql.ts";
 import type { World } from "../world.ts";
 import type { Downstream } from "./downstream.ts";
 import { leaseMs, longestMs } from "./settings.ts";
