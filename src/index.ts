@@ -63,7 +63,7 @@ export type {
   TaskPage,
   Tasks,
 } from "./tasks/tasks.ts";
-export type { Concurrency } from "./tasks/concurrency/concurrency.ts";
+export type { Concurrency, Limits, LimitState, TenantState } from "./tasks/concurrency/limits.ts";
 export type { SessionCounts } from "./sessions/list.ts";
 export type { Depth, DepthState, NameDepth } from "./tasks/inspect/depth.ts";
 export type {
@@ -74,19 +74,15 @@ export type {
   EnqueueRows,
   RowOutcome,
 } from "./tasks/enqueue/each.ts";
-export type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./tasks/enqueue/options.ts";
-export type { KeyOptions, OnDuplicate } from "./tasks/enqueue/keys.ts";
-export { type ContextValue, contextValue } from "./tasks/run/context-value.ts";
+export type {
+  Enqueued,
+  EnqueueManyOptions,
+  EnqueueOptions,
+  KeyOptions,
+  OnDuplicate,
+} from "./tasks/enqueue/options.ts";
+export { type ContextValue, contextValue } from "./tasks/run/context.ts";
 export type { Middleware, Next } from "./tasks/run/middleware.ts";
-export type { TaskFailure } from "./tasks/failure.ts";
-export type { Pruned, PruneOptions } from "./tasks/leader/prune.ts";
-export type { Reason, ReasonCode } from "./tasks/run/pod-status.ts";
-export type { PodState } from "./tasks/run/telling.ts";
-export type { Retention } from "./tasks/leader/retention.ts";
-export type { GraphEnqueued, GraphOptions, GraphRow } from "./tasks/enqueue/graph.ts";
-export type { Limits, LimitState, TenantState } from "./tasks/concurrency/limits.ts";
-export type { Paused, PauseOptions } from "./tasks/claim/pauses.ts";
-export type { Task, TaskError, TaskStatus } from "./tasks/rows.ts";
 export {
   type FlowContract,
   type HandleOptions,
@@ -95,10 +91,16 @@ export {
   task,
   type TaskContext,
   type TaskContract,
+  type TaskFailure,
   type TaskHandler,
 } from "./tasks/task.ts";
+export type { Pruned, PruneOptions, Retention } from "./tasks/leader/prune.ts";
+export type { PodState, Reason, ReasonCode } from "./tasks/run/pod-status.ts";
+export type { GraphEnqueued, GraphOptions, GraphRow } from "./tasks/enqueue/graph.ts";
+export type { Paused, PauseOptions } from "./tasks/claim/pauses.ts";
+export type { Task, TaskError, TaskStatus } from "./tasks/rows.ts";
 export type { ThrottleOfHandler } from "./tasks/claim/throttle.ts";
-export type { HeldByThrottle } from "./tasks/inspect/throttle-held.ts";
+export type { HeldByThrottle } from "./tasks/inspect/blocked-by.ts";
 export type { WaitOptions } from "./tasks/inspect/wait-for.ts";
 export type { Pod, PodEvent } from "./runtime/pod.ts";
 export { type Config, defineConfig } from "./runtime/config.ts";

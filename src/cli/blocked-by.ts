@@ -1,7 +1,7 @@
 import type { Task } from "../tasks/rows.ts";
-import type { HeldByThrottle } from "../tasks/inspect/throttle-held.ts";
-import { everything } from "../tasks/sql/pause.ts";
-import { tenantScope } from "../tasks/sql/rooms.ts";
+import type { HeldByThrottle } from "../tasks/inspect/blocked-by.ts";
+import { everything } from "../tasks/sql/limits.ts";
+import { tenantScope } from "../tasks/sql/task-state.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import { oneLine } from "./output.ts";
 

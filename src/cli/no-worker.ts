@@ -14,6 +14,6 @@ export async function noteNoWorker(
 ): Promise<void> {
   const found = await flotilla.noWorker([...names]).catch(() => []);
   if (found.length === 0) return;
-  const { noWorkerWarning } = await import("../tasks/inspect/no-worker.ts");
+  const { noWorkerWarning } = await import("../tasks/inspect/blocked-by.ts");
   for (const name of found.slice(0, namesMost)) note(noWorkerWarning(name));
 }

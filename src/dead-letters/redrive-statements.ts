@@ -1,4 +1,4 @@
-import { nextSeq } from "../tasks/sql/events.ts";
+import { nextSeq } from "../tasks/sql/task-state.ts";
 import { startedOver } from "../tasks/sql/inspect.ts";
 import { tellingParents, wakeIfNothingIsOpen } from "../tasks/sql/dependencies.ts";
 import { holdTask, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";

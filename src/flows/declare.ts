@@ -6,7 +6,7 @@ import {
   type Concurrency,
   limitRange,
   type NamedQueue,
-} from "../tasks/concurrency/concurrency.ts";
+} from "../tasks/concurrency/limits.ts";
 import type { TriesOptions } from "./builder.ts";
 import type { Call, Interceptor, Machine } from "./machine.ts";
 import { checkFunction, invalid, triesDefaults, triesNames, triesOf } from "./parts.ts";

@@ -1,4 +1,4 @@
-import { depthLimit } from "../tasks/sql/depth.ts";
+import { depthLimit } from "../tasks/sql/inspect.ts";
 import type { Database } from "../store/database.ts";
 import { limit, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { Doing } from "./rows.ts";

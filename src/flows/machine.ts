@@ -1,7 +1,7 @@
 import type { Backoff } from "../base/backoff.ts";
 import type { Json } from "../base/json.ts";
 import type { Schema } from "../base/schema.ts";
-import type { Concurrency, NamedQueue } from "../tasks/concurrency/concurrency.ts";
+import type { Concurrency, NamedQueue } from "../tasks/concurrency/limits.ts";
 import { atEnd } from "./decide/run.ts";
 
 /** How often something is tried, and how long one attempt may take. */

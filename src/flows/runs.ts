@@ -14,8 +14,7 @@ import {
 import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { resend, untilKnown } from "../store/retry.ts";
 import { readHolds } from "../tasks/inspect/blocked-by.ts";
-import { getEvents } from "../tasks/sql/events.ts";
-import { parked } from "../tasks/sql/task-state.ts";
+import { getEvents, parked } from "../tasks/sql/task-state.ts";
 import type { FlowContract, InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
 import type { WaitOptions } from "../tasks/inspect/wait-for.ts";
 import { readWaits } from "../tasks/dependencies.ts";

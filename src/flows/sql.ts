@@ -1,6 +1,5 @@
-import { nextSeq, requestMark } from "../tasks/sql/events.ts";
+import { nextSeq, requestMark, ungated } from "../tasks/sql/task-state.ts";
 import { taskPage } from "../tasks/sql/inspect.ts";
-import { ungated } from "../tasks/sql/task-state.ts";
 import { pageOf } from "../store/page.ts";
 import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
 import { childKeys } from "./decide/decision.ts";

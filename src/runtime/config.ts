@@ -5,15 +5,14 @@ import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import type { Tasks } from "../tasks/tasks.ts";
 import { checkMiddleware, type Middleware } from "../tasks/run/middleware.ts";
-import type { PressureLimits } from "../tasks/claim/pressure.ts";
-import { type Retention, retentionOf } from "../tasks/leader/retention.ts";
-import type { Usable } from "./handlers.ts";
+import type { PressureLimits } from "../tasks/claim/capacity.ts";
+import { type Retention, retentionOf } from "../tasks/leader/prune.ts";
+import { agentsByName, type Usable, workedOn } from "./handlers.ts";
 import { checkSchedules } from "../schedules/schedules.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Durability } from "../store/database.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { checkedStore, type Store } from "../store/open.ts";
-import { agentsByName, workedOn } from "./handlers.ts";
 import { checkServer, type ServerConfig } from "./server-config.ts";
 
 /** What `flotilla.config.ts` says, and what `startPod` takes. Everything has a default but `use`. */

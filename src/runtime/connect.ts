@@ -10,8 +10,8 @@ import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letter
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { listPods } from "../pods/sql.ts";
 import { createTasks, type Tasks } from "../tasks/tasks.ts";
-import { noWorkerWarning } from "../tasks/inspect/no-worker.ts";
-import type { PodState } from "../tasks/run/telling.ts";
+import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
+import type { PodState } from "../tasks/run/pod-status.ts";
 import { type Depth, readDepth } from "../tasks/inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../tasks/leader/prune.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";

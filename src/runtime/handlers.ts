@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import { nearest } from "../base/options.ts";
-import { withFollowUps } from "../tasks/finish/on-failure.ts";
+import { withFollowUps } from "../tasks/finish/outcome.ts";
 import type { Flow } from "../flows/builder.ts";
 import { flowHandler, isFlow } from "../flows/drive/handler.ts";
 import type { TaskHandler } from "../tasks/task.ts";

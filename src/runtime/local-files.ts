@@ -1,5 +1,5 @@
 import type { Logger } from "../base/log.ts";
-import type { OutboxDisk } from "../tasks/finish/disk.ts";
+import type { OutboxDisk } from "../tasks/finish/outbox.ts";
 import type { Database } from "../store/database.ts";
 import { placeOf } from "../store/open.ts";
 import type { Settings } from "./config.ts";

@@ -2,7 +2,7 @@ import { totalmem } from "node:os";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import process from "node:process";
 import { getHeapStatistics } from "node:v8";
-import type { Pressure } from "../tasks/claim/pressure.ts";
+import type { Pressure } from "../tasks/claim/capacity.ts";
 
 export type PressureGauge = {
   /** What was seen since the last look. */

@@ -6,7 +6,7 @@ import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { watchLeftBehind } from "../pods/unhandled-errors.ts";
-import { noWorkerWarning } from "../tasks/inspect/no-worker.ts";
+import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
 import { openStore } from "../store/open.ts";
 import { enlist } from "../throttles/scope.ts";
 import { failedViews } from "./failed-views.ts";

@@ -2,7 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import type { Row } from "../store/database.ts";
 import { parked } from "./sql/task-state.ts";
-import type { HeldByThrottle } from "./inspect/throttle-held.ts";
+import type { HeldByThrottle } from "./inspect/blocked-by.ts";
 
 /** Why a task failed, as it is stored. */
 export type TaskError = {

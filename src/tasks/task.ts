@@ -1,15 +1,14 @@
-import { dayMs } from "../base/durations.ts";
 import { type Backoff, checkBackoff } from "../base/backoff.ts";
+import { dayMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Json, Jsonify } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { checkSchema, type Schema } from "../base/schema.ts";
-import { followUpName, type TaskFailure } from "./failure.ts";
-import type { Task } from "./rows.ts";
-import { checkConcurrency, type Concurrency, type NamedQueue } from "./concurrency/concurrency.ts";
-import type { Drive } from "./run/drive.ts";
 import { checkThrottle, type TaskThrottle, type ThrottleOfHandler } from "./claim/throttle.ts";
+import { checkConcurrency, type Concurrency, type NamedQueue } from "./concurrency/limits.ts";
+import type { Task, TaskError } from "./rows.ts";
+import type { Drive } from "./run/attempt.ts";
 
 /** What a handler gets. */
 export type TaskContext<Input> = {
@@ -63,7 +62,7 @@ export type HandleOptions<Input = any> = {
   onFailure?: (context: TaskContext<TaskFailure<Input>>) => unknown;
 };
 
-export type ContractOptions<Input, Parsed, Returned, Output> = {
+type ContractOptions<Input, Parsed, Returned, Output> = {
   input?: Schema<Input, Parsed>;
   /** Checks what the handler returns; its output form is what is stored. */
   output?: Schema<Returned, Output>;
@@ -233,3 +232,19 @@ export type InputOf<T extends TaskContract> =
 /** What `waitFor` gives: the handler's value after a trip through JSON. */
 export type ResultOf<T extends TaskContract> =
   T extends TaskContract<any, any, infer Output> ? Jsonify<Output> : never;
+
+/** What the function of `onFailure` gets as its input: which task has failed, and why. */
+export type TaskFailure<Input = unknown> = {
+  readonly taskId: string;
+  readonly name: string;
+  /** What was enqueued, as it is stored. */
+  readonly input: Jsonify<Input>;
+  readonly error: TaskError;
+  /** Attempts that failed. Deaths of pods aren't among them. */
+  readonly attempts: number;
+};
+
+/** The task that runs after one of this name has failed. */
+export function followUpName(name: string): string {
+  return `${name}:failed`;
+}

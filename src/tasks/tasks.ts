@@ -23,12 +23,11 @@ import { resend, untilKnown } from "../store/retry.ts";
 import { freeKey } from "./concurrency/unblock.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
-import { getEvents } from "./sql/events.ts";
+import { getEvents } from "./sql/task-state.ts";
 import { checkName, type InputOf, type ResultOf, type TaskContract } from "./task.ts";
-import { createNoWorkerLook } from "./inspect/no-worker.ts";
+import { createNoWorkerLook, createWorkers, readNoWorker } from "./inspect/blocked-by.ts";
 import { createWaiting, type WaitOptions } from "./inspect/wait-for.ts";
 import { toTasks } from "./dependencies.ts";
-import { createWorkers, readNoWorker } from "./inspect/blocked-by.ts";
 
 export type ListOptions = {
   name?: string;

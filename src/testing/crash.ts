@@ -4,7 +4,7 @@ import type { Finalizer, Part } from "../flows/machine.ts";
 import { moveHead } from "../sessions/log/heads.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";
-import { keepRuns, leaveRuns } from "../tasks/sql/run-rows.ts";
+import { keepRuns, leaveRuns } from "../tasks/sql/runs.ts";
 import type { TaskHandler } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";

@@ -1,5 +1,5 @@
 import type { TaskHandler } from "flotilla";
-import type { Drive } from "../../src/tasks/run/drive.ts";
+import type { Drive } from "../../src/tasks/run/attempt.ts";
 import { isRunFinish } from "../../src/tasks/sql/runs.ts";
 import type { NewSaid } from "./flows-said.ts";
 

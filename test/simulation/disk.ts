@@ -3,7 +3,7 @@
  * lost now and then. A write takes a moment; a pod that dies meanwhile doesn't know what became of it.
  */
 import { FlotillaError } from "../../src/base/errors.ts";
-import { type Entry, keyOf, type OutboxDisk } from "../../src/tasks/finish/disk.ts";
+import { type Entry, keyOf, type OutboxDisk } from "../../src/tasks/finish/outbox.ts";
 import { lookAt } from "../../src/tasks/sql/finish.ts";
 import type { Lane } from "./lane.ts";
 import type { World } from "./world.ts";

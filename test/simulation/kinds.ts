@@ -14,14 +14,13 @@ import { resumeAside, sendSignal, takeUp } from "../../src/flows/sql.ts";
 import { type Held, releaseOf } from "../../src/flows/drive/save.ts";
 import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/sql.ts";
 import { cancelTask, retryTask } from "../../src/tasks/sql/inspect.ts";
-import { claimReserved, reserveAlone, unparkDue } from "../../src/tasks/sql/claim.ts";
-import { releaseCall } from "../../src/tasks/sql/release.ts";
+import { claimReserved, releaseCall, reserveAlone, unparkDue } from "../../src/tasks/sql/claim.ts";
 import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import { finishTasks, saveProgress } from "../../src/tasks/sql/finish.ts";
-import { retentionOf } from "../../src/tasks/leader/retention.ts";
+import { retentionOf } from "../../src/tasks/leader/prune.ts";
 import { deleteFinished, recoverTasks } from "../../src/tasks/sql/recover.ts";
-import { dropPause, putPause, tellPod } from "../../src/tasks/sql/pause.ts";
-import { keepRuns, leaveRuns } from "../../src/tasks/sql/run-rows.ts";
+import { dropPause, putPause, tellPod } from "../../src/tasks/sql/limits.ts";
+import { keepRuns, leaveRuns } from "../../src/tasks/sql/runs.ts";
 import { moveSchedules } from "../../src/schedules/sql.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 

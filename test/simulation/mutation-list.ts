@@ -199,7 +199,7 @@ export const mutations: readonly Mutation[] = [
     name: "outbox: dropped though it is to be decided anew",
     edits: [
       {
-        file: "src/tasks/finish/keeping.ts",
+        file: "src/tasks/finish/outbox.ts",
         find: 'if (finished.type === "woken") outbox.again(finish);\n    else outbox.done(finish);',
         put: "outbox.done(finish);",
       },
@@ -209,7 +209,7 @@ export const mutations: readonly Mutation[] = [
     name: "outbox: dropped when the pod stops",
     edits: [
       {
-        file: "src/tasks/finish/keeping.ts",
+        file: "src/tasks/finish/outbox.ts",
         find: "if (!mayPass) outbox.done(finish);",
         put: "void mayPass;\n        outbox.done(finish);",
       },
@@ -241,7 +241,7 @@ export const mutations: readonly Mutation[] = [
     name: "enqueue: a refusal denies what an earlier write of the call has stored",
     edits: [
       {
-        file: "src/tasks/enqueue/storing-keyed.ts",
+        file: "src/tasks/enqueue/insert.ts",
         find: "    if (known.size === 0) throw thrown;\n    error = thrown;\n",
         put: "    throw thrown;\n",
       },

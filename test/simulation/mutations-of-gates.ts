@@ -2,7 +2,7 @@
 import { type Mutation, of } from "./mutation.ts";
 
 const gate = of("tasks/claim/throttle-gate");
-const probe = of("tasks/claim/throttle-probe");
+const probe = of("tasks/claim/throttle-demand");
 
 export const gateMutations: readonly Mutation[] = [
   {

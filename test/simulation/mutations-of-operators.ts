@@ -1,7 +1,7 @@
 /** The fences of what people ask for, and how each is taken out: pauses and redrives. */
 import { type Mutation, of } from "./mutation.ts";
 
-const pause = of("tasks/sql/pause");
+const pause = of("tasks/sql/limits");
 const redrive = of("dead-letters/redrive-statements");
 const decide = of("dead-letters/redrive");
 const lead = of("dead-letters/leader");

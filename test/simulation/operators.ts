@@ -9,7 +9,7 @@ import { createDeadLetters, type DeadLetters } from "../../src/dead-letters/dead
 import type { Selection } from "../../src/dead-letters/selection.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
 import { passing } from "../../src/store/retry.ts";
-import { everything } from "../../src/tasks/sql/pause.ts";
+import { everything } from "../../src/tasks/sql/limits.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";
 import type { Pauses, Wish } from "./pauses.ts";

@@ -2,7 +2,7 @@
  * Pauses: what is known to be paused isn't claimed, and what is known to be resumed isn't held up. Known
  * is what was answered, unless the opposite was asked for meanwhile, or later.
  */
-import { everything, listPauses } from "../../src/tasks/sql/pause.ts";
+import { everything, listPauses } from "../../src/tasks/sql/limits.ts";
 import type { World } from "./world.ts";
 
 export type Wish = "pause" | "resume";

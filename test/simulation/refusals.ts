@@ -3,8 +3,7 @@
  * another part was taken, is refused when it asks on. What it is told then must not deny what is stored.
  */
 import { FlotillaError } from "../../src/base/errors.ts";
-import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
-import { findKeys } from "../../src/tasks/sql/keys.ts";
+import { findKeys, insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import type { Database } from "../../src/store/database.ts";
 import type { Statement } from "../../src/store/sql.ts";
 import { intentOf } from "./kinds.ts";

@@ -4,7 +4,7 @@
  * claimed when a share has come, all of it over a store that fails in every way.
  */
 import { FlotillaError } from "../../src/base/errors.ts";
-import { countReady } from "../../src/tasks/sql/throttle.ts";
+import { countReady } from "../../src/tasks/sql/inspect.ts";
 import type { ThrottleOfHandler } from "../../src/tasks/claim/throttle.ts";
 import type { Database } from "../../src/store/database.ts";
 import { throttle } from "../../src/throttles/throttle.ts";

@@ -6,10 +6,10 @@ import {
   claimTasks,
   levelsInUse,
   lookAhead,
+  releaseCall,
   reserveAlone,
   unparkDue,
 } from "../../src/tasks/sql/claim.ts";
-import { releaseCall } from "../../src/tasks/sql/release.ts";
 import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import {
   type Finish,

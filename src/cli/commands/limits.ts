@@ -1,6 +1,5 @@
 import type { Command } from "commander";
-import { limitRange } from "../../tasks/concurrency/concurrency.ts";
-import type { LimitState } from "../../tasks/concurrency/limits.ts";
+import { limitRange, type LimitState } from "../../tasks/concurrency/limits.ts";
 import { onStore } from "../connect.ts";
 import { listsByDefault, number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";

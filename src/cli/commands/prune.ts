@@ -1,7 +1,7 @@
 import { type Command, Option } from "commander";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { Retention } from "../../tasks/leader/retention.ts";
+import type { Retention } from "../../tasks/leader/prune.ts";
 import { onStore } from "../connect.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";

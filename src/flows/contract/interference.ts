@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, FlotillaError } from "../../base/errors.ts";
 import { rowsOf } from "../../tasks/contract/harness.ts";
-import { lookForNotes } from "../../tasks/sql/run-events.ts";
-import type { RunFinish } from "../../tasks/sql/runs.ts";
+import { lookForNotes, type RunFinish } from "../../tasks/sql/runs.ts";
 import { task } from "../../tasks/task.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";

@@ -1,8 +1,7 @@
 import { expect } from "vitest";
 import { openQueue } from "../../tasks/contract/harness.ts";
-import type { Orphan } from "../../tasks/sql/recover.ts";
-import { noteRecovery, recoverTasks } from "../../tasks/sql/recover.ts";
-import { leaveRuns } from "../../tasks/sql/run-rows.ts";
+import { noteRecovery, type Orphan, recoverTasks } from "../../tasks/sql/recover.ts";
+import { leaveRuns } from "../../tasks/sql/runs.ts";
 import { wakeWaiters } from "../../tasks/sql/dependencies.ts";
 import type { TaskHandler } from "../../tasks/task.ts";
 import type { Worker, WorkerOptions } from "../../tasks/run/worker.ts";

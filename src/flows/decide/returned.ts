@@ -2,7 +2,7 @@ import { yearMs } from "../../base/durations.ts";
 import { abort } from "../../base/errors.ts";
 import { defaultMaxBytes, encodeJson, type Json } from "../../base/json.ts";
 import { check } from "../../base/schema.ts";
-import { thrownText } from "../../tasks/finish/thrown.ts";
+import { thrownText } from "../../tasks/finish/outcome.ts";
 import type { NewChild } from "./decision.ts";
 import { isHandedOff } from "./handoff.ts";
 import type { Happened } from "./event.ts";

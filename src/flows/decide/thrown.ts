@@ -1,6 +1,11 @@
 import { FlotillaError } from "../../base/errors.ts";
-import { snoozeOf } from "../../tasks/finish/snooze.ts";
-import { finalCodes, retryAfterOf, thrownError, thrownText } from "../../tasks/finish/thrown.ts";
+import {
+  finalCodes,
+  retryAfterOf,
+  snoozeOf,
+  thrownError,
+  thrownText,
+} from "../../tasks/finish/outcome.ts";
 import type { RunError } from "./run.ts";
 
 /** What it means for a run that one of its functions threw. */

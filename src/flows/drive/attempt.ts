@@ -2,7 +2,7 @@ import { withFields } from "../../base/log.ts";
 import { signalOf } from "../../tasks/run/attempt.ts";
 import { isThenable } from "../../tasks/run/execute.ts";
 import { runAround } from "../../tasks/run/middleware.ts";
-import { sceneOf } from "../../tasks/claim/throttle-scene.ts";
+import { sceneOf } from "../../tasks/claim/throttle.ts";
 import { runHandler as runInScene } from "../../throttles/scope.ts";
 import type { Happened } from "../decide/event.ts";
 import type { Callable, Machine } from "../machine.ts";

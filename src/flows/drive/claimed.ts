@@ -1,6 +1,6 @@
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { check } from "../../base/schema.ts";
-import { gateOf } from "../../tasks/concurrency/concurrency.ts";
+import { gateOf } from "../../tasks/concurrency/limits.ts";
 import type { Running } from "../../tasks/run/attempt.ts";
 import type { Machine } from "../machine.ts";
 

@@ -1,10 +1,9 @@
 import { hasCode } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
-import type { Driven, DriveParts } from "../../tasks/run/drive.ts";
+import type { Driven, DriveParts, Running } from "../../tasks/run/attempt.ts";
 import type { Finished } from "../../tasks/finish/finish-writer.ts";
 import { untilMended } from "../../store/retry.ts";
 import type { ClaimedRun } from "../../tasks/rows.ts";
-import type { Running } from "../../tasks/run/attempt.ts";
 import type { RunFinish } from "../../tasks/sql/runs.ts";
 import { endUnmet } from "../../tasks/dependencies.ts";
 import { advance } from "../decide/advance.ts";

@@ -1,7 +1,6 @@
 import { messageOf } from "../../base/errors.ts";
-import type { Driven, DriveParts } from "../../tasks/run/drive.ts";
+import { type Driven, type DriveParts, type Running, taskFields } from "../../tasks/run/attempt.ts";
 import type { TransitionOutcome } from "../../tasks/run/events.ts";
-import { type Running, taskFields } from "../../tasks/run/attempt.ts";
 import type { Decision, SetAside } from "../decide/decision.ts";
 import type { HistoryEvent } from "../decide/history.ts";
 import type { Machine } from "../machine.ts";

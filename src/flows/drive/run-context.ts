@@ -1,7 +1,6 @@
 import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
-import type { DriveParts } from "../../tasks/run/drive.ts";
-import { type Running, signalOf, stopError } from "../../tasks/run/attempt.ts";
+import { type DriveParts, type Running, signalOf, stopError } from "../../tasks/run/attempt.ts";
 import type { RunContext } from "./context.ts";
 import { createHandoff, type Handoff } from "../decide/handoff.ts";
 

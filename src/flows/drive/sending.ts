@@ -1,10 +1,9 @@
 import { backoffMs } from "../../base/backoff.ts";
 import { sleep } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
-import type { Driven, DriveParts } from "../../tasks/run/drive.ts";
+import type { Driven, DriveParts, Running } from "../../tasks/run/attempt.ts";
 import type { Finished } from "../../tasks/finish/finish-writer.ts";
 import { untilMended } from "../../store/retry.ts";
-import type { Running } from "../../tasks/run/attempt.ts";
 import type { RunFinish } from "../../tasks/sql/runs.ts";
 import type { Telling } from "./report.ts";
 

@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { seededRandom } from "../../base/random.ts";
 import { createTasks } from "../../tasks/tasks.ts";
-import { findKeys } from "../../tasks/sql/keys.ts";
+import { findKeys } from "../../tasks/sql/enqueue.ts";
 import type { Database } from "../../store/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { memoryDatabase } from "../../store/sqlite/inline.ts";

@@ -6,7 +6,7 @@ import type { Database } from "../../store/database.ts";
 import { temporaryDatabase } from "../../store/contract/kinds.ts";
 import { openStore } from "../../store/open.ts";
 import { sql, table } from "../../store/sql.ts";
-import { type Announcing, createAnnouncing } from "./announce.ts";
+import { type Announcing, createAnnouncing } from "./claim-loop.ts";
 
 let url: string;
 let database: Database;

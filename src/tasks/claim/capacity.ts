@@ -1,3 +1,8 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Row } from "../../store/database.ts";
+import type { NamesTogether } from "../sql/claim.ts";
+import type { TaskHandler } from "../task.ts";
+
 /**
  * How much a pod takes on. A pod with 100 slots and a target of 0.8 holds 80 tasks at most, so that
  * there is always room for what it must do besides.
@@ -28,3 +33,198 @@ export function claimLimit(capacity: Capacity, held: number): number {
 
 // A claim is one transaction; more rows than this would make everybody else wait.
 const claimMost = 500;
+
+export type Elastic = {
+  /** How much this pod takes on right now. */
+  readonly capacity: Capacity;
+  /** What lowers it; undefined while nothing does. */
+  readonly strain: Strain | undefined;
+  stop(): void;
+};
+
+export type ElasticParts = {
+  capacity: Capacity;
+  clock: Clock;
+  /** Looks at the process; without it the capacity is what it is. */
+  pressure?: { read: () => Pressure; limits: PressureLimits } | undefined;
+  /** Told when there is more or less room than before. */
+  onChange: () => void;
+};
+
+const lookMs = 1_000;
+
+/** A pod's capacity, looked at anew every second where pressure counts. */
+export function createElastic({ capacity, clock, pressure, onChange }: ElasticParts): Elastic {
+  if (pressure === undefined) return { capacity, strain: undefined, stop: () => {} };
+  let share = 1;
+  let strain: Strain | undefined;
+  let now = capacity;
+  let cancel = () => {};
+  const look = () => {
+    cancel = clock.after(lookMs, look);
+    const seen = pressure.read();
+    const { limits } = pressure;
+    const isAbove = seen.lateMs > limits.eventLoopMs || seen.memory > limits.memory;
+    const next = nextShare(share, seen, limits);
+    if (isAbove) strain = { seen, over: false };
+    else if (strain) strain = next < 1 ? { ...strain, over: true } : undefined;
+    if (next === share) return;
+    share = next;
+    now = { ...capacity, target: capacity.target * share };
+    onChange();
+  };
+  cancel = clock.after(lookMs, look);
+  return {
+    get capacity() {
+      return now;
+    },
+    get strain() {
+      return strain;
+    },
+    stop: () => cancel(),
+  };
+}
+
+/** How hard a pod's process has it. */
+export type Pressure = {
+  /** How late the event loop is, for what happens at any moment of the last second. */
+  readonly lateMs: number;
+  /** The share of the memory that it may have which is in use, 0 to 1. */
+  readonly memory: number;
+};
+
+/** Above which a pod takes on less. */
+export type PressureLimits = {
+  /** How late its event loop may be. Default 200. */
+  readonly eventLoopMs: number;
+  /** The share of its memory that may be in use. Default 0.9. */
+  readonly memory: number;
+};
+
+/** What has lowered a pod's capacity, as it was seen last, and whether that is over. */
+export type Strain = { readonly seen: Pressure; readonly over: boolean };
+
+// It must be well below the limit before more is taken on again, or it would go up and down with it.
+const calmLoop = 0.5;
+const calmMemory = 0.05;
+// Down by half at the most with every look, and up in twenty: too much is worse than too little.
+const steepest = 0.5;
+const step = 0.05;
+const least = 0.01;
+
+/**
+ * Decides; never does. Which share of its usual target a pod goes by, given the share so far: less
+ * while something is above its limit, the more so the further above; more once all is well below.
+ */
+export function nextShare(share: number, seen: Pressure, limits: PressureLimits): number {
+  const strain = Math.max(
+    seen.lateMs / limits.eventLoopMs,
+    // What counts is how much of the room above the limit is gone.
+    1 + (seen.memory - limits.memory) / (1 - limits.memory),
+  );
+  if (strain > 1) return Math.max(least, share * Math.max(steepest, 1 / strain));
+  const calm =
+    seen.lateMs <= limits.eventLoopMs * calmLoop && seen.memory <= limits.memory - calmMemory;
+  return calm ? Math.min(1, share + step) : share;
+}
+
+export type NameSlots = {
+  /** Whether any name has slots of its own. Where none has, nothing is counted. */
+  readonly any: boolean;
+  /** How many more of each such name may be claimed. */
+  readonly free: ReadonlyMap<string, number> | undefined;
+  /** Names of which as many run as may. */
+  readonly full: readonly string[];
+  took(name: string): void;
+  /** Takes what a claim has brought of what it asked for. Gives whether there may be more that fits. */
+  answered(
+    asked: ReadonlyMap<string, number>,
+    claims: readonly { readonly name: string }[],
+  ): boolean;
+  /** Gives whether others of its name may be waiting, for which there is room now. */
+  ended(name: string): boolean;
+};
+
+const none: NameSlots = {
+  any: false,
+  free: undefined,
+  full: [],
+  took: () => {},
+  answered: () => false,
+  ended: () => false,
+};
+
+/** Counts what runs of names that have slots of their own on each pod. */
+export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): NameSlots {
+  const free = new Map<string, number>();
+  for (const [name, { options }] of handlers) {
+    if (options.slots !== undefined) free.set(name, options.slots);
+  }
+  if (free.size === 0) return none;
+  /** Names of which the last claim brought all that it asked for, so that there are probably more. */
+  const more = new Set<string>();
+  const change = (name: string, by: number) => {
+    const before = free.get(name);
+    if (before !== undefined) free.set(name, before + by);
+  };
+  return {
+    any: true,
+    free,
+    get full() {
+      return [...free].filter(([, left]) => left <= 0).map(([name]) => name);
+    },
+    took: (name) => change(name, -1),
+    answered(asked, claims) {
+      for (const [name, most] of asked) {
+        const came = claims.filter((claim) => claim.name === name).length;
+        if (came >= most) more.add(name);
+        else more.delete(name);
+      }
+      // Some of what runs may have ended while the claim was under way.
+      return [...more].some((name) => free.get(name)! > 0);
+    },
+    ended(name) {
+      change(name, 1);
+      return more.has(name);
+    },
+  };
+}
+
+/** How many a claim may ask for, given how many the pod has room for and how many names it knows. */
+export function limitedTo(limit: number, { free }: NameSlots, names: number): number {
+  if (free === undefined || free.size < names) return limit;
+  let left = 0;
+  for (const each of free.values()) left += Math.max(0, each);
+  return Math.min(limit, left);
+}
+
+/** What may be claimed of each name where two have a say in it. */
+export function fewest(
+  one: ReadonlyMap<string, number> | undefined,
+  other: ReadonlyMap<string, number>,
+): ReadonlyMap<string, number> {
+  if (one === undefined) return other;
+  const both = new Map(one);
+  for (const [name, most] of other) both.set(name, Math.min(most, both.get(name) ?? Infinity));
+  return both;
+}
+
+/** The first rows of each name, as many as there is room for, also of several names together. */
+export function atMost<Each extends Row>(
+  rows: readonly Each[],
+  most: ReadonlyMap<string, number> | undefined,
+  together: readonly NamesTogether[] = [],
+): readonly Each[] {
+  if (most === undefined) return rows;
+  const left = new Map(most);
+  const sets = together.map((set) => ({ ...set, left: set.most }));
+  return rows.filter((row) => {
+    const name = row["name"] as string;
+    const set = sets.find(({ names }) => names.includes(name));
+    const room = left.get(name) ?? Infinity;
+    if (room <= 0 || (set && set.left <= 0)) return false;
+    left.set(name, room - 1);
+    if (set) set.left--;
+    return true;
+  });
+}

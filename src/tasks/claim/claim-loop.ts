@@ -1,20 +1,25 @@
+import { contentionMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { aloneAfterDeaths } from "../../base/death-limit.ts";
 import type { Random } from "../../base/random.ts";
+import { announceWaiting } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
-import { createAnnouncing } from "./announce.ts";
-import { capacityOf, claimLimit } from "./capacity.ts";
-import type { Claiming } from "./claim.ts";
-import type { Elastic } from "./elastic.ts";
-import { fewest, limitedTo, type NameSlots } from "./name-slots.ts";
 import type { Outbox } from "../finish/outbox.ts";
-import { createPace } from "./pace.ts";
-import type { Reporting } from "../run/events.ts";
 import type { Claim } from "../rows.ts";
 import type { Running } from "../run/attempt.ts";
+import type { Reporting } from "../run/events.ts";
+import {
+  capacityOf,
+  claimLimit,
+  type Elastic,
+  fewest,
+  limitedTo,
+  type NameSlots,
+} from "./capacity.ts";
+import type { Claiming } from "./claim.ts";
 import type { ThrottleGate } from "./throttle-gate.ts";
 
-export type ClaimLoop = {
+type ClaimLoop = {
   /** There may be something to claim. */
   wake(): void;
   /** There may be room for what is known to wait. */
@@ -37,7 +42,7 @@ export type ClaimLoop = {
   stop(): void;
 };
 
-export type ClaimLoopParts = {
+type ClaimLoopParts = {
   podId: string;
   database: Database;
   clock: Clock;
@@ -226,6 +231,120 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
       stopped = true;
       announcing.stop();
       cancelWake?.();
+    },
+  };
+}
+
+type Pace = {
+  /** How long the next claim has to wait yet. */
+  waitMs(): number;
+  /** Whether the last claim failed. */
+  readonly failing: boolean;
+  succeeded(): void;
+  /** Gives how long the next claim has to wait for it. */
+  failed(): number;
+  foundNothing(): void;
+};
+
+// Hints come with every commit of anybody; claims that find nothing are kept to this many a second.
+const emptyClaimsPerSecond = 50;
+
+/** How soon a pod may claim again: after failures it waits longer each time, in vain it only claims so often. */
+export function createPace({ clock, random }: { clock: Clock; random: Random }): Pace {
+  let notBeforeMs = 0;
+  let failures = 0;
+  let tokens = emptyClaimsPerSecond;
+  let tokensAtMs = clock.monotonic();
+  return {
+    waitMs: () => notBeforeMs - clock.monotonic(),
+    get failing() {
+      return failures > 0;
+    },
+    succeeded() {
+      failures = 0;
+    },
+    failed() {
+      const waitMs = contentionMs(++failures, random);
+      notBeforeMs = clock.monotonic() + waitMs;
+      return waitMs;
+    },
+    foundNothing() {
+      const nowMs = clock.monotonic();
+      const earned = ((nowMs - tokensAtMs) / 1_000) * emptyClaimsPerSecond;
+      tokens = Math.min(emptyClaimsPerSecond, tokens + earned) - 1;
+      tokensAtMs = nowMs;
+      if (tokens < 0) notBeforeMs = nowMs + 1_000 / emptyClaimsPerSecond;
+    },
+  };
+}
+
+export type Announcing = {
+  /** Whether this pod would claim more if there were more. */
+  set(waiting: boolean): void;
+  stop(): void;
+};
+
+// A pod that is busy for a moment only would otherwise write with every task.
+const busyForMs = 1_000;
+// Who has looked before we said that we wait may commit a little later.
+const lookAgainMs = 100;
+
+/**
+ * Says in the store whether this pod waits for work, where hints cost those who send them: nobody
+ * calls out to pods that are all busy. What was committed before this was known to everybody nobody
+ * will be told of, so `onWaiting` is called for another look, twice.
+ */
+export function createAnnouncing(parts: {
+  podId: string;
+  database: Database;
+  clock: Clock;
+  onWaiting: () => void;
+}): Announcing {
+  const { podId, database, clock, onWaiting } = parts;
+  let wanted = false;
+  let stored = false;
+  let writing = false;
+  let stopped = false;
+  let cancel: (() => void) | undefined;
+  let cancelLook: (() => void) | undefined;
+
+  const later = (delayMs: number, act: () => void) => {
+    cancel?.();
+    cancel = clock.after(delayMs, () => {
+      cancel = undefined;
+      act();
+    });
+  };
+  const write = async (waiting: boolean): Promise<void> => {
+    writing = true;
+    try {
+      await database.write([announceWaiting(podId, waiting)]);
+      stored = waiting;
+    } catch {
+      // Whether it was stored isn't known, and polling does meanwhile.
+    }
+    writing = false;
+    if (stopped) return;
+    if (wanted !== stored) return later(busyForMs, () => void write(wanted));
+    if (!waiting) return;
+    // On a timer of its own: the first look makes the pod busy, which sets the other.
+    cancelLook?.();
+    cancelLook = clock.after(lookAgainMs, onWaiting);
+    onWaiting();
+  };
+
+  return {
+    set(waiting) {
+      if (waiting === wanted || !database.announces) return;
+      wanted = waiting;
+      if (writing || stopped || wanted === stored) return;
+      if (wanted) void write(true);
+      else later(busyForMs, () => (wanted ? undefined : void write(false)));
+    },
+    stop() {
+      stopped = true;
+      cancel?.();
+      cancelLook?.();
     },
   };
 }

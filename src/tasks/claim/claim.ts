@@ -3,7 +3,7 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
-import { createGateTurns, type LimitOf } from "../concurrency/gate-turns.ts";
+import { createGateTurns, type LimitOf } from "../concurrency/candidates.ts";
 import { type KnownPauses, readPauses, unpaused } from "./pauses.ts";
 import { resend, untilMended } from "../../store/retry.ts";
 import { type Claim, toClaim } from "../rows.ts";
@@ -19,10 +19,10 @@ import {
   levelsInUse,
   lookAhead,
   type NamesTogether,
+  releaseCall,
   reserveAlone,
   unparkDue,
 } from "../sql/claim.ts";
-import { releaseCall } from "../sql/release.ts";
 
 export type Claiming = {
   /** Claims up to `limit` tasks but none that is held, or the one that was reserved. */

@@ -12,7 +12,7 @@ import type { Database } from "../../store/database.ts";
 import { createClaiming } from "./claim.ts";
 import { createConcluding } from "../finish/finish.ts";
 import { createFinishing } from "../finish/finish-writer.ts";
-import { lookAtHeld } from "../run/held.ts";
+import { lookAtHeld } from "../run/held-claims.ts";
 import type { Claim } from "../rows.ts";
 import { type Running, startedRun, stopRun } from "../run/attempt.ts";
 import type { Ending } from "../finish/outcome.ts";

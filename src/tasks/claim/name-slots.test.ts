@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { atMost, createNameSlots, limitedTo } from "./name-slots.ts";
+import { atMost, createNameSlots, limitedTo } from "./capacity.ts";
 import { task } from "../task.ts";
 
 const handlersOf = (slots: Record<string, number | undefined>) =>

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { between, seededRandom } from "../../base/random.ts";
-import { createPace } from "./pace.ts";
+import { createPace } from "./claim-loop.ts";
 
 const claimers = 32;
 const stepMs = 5;

@@ -16,7 +16,7 @@ import {
   seePauses,
   tellPod,
   tellPods,
-} from "../sql/pause.ts";
+} from "../sql/limits.ts";
 import { checkName } from "../task.ts";
 
 export type PauseOptions = {

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { capacityOf } from "./capacity.ts";
-import { nextShare, type Pressure } from "./pressure.ts";
+import { capacityOf, nextShare, type Pressure } from "./capacity.ts";
 
 const limits = { eventLoopMs: 200, memory: 0.9 };
 const calm: Pressure = { lateMs: 5, memory: 0.3 };

@@ -3,7 +3,7 @@ import { limiterUnderTest } from "../../throttles/contract/limiter.ts";
 import { throttle } from "../../throttles/throttle.ts";
 import { task } from "../task.ts";
 import { linesOf } from "./throttle-demand.ts";
-import { createReturned } from "./throttle-returned.ts";
+import { createReturned } from "./throttle-gate.ts";
 
 const api = throttle("api");
 const handler = task("ask", { throttle: { use: api, key: () => "a" } }, () => {});

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
-import type { Pressure } from "../claim/pressure.ts";
+import type { Pressure } from "../claim/capacity.ts";
 import { openQueue, type QueueUnderTest } from "./harness.ts";
-import type { PodState } from "../run/telling.ts";
+import type { PodState } from "../run/pod-status.ts";
 import { gated } from "./worker.ts";
 
 const limits = { eventLoopMs: 200, memory: 0.9 };

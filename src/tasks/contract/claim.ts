@@ -3,8 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { rows, sql, table } from "../../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
-import { claimReserved, claimTasks, reserveAlone, unparkDue } from "../sql/claim.ts";
-import { releaseCall } from "../sql/release.ts";
+import { claimReserved, claimTasks, releaseCall, reserveAlone, unparkDue } from "../sql/claim.ts";
 
 type Given = { taskId: string; name: string; priority: number; createdAtMs: number };
 

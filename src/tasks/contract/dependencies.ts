@@ -7,7 +7,7 @@ import { openQueue, type QueueUnderTest } from "./harness.ts";
 import type { Claim } from "../rows.ts";
 import { type Ending, settle } from "../finish/outcome.ts";
 import { cancelTask } from "../sql/inspect.ts";
-import { releaseCall } from "../sql/release.ts";
+import { releaseCall } from "../sql/claim.ts";
 import { deleteFinished, noteRecovery, recoverTasks } from "../sql/recover.ts";
 import { wakeWaiters } from "../sql/dependencies.ts";
 

@@ -3,7 +3,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { limit, now, sql } from "../../store/sql.ts";
 import { readDepth } from "../inspect/depth.ts";
 import { closeStores, openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
-import { depthLimit } from "../sql/depth.ts";
+import { depthLimit } from "../sql/inspect.ts";
 
 /** What a look at the queue promises on every store. */
 export function depthContract(kind: StoreKind): void {

@@ -8,7 +8,7 @@ import { emptyTables } from "../../store/contract/kinds.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, type Statement, table } from "../../store/sql.ts";
 import { createTasks } from "../tasks.ts";
-import { withFollowUps } from "../finish/on-failure.ts";
+import { withFollowUps } from "../finish/outcome.ts";
 import { type Claim, type Task, toClaim } from "../rows.ts";
 import { claimOldest, claimTasks, type Frontier, type Level, levelsInUse } from "../sql/claim.ts";
 import { recoverTasks } from "../sql/recover.ts";

@@ -11,22 +11,29 @@ import {
 import { blockedScopes, unneededLimits } from "../sql/limits.ts";
 import { seePods } from "../../pods/sql.ts";
 import type { Statement } from "../../store/sql.ts";
-import { retryTask } from "../sql/inspect.ts";
+import {
+  countReady,
+  namesWaiting,
+  otherDepths,
+  readyDepth,
+  retryTask,
+  tasksInLine,
+} from "../sql/inspect.ts";
 import {
   claimOldest,
   claimReserved,
   claimTasks,
   levelsInUse,
   lookAhead,
+  releaseCall,
   reserveAlone,
   unparkDue,
 } from "../sql/claim.ts";
-import { releaseCall } from "../sql/release.ts";
-import { namesWaiting, otherDepths, readyDepth } from "../sql/depth.ts";
 import {
   type Finish,
   finishTasks,
   followFinishes,
+  forgetEarlierSnoozes,
   lookAt,
   noteFinishes,
   saveProgress,
@@ -41,7 +48,7 @@ import {
   replaceHolders,
   trimReplaced,
   undoUnlessStored,
-} from "../sql/keys.ts";
+} from "../sql/enqueue.ts";
 import {
   claimsOf,
   deleteFinished,
@@ -51,8 +58,6 @@ import {
   sweep,
 } from "../sql/recover.ts";
 import { type RunFinish, storeRuns } from "../sql/runs.ts";
-import { forgetEarlierSnoozes } from "../sql/snooze.ts";
-import { countReady, tasksInLine } from "../sql/throttle.ts";
 import {
   beginWaiting,
   getParents,

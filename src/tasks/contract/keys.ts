@@ -5,8 +5,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, type Statement } from "../../store/sql.ts";
 import type { Enqueued } from "../enqueue/options.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
-import { insertTasks } from "../sql/enqueue.ts";
-import { findKeys } from "../sql/keys.ts";
+import { findKeys, insertTasks } from "../sql/enqueue.ts";
 import { task } from "../task.ts";
 
 /** What keys, lost answers and the caller's own transaction promise on every store. */

@@ -1,4 +1,4 @@
-import { type Entry, keyOf, type OutboxDisk } from "../finish/disk.ts";
+import { type Entry, keyOf, type OutboxDisk } from "../finish/outbox.ts";
 
 /** A disk that outlives the pods of a test, and does what it is told. */
 export function memoryDisk() {

@@ -5,11 +5,10 @@ import { beat, seePods, toPodSeen } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
-import type { TaskFailure } from "../failure.ts";
+import { task, type TaskFailure } from "../task.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
 import { createLeader } from "../leader/recover.ts";
-import { insertFollowUps } from "../sql/follow-up.ts";
-import { task } from "../task.ts";
+import { insertFollowUps } from "../sql/finish.ts";
 
 // A statement is known by its template, which is the same object every time it is made.
 const followText = insertFollowUps([], sql``).strings;

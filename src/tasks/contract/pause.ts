@@ -6,7 +6,7 @@ import { sql, type Statement, table } from "../../store/sql.ts";
 import { readPauses } from "../claim/pauses.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
 import { claimTasks } from "../sql/claim.ts";
-import { dropPause, putPause } from "../sql/pause.ts";
+import { dropPause, putPause } from "../sql/limits.ts";
 import { task } from "../task.ts";
 
 /** What pausing promises on every store. */

@@ -4,7 +4,7 @@ import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
-import { findKeys } from "../sql/keys.ts";
+import { findKeys } from "../sql/enqueue.ts";
 import { task } from "../task.ts";
 
 /** What may be asked of a key beyond naming one task for good, on every store. */

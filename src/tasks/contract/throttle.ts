@@ -12,7 +12,7 @@ import { throttle, type Throttle } from "../../throttles/throttle.ts";
 import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
 import type { Task } from "../rows.ts";
 import { task, type TaskHandler } from "../task.ts";
-import { throttlesOf } from "../inspect/throttle-held.ts";
+import { throttlesOf } from "../inspect/blocked-by.ts";
 import { countedCalls, workThrottled } from "./throttled-pod.ts";
 
 /** What tasks of throttled names promise on every store. */

@@ -1,9 +1,8 @@
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
 import { checkOptions } from "../../base/options.ts";
-import type { EnqueueOptions } from "./options.ts";
-import { duplicateKey } from "./keys.ts";
+import { duplicateKey, type EnqueueOptions } from "./options.ts";
 import type { NewTask } from "../sql/enqueue.ts";
-import { isUnsettled, type Settled } from "./storing-keyed.ts";
+import { isUnsettled, type Settled } from "./insert.ts";
 import type { InputOf, TaskContract } from "../task.ts";
 
 /** One of many tasks, with options of its own: of a contract, or by its name. */

@@ -3,8 +3,21 @@ import type { Ids } from "../../base/ids.ts";
 import { checkOptions } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
+import type { NewTask } from "../sql/enqueue.ts";
+import type { TaskContract } from "../task.ts";
+import { activeTracer, passedOn, tracedEnqueue } from "../trace.ts";
+import {
+  type EachResult,
+  enqueueEach,
+  type EnqueueEachOptions,
+  type EnqueueRow,
+  type EnqueueRows,
+} from "./each.ts";
+import { checkKeys, type GraphOptions, type GraphRow, inOrderOfWaiting } from "./graph.ts";
+import { createStoring, type Settled, storeWithin } from "./insert.ts";
 import {
   checkBulk,
+  duplicateKey,
   type Enqueued,
   type EnqueueManyOptions,
   type EnqueueOptions,
@@ -12,15 +25,8 @@ import {
   optionsOfOne,
   prepareTask,
 } from "./options.ts";
-import { checkKeys, type GraphOptions, type GraphRow, inOrderOfWaiting } from "./graph.ts";
-import { createBulk } from "./bulk.ts";
-import { duplicateKey } from "./keys.ts";
-import { createStoring, storeWithin } from "./insert.ts";
-import type { NewTask } from "../sql/enqueue.ts";
-import type { TaskContract } from "../task.ts";
-import { activeTracer, passedOn, tracedEnqueue } from "../trace.ts";
 
-export type ProducingParts = {
+type ProducingParts = {
   database: Database;
   clock: Clock;
   random: Random;
@@ -164,4 +170,32 @@ function nameOf(task: TaskContract | string): string {
 function unlessRejected(news: NewTask, enqueued: Enqueued): Enqueued {
   if (enqueued.created || news.policy?.onDuplicate !== "reject") return enqueued;
   throw duplicateKey(news, enqueued.taskId);
+}
+
+/** Brings in any number of tasks, each on its own account, with a span for every transaction. */
+function createBulk(parts: ProducingParts, storing: ReturnType<typeof createStoring>) {
+  const { database, onEnqueued } = parts;
+  const prepare = ({ task, input, options = {} }: EnqueueRow) =>
+    prepareTask(task, input, options, parts, passedOn(options.trace));
+
+  return async (rows: EnqueueRows, options: EnqueueEachOptions = {}): Promise<EachResult> => {
+    const within = options.tx === undefined ? undefined : database.within(options.tx);
+    const plain = async (news: readonly NewTask[]): Promise<Settled[]> => {
+      if (within) return storeWithin(within, news, { whole: false });
+      const settled = await storing.each(news);
+      onEnqueued?.();
+      parts.onNames?.(namesOf(news));
+      return settled;
+    };
+    const store = (news: readonly NewTask[]): Promise<Settled[]> => {
+      const tracer = activeTracer();
+      if (!tracer) return plain(news);
+      const names = [...namesOf(news)];
+      const span = { name: names.slice(0, 10).join(","), batch: news.length, given: undefined };
+      return tracedEnqueue(tracer, span, (carried) =>
+        plain(news.map((each) => ({ ...each, trace: each.trace ?? carried }))),
+      );
+    };
+    return enqueueEach(rows, options, { prepare, store, splits: !within });
+  };
 }

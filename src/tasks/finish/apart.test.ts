@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
-import { byTurns } from "./apart.ts";
+import { byTurns } from "./finish-writer.ts";
 
 /** A store in which some rows are held: whoever wants one waits a second and is refused. */
 function heldRows(held: Set<string>) {

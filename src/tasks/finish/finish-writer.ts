@@ -1,24 +1,23 @@
+import { contentionMs } from "../../base/backoff.ts";
 import { callingBatcher } from "../../base/batcher.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, sleep } from "../../base/clock.ts";
 import { type ErrorCode, hasCode } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { byTurns } from "./apart.ts";
 import { resend, untilMended } from "../../store/retry.ts";
+import { freeKey } from "../concurrency/unblock.ts";
+import { freeRoom } from "../sql/concurrency.ts";
 import {
   type Finish,
   finishTasks,
   followFinishes,
+  forgetEarlierSnoozes,
   lookAt,
   noteFinishes,
   wakeAfter,
   wakesOthers,
 } from "../sql/finish.ts";
-import { freeKey } from "../concurrency/unblock.ts";
-import { freeRoom } from "../sql/concurrency.ts";
-import { lookForNotes } from "../sql/run-events.ts";
-import { isRunFinish, type RunFinish, storeRuns } from "../sql/runs.ts";
-import { forgetEarlierSnoozes } from "../sql/snooze.ts";
+import { isRunFinish, lookForNotes, type RunFinish, storeRuns } from "../sql/runs.ts";
 
 /**
  * What became of a finish: stored; lost to another pod; or to be decided again, because the row has
@@ -30,7 +29,7 @@ export type Finished =
   | { readonly type: "woken"; readonly wake: number; readonly cancelRequested: boolean };
 
 /** What a run's row says after a write of it. */
-export type RunStored = {
+type RunStored = {
   /** Whether this pod has it still: it may have been taken for dead. */
   readonly held: boolean;
   readonly wake: number;
@@ -53,7 +52,7 @@ const awaited: Awaited = { type: "awaited" };
 const splitRuns = 16;
 const unlessBusy = untilMended.filter((code) => code !== "store_busy");
 
-export type StoreHow = {
+type StoreHow = {
   /** Whether somebody probably holds the row, so that others had better not wait with this one. */
   apart: boolean;
 };
@@ -272,5 +271,53 @@ export function createFinishing(parts: {
       await freeKey(parts, group);
       parts.onWoken?.();
     },
+  };
+}
+
+// Each occupies a connection for as long as the store waits for a lock, and there are four by default.
+const atOnceMost = 2;
+
+/**
+ * Sends items one by one whose rows somebody may hold for as long as it pleases them. Only a few wait
+ * at a time, and those that have waited least come first, so that the ones that nobody holds aren't
+ * kept up by the others, nor anything else by all of them.
+ */
+export function byTurns<Item, Result>(
+  parts: { clock: Clock; random: Random; signal: AbortSignal },
+  send: (item: Item) => Promise<Result>,
+): (item: Item) => Promise<Result> {
+  const queue: { tries: number; go: () => void }[] = [];
+  let underWay = 0;
+
+  const next = () => {
+    if (underWay >= atOnceMost || queue.length === 0) return;
+    const least = Math.min(...queue.map(({ tries }) => tries));
+    const [first] = queue.splice(
+      queue.findIndex(({ tries }) => tries === least),
+      1,
+    );
+    underWay++;
+    first!.go();
+  };
+
+  const turn = (tries: number) =>
+    new Promise<void>((resolve) => {
+      queue.push({ tries, go: resolve });
+      next();
+    });
+
+  return async (item) => {
+    for (let tries = 0; ; tries++) {
+      await turn(tries);
+      try {
+        return await send(item);
+      } catch (error) {
+        if (!hasCode(error, "store_busy") || parts.signal.aborted) throw error;
+      } finally {
+        underWay--;
+        next();
+      }
+      await sleep(parts.clock, contentionMs(tries + 1, parts.random), parts.signal);
+    }
   };
 }

@@ -4,19 +4,20 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import type { Finished, Finishing } from "./finish-writer.ts";
-import { withFollowUp } from "./on-failure.ts";
 import { untilMended } from "../../store/retry.ts";
-import { type Running, taskFields } from "../run/attempt.ts";
-import { completion, type Ending, settle } from "./outcome.ts";
+import { type Driven, type Running, taskFields } from "../run/attempt.ts";
+import type { Reporting } from "../run/events.ts";
+import type { Progress } from "../run/progress.ts";
+import { notCommitted } from "../run/context.ts";
 import type { Finish } from "../sql/finish.ts";
-import { notCommitted } from "../run/within.ts";
+import type { Finished, Finishing } from "./finish-writer.ts";
+import { completion, type Ending, settle, withFollowUp } from "./outcome.ts";
 
 export type Conclusion = { readonly finish: Finish; readonly finished: Finished };
 
-export type Concluding = ReturnType<typeof createConcluding>;
+type Concluding = ReturnType<typeof createConcluding>;
 
-export type ConcludingParts = {
+type ConcludingParts = {
   finishing: Finishing;
   random: Random;
   /** Makes the ids of what follows failures. */
@@ -148,11 +149,89 @@ export function createConcluding(parts: ConcludingParts) {
 }
 
 /** Told of what became of attempts. Must not throw. */
-export type OnConcluded = {
+type OnConcluded = {
   concluded(run: Running, conclusion: Conclusion): void;
   failed(run: Running, error: unknown): void;
 };
 
 function refused(message: string): Ending {
   return { type: "threw", thrown: new FlotillaError("payload_not_storable", message) };
+}
+
+type EndingsParts = {
+  concluding: Concluding;
+  progress: Pick<Progress, "concluded" | "leave">;
+  report: Pick<Reporting, "ended" | "notStored">;
+  /** Where what can't be stored is left, for people. */
+  leftTo: string;
+  /** Told when a task is there to be claimed again, now or when it is due. */
+  onPending: () => void;
+  /** Told of tasks and runs that have ended for good. */
+  onEnded: (taskId: string) => void;
+  /** Told once of each, when it is stored or never will be from here. */
+  onSettled: (run: Running) => void;
+};
+
+/** Stores how attempts ended, and says what became of that. */
+export function createEndings(
+  parts: EndingsParts,
+): (run: Running, ending: Ending | Driven) => void {
+  const { concluding, progress, report, onSettled } = parts;
+
+  const on: OnConcluded = {
+    concluded(run, conclusion) {
+      try {
+        tell(run, conclusion);
+      } catch (error) {
+        report.notStored(run, error, parts.leftTo);
+      } finally {
+        onSettled(run);
+      }
+    },
+    failed(run, error) {
+      report.notStored(run, error, parts.leftTo);
+      onSettled(run);
+    },
+  };
+
+  const tell = (run: Running, conclusion: Conclusion) => {
+    progress.concluded(run, conclusion);
+    report.ended(run, conclusion);
+    goOn(conclusion);
+  };
+
+  const goOn = ({ finish: { status, taskId } }: Conclusion) => {
+    // A run that was to go on, but whose pod was taken for dead, is there for everybody again.
+    if (status === "pending" || status === "claimed") parts.onPending();
+    else parts.onEnded(taskId);
+  };
+
+  const store = async (run: Running, ending: Ending): Promise<void> => {
+    let conclusion: Conclusion;
+    try {
+      if (ending.type !== "returned") await progress.leave(run);
+      conclusion = await concluding.conclude(run, ending);
+    } catch (error) {
+      return on.failed(run, error);
+    }
+    on.concluded(run, conclusion);
+  };
+
+  /** Whoever drives a run has stored all of it, and told of it. */
+  const driven = (run: Running, ending: Driven) => {
+    if (ending.type === "not_stored") {
+      // The outbox is for tasks.
+      report.notStored(run, ending.error, "left to recovery");
+      return onSettled(run);
+    }
+    progress.concluded(run, ending);
+    // Nothing that is held is claimed by the same pod, so it is let go before that looks.
+    onSettled(run);
+    goOn(ending);
+  };
+
+  return (run, ending) => {
+    if (ending.type === "driven" || ending.type === "not_stored") return driven(run, ending);
+    if (!concluding.complete(run, ending, on)) void store(run, ending);
+  };
 }

@@ -16,7 +16,7 @@ import process from "node:process";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Logger } from "../../base/log.ts";
 import { completion } from "./outcome.ts";
-import type { Entry, OutboxDisk } from "./disk.ts";
+import type { Entry, OutboxDisk } from "./outbox.ts";
 import { outboxFolder } from "./outbox-files.ts";
 
 let parent: string;

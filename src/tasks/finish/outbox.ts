@@ -1,10 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
-import { messageOf } from "../../base/errors.ts";
+import { hasCode, messageOf } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
+import { untilMended } from "../../store/retry.ts";
 import type { Finish } from "../sql/finish.ts";
-import { type Entry, keyOf, type OutboxDisk } from "./disk.ts";
+import type { Finished, Finishing } from "./finish-writer.ts";
 
-export type OutboxOptions = {
+type OutboxOptions = {
   disk: OutboxDisk;
   podId: string;
   clock: Clock;
@@ -209,4 +210,67 @@ const restBytes = 200;
 function sizeOf({ result, error, event }: Finish): number {
   const texts = [result, error, event?.detail];
   return texts.reduce((sum, text) => sum + Buffer.byteLength(text ?? ""), restBytes);
+}
+
+/** The same way out, but what the store doesn't take at once is kept on this machine until it does. */
+export function keepingIn(outbox: Outbox, finishing: Finishing, signal: AbortSignal): Finishing {
+  const seen = (finish: Finish, finished: Finished) => {
+    if (finished.type === "woken") outbox.again(finish);
+    else outbox.done(finish);
+  };
+  const refused = (finish: Finish, error: unknown) => {
+    // What is refused for good would be refused again. All else is for the next process to send.
+    const mayPass = signal.aborted || hasCode(error, "closed", ...untilMended);
+    if (!mayPass) outbox.done(finish);
+  };
+  return {
+    ...finishing,
+    async store(finish, how) {
+      outbox.watch(finish);
+      try {
+        const finished = await finishing.store(finish, how);
+        seen(finish, finished);
+        return finished;
+      } catch (error) {
+        refused(finish, error);
+        throw error;
+      }
+    },
+    put(finish, onFinished, onError) {
+      outbox.watch(finish);
+      finishing.put(
+        finish,
+        (finished) => {
+          seen(finish, finished);
+          onFinished(finished);
+        },
+        (error) => {
+          refused(finish, error);
+          onError(error);
+        },
+      );
+    },
+  };
+}
+
+/** How an attempt ended, with the pod that made it: its row names another by the time it is sent. */
+export type Entry = { readonly podId: string; readonly finish: Finish };
+
+/** Every claim has a token of its own, so this names an attempt for ever. */
+export type EntryKey = Pick<Finish, "taskId" | "token">;
+
+/** Where endings are kept that the store can't take now: files, or in simulations a disk to lose. */
+export type OutboxDisk = {
+  /**
+   * What earlier processes have left here, and nobody else sends. It is this one's from now on.
+   * Where there is nothing, nothing is made.
+   */
+  takeOver(): Promise<Entry[]>;
+  /** Keeps some and drops others, together. Once it resolves, a power cut changes nothing about it. */
+  write(kept: readonly Entry[], dropped: readonly EntryKey[]): Promise<void>;
+  close(): Promise<void>;
+};
+
+export function keyOf({ taskId, token }: EntryKey): string {
+  return `${token} ${taskId}`;
 }

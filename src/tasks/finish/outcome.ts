@@ -1,9 +1,10 @@
 import { type Backoff, backoffMs } from "../../base/backoff.ts";
+import { FlotillaError, messageOf } from "../../base/errors.ts";
+import type { Ids } from "../../base/ids.ts";
 import type { Random } from "../../base/random.ts";
+import { followUpName, type TaskHandler } from "../task.ts";
 import type { Claim, TaskError } from "../rows.ts";
-import { snoozeOf, snoozing } from "./snooze.ts";
-import type { Finish } from "../sql/finish.ts";
-import { finalCodes, retryAfterOf, thrownError, thrownText } from "./thrown.ts";
+import type { Finish, FollowUp } from "../sql/finish.ts";
 
 /** How an attempt ended on the pod that made it. */
 export type Ending =
@@ -117,4 +118,127 @@ function errorOf(
 ): TaskError {
   if (ending.type === "threw") return thrownError(ending.thrown);
   return { code: "timeout", message: `the attempt took longer than ${ending.timeoutMs} ms` };
+}
+
+const stackChars = 4_000;
+const retryAfterLimitMs = 7 * 24 * 60 * 60_000;
+
+/** Errors for which another attempt could only end the same way. */
+export const finalCodes: readonly string[] = [
+  "aborted",
+  "invalid_input",
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+];
+
+/** What is stored of something that was thrown. */
+export function thrownError(thrown: unknown): TaskError {
+  const code = thrown instanceof FlotillaError ? thrown.code : "handler_failed";
+  const stack = thrown instanceof Error ? fieldOf(thrown, "stack") : undefined;
+  return {
+    code,
+    message: thrownText(thrown),
+    ...(typeof stack === "string" && stack && { stack: storable(stack.slice(0, stackChars)) }),
+  };
+}
+
+export function thrownText(thrown: unknown): string {
+  return storable(messageOf(thrown));
+}
+
+/** How long it asks to wait before another attempt; 0 where it says nothing of that. */
+export function retryAfterOf(thrown: unknown): number {
+  const asked = fieldOf(thrown, "retryAfterMs");
+  return typeof asked === "number" && asked > 0
+    ? Math.min(Math.round(asked), retryAfterLimitMs)
+    : 0;
+}
+
+/** Handlers throw everything, also objects that throw when they are looked at. */
+function fieldOf(thrown: unknown, field: string): unknown {
+  try {
+    return (thrown as Readonly<Record<string, unknown>> | null | undefined)?.[field];
+  } catch {
+    return undefined;
+  }
+}
+
+/** A lone surrogate or U+0000 in a message would make the whole batch of finishes unstorable. */
+function storable(text: string): string {
+  return text.toWellFormed().replaceAll("\u0000", "\uFFFD");
+}
+
+/** How long what a handler threw asks to wait, where it is a snooze. */
+export function snoozeOf(thrown: unknown): number | undefined {
+  if (!(thrown instanceof FlotillaError) || thrown.code !== "snoozed") return undefined;
+  const asked = thrown.details?.["snoozeMs"];
+  return typeof asked === "number" ? asked : undefined;
+}
+
+/** What the store should say of a task that waits, of its own accord, for its next run. */
+function snoozing(claim: Claim, snoozeMs: number, why: string): Finish {
+  const detail = { delayMs: snoozeMs, times: claim.snoozes + 1, message: why };
+  return {
+    taskId: claim.taskId,
+    token: claim.token,
+    status: "pending",
+    result: null,
+    error: null,
+    counted: 0,
+    snoozed: 1,
+    delayMs: snoozeMs,
+    wake: claim.wake,
+    event: { type: "snoozed", attempt: claim.failures + 1, detail: JSON.stringify(detail) },
+  };
+}
+
+/**
+ * The handlers by name, with those that `onFailure` brings. What follows a failure is a task like any
+ * other: it is stored, claimed, tried again, and can be looked at.
+ */
+export function withFollowUps(handlers: Iterable<TaskHandler>): TaskHandler[] {
+  return [...handlers].flatMap((handler) => [
+    handler,
+    ...(handler.onFailure ? [handler.onFailure] : []),
+  ]);
+}
+
+/** A failed task, as far as what follows it needs to know. */
+type Failed = Pick<Claim, "taskId" | "name" | "payload" | "token"> & {
+  readonly attempts: number;
+  /** The error as it is stored. */
+  readonly error: string;
+};
+
+/** One per claim that fails: a task that is started over and fails again has another token. */
+export function followUpOf(failed: Failed, ids: Ids): FollowUp {
+  const { taskId, name, token, attempts, error } = failed;
+  const facts = JSON.stringify({ taskId, name, attempts });
+  return {
+    taskId: ids.next(),
+    failedId: taskId,
+    token,
+    name: followUpName(name),
+    payload: `${facts.slice(0, -1)},"input":${asJson(failed.payload)},"error":${error}}`,
+  };
+}
+
+/** A row that was inserted by hand may hold anything; it is passed on as text then. */
+function asJson(payload: string): string {
+  try {
+    JSON.parse(payload);
+    return payload;
+  } catch {
+    return JSON.stringify(payload);
+  }
+}
+
+/** Adds what follows, where an attempt has failed its task for good and its handler wants to know. */
+export function withFollowUp(finish: Finish, claim: Claim, handler: TaskHandler, ids: Ids): Finish {
+  const { status, error, event, counted } = finish;
+  if (status !== "failed" || error === null || !handler.onFailure) return finish;
+  const followUp = followUpOf({ ...claim, attempts: claim.failures + counted, error }, ids);
+  const detail = `${error.slice(0, -1)},"followUp":${JSON.stringify(followUp.taskId)}}`;
+  return { ...finish, followUp, event: event && { ...event, detail } };
 }

@@ -1,7 +1,7 @@
 import type { Database } from "../../store/database.ts";
 import { levelsInUse } from "../sql/claim.ts";
-import { depthLimit, namesWaiting, otherDepths, readyDepth } from "../sql/depth.ts";
-import { everything, listPauses } from "../sql/pause.ts";
+import { depthLimit, namesWaiting, otherDepths, readyDepth } from "../sql/inspect.ts";
+import { everything, listPauses } from "../sql/limits.ts";
 
 /**
  * Where a task stands: it can be claimed, waits for its time, for other tasks or for room of its key,

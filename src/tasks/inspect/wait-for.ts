@@ -6,8 +6,7 @@ import type { Task } from "../rows.ts";
 import { getTasks } from "../sql/inspect.ts";
 import { lookAt } from "../sql/finish.ts";
 import { toTasks } from "../dependencies.ts";
-import { whyOpen } from "./why-waiting.ts";
-import type { Workers } from "./blocked-by.ts";
+import { whyOpen, type Workers } from "./blocked-by.ts";
 
 export type WaitOptions = {
   /** How long to wait before rejecting with `timeout`. Default: no limit. */

@@ -1,3 +1,4 @@
+import { deathLimit } from "../../base/death-limit.ts";
 import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
@@ -8,20 +9,24 @@ import {
   silentPods,
   type Watched,
 } from "../../pods/liveness.ts";
-import { finishPass, markDown, prunePods } from "../../pods/sql.ts";
+import { finishPass, markDown, podsKnown, prunePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
+import type { Statement } from "../../store/sql.ts";
 import { createRoomKeeping } from "../concurrency/unblock.ts";
-import { followPoison } from "./poison.ts";
-import { type Retention, retentionOf, shortestMs } from "./retention.ts";
+import { followUpOf } from "../finish/outcome.ts";
+import { wakeWaiters } from "../sql/dependencies.ts";
+import { getTasks } from "../sql/inspect.ts";
 import {
   claimsOf,
   deleteFinished,
+  followRecovery,
   noteRecovery,
   type Orphan,
+  poisonError,
   recoverTasks,
   sweep,
 } from "../sql/recover.ts";
-import { wakeWaiters } from "../sql/dependencies.ts";
+import { type Retention, retentionOf, shortestMs } from "./prune.ts";
 
 export type LeaderOptions = {
   podId: string;
@@ -177,4 +182,51 @@ export function createLeader(options: LeaderOptions) {
       }
     },
   };
+}
+
+/** Which tasks have something that follows their failure, as pods have said of themselves. */
+type FollowedNames = ReadonlyMap<string, readonly string[]>;
+
+/**
+ * Whether something follows where this task is failed by recovery. The pod that ran it knew its
+ * handler, so its word counts; where that pod is forgotten, any other's does.
+ */
+function isFollowed(name: string, podId: string, byPod: FollowedNames): boolean {
+  const said = byPod.get(podId);
+  if (said) return said.includes(name);
+  return [...byPod.values()].some((names) => names.includes(name));
+}
+
+/**
+ * The statements that store what follows the tasks which this recovery fails, because pods have died
+ * under them too often. Hardly ever any: then nothing is asked.
+ */
+async function followPoison(
+  database: Database,
+  orphans: readonly (Orphan & { readonly deaths: number })[],
+  ids: Ids,
+): Promise<Statement[]> {
+  const spent = orphans.filter(({ deaths }) => deaths + 1 >= deathLimit);
+  if (spent.length === 0) return [];
+  const byPod = followedByPod(await database.read(podsKnown()));
+  const holders = new Map(spent.map((orphan) => [orphan.taskId, orphan]));
+  const rows = await database.read(getTasks([...holders.keys()]));
+  const followUps = rows.flatMap((row) => {
+    const { taskId, token, pod } = holders.get(row["task_id"])!;
+    const { name, payload } = row as { name: string; payload: string };
+    if (!isFollowed(name, pod.podId, byPod)) return [];
+    const attempts = Number(row["retry_count"]);
+    return [followUpOf({ taskId, name, payload, token, attempts, error: poisonError }, ids)];
+  });
+  return followUps.length > 0 ? [followRecovery(followUps, spent)] : [];
+}
+
+function followedByPod(rows: readonly Row[]): FollowedNames {
+  const byPod = new Map<string, readonly string[]>();
+  for (const row of rows) {
+    const { followUps } = JSON.parse(row["metadata"]) as { followUps?: unknown };
+    // A pod of an older release says nothing, and neither does somebody's own that only claims.
+    if (Array.isArray(followUps)) byPod.set(row["pod_id"], followUps as string[]);
+  }
+  return byPod;
 }

@@ -1,13 +1,16 @@
+import { FlotillaError } from "../../base/errors.ts";
 import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
+import { check } from "../../base/schema.ts";
 import type { Database } from "../../store/database.ts";
 import type { Throttles } from "../../throttles/registry.ts";
+import { readParents } from "../dependencies.ts";
+import { completion } from "../finish/outcome.ts";
+import { finishTasks, wakeAfter } from "../sql/finish.ts";
+import type { TaskContext } from "../task.ts";
+import { type Running, signalOf, taskFields } from "./attempt.ts";
 import type { Middleware } from "./middleware.ts";
 import type { Progress } from "./progress.ts";
-import { type Running, signalOf, taskFields } from "./attempt.ts";
-import type { TaskContext } from "../task.ts";
-import { readParents } from "../dependencies.ts";
-import { completeWithin } from "./within.ts";
 
 export type RunParts = {
   database: Database;
@@ -91,4 +94,78 @@ class RunContext implements TaskContext<unknown> {
     const { log, podId } = this.#parts;
     return withFields(log, taskFields(this.#running, podId));
   }
+}
+
+/** Something that middleware gives to what runs inside of it, with a type. */
+export type ContextValue<Value> = {
+  /** Gives it to this run. */
+  set(context: TaskContext<unknown>, value: Value): void;
+  /** What this run was given. Throws where no middleware has set it. */
+  get(context: TaskContext<unknown>): Value;
+};
+
+/**
+ * Names a value that middleware sets and handlers get. Kept beside the context and not in it, so that
+ * its type needs no declaration for the whole program, and two libraries can't take the same name.
+ */
+export function contextValue<Value>(name: string): ContextValue<Value> {
+  const values = new WeakMap<TaskContext<unknown>, { value: Value }>();
+  return {
+    set: (context, value) => void values.set(context, { value }),
+    get(context) {
+      const found = values.get(context);
+      if (found) return found.value;
+      throw new FlotillaError(
+        "invalid_middleware",
+        `no middleware has set \`${name}\` for the task "${context.name}": is it in \`middleware\` of the config?`,
+      );
+    },
+  };
+}
+
+/**
+ * Completes a task in a transaction of its handler's. Whether that commits is for the handler, so
+ * from here on only the row can say how the attempt ended.
+ */
+async function completeWithin<Result>(
+  running: Running,
+  tx: unknown,
+  result: Result,
+  { database, maxResultBytes }: { database: Database; maxResultBytes: number },
+): Promise<Result> {
+  const { claim } = running;
+  const transaction = database.within(tx);
+  const stored = await resultText(running, result, maxResultBytes);
+  if (running.ended) throw claimLost(claim.taskId);
+  running.completing = true;
+  const finish = completion(claim, stored);
+  const [changed] = claim.awaited ? [[]] : await transaction.write([finishTasks([finish])]);
+  if (changed!.length > 0) return result;
+  // Others wait for it, or it is lost; they are woken when the caller commits.
+  const awaited = [{ ...finish, awaited: true }];
+  const statements = [finishTasks(awaited), ...wakeAfter(awaited)];
+  const [finished] = await transaction.write(statements, { hint: true });
+  if (finished!.length === 0) throw claimLost(claim.taskId);
+  return result;
+}
+
+/** A result as it is stored, once it has been checked. Synchronous unless the schema isn't. */
+export function resultText(
+  { claim, handler }: Running,
+  result: unknown,
+  maxBytes: number,
+): string | Promise<string> {
+  const what = `the result of "${claim.name}"`;
+  const encode = (value: unknown) => encodeJson(what, value, { maxBytes });
+  const checked = check(handler.output, result, what, "invalid_output");
+  return checked instanceof Promise ? checked.then(encode) : encode(checked);
+}
+
+export function notCommitted(name: string): FlotillaError {
+  const message = `the handler of "${name}" called \`complete\`, but its transaction wasn't committed`;
+  return new FlotillaError("not_committed", message);
+}
+
+function claimLost(taskId: string): FlotillaError {
+  return new FlotillaError("claim_lost", `task ${taskId} isn't this attempt's any more: roll back`);
 }

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
-import { createDeadlines } from "./deadlines.ts";
+import { createDeadlines } from "./worker.ts";
 
 type Item = { name: string; actAtMs: number };
 

@@ -5,7 +5,7 @@ import type { Conclusion } from "../finish/finish.ts";
 import type { TaskError } from "../rows.ts";
 import { type Running, taskFields } from "./attempt.ts";
 import type { Finish } from "../sql/finish.ts";
-import { isRefused } from "../claim/throttle-scene.ts";
+import { isRefused } from "../claim/throttle.ts";
 import { endRunSpan } from "../trace.ts";
 
 /** What a worker tells those who count. */

@@ -1,15 +1,14 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { check } from "../../base/schema.ts";
 import { runHandler as runInScene } from "../../throttles/scope.ts";
-import { createContext, type RunParts } from "./context.ts";
+import { createContext, resultText, type RunParts } from "./context.ts";
 import { runAround } from "./middleware.ts";
 import type { Claim } from "../rows.ts";
 import { endingOf, type Running } from "./attempt.ts";
 import type { Ending } from "../finish/outcome.ts";
-import { sceneOf } from "../claim/throttle-scene.ts";
+import { sceneOf } from "../claim/throttle.ts";
 import { inSpan, startRunSpan } from "../trace.ts";
 import { endUnmet } from "../dependencies.ts";
-import { resultText } from "./within.ts";
 
 /**
  * Runs the handler on a claimed task. Never throws or rejects: whatever happens is an ending. It is a

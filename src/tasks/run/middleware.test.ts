@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { contextValue } from "./context-value.ts";
+import { contextValue } from "./context.ts";
 import { checkMiddleware, type Middleware, type Next, runAround } from "./middleware.ts";
 import type { TaskContext } from "../task.ts";
 

@@ -6,8 +6,7 @@ import type { Database } from "../../store/database.ts";
 import type { Conclusion } from "../finish/finish.ts";
 import type { LocalProgress } from "./local-progress.ts";
 import type { Running } from "./attempt.ts";
-import { saveProgress } from "../sql/finish.ts";
-import { readProgress } from "../sql/progress.ts";
+import { readProgress, saveProgress } from "../sql/finish.ts";
 
 // Often enough for people to watch, seldom enough to cost nothing.
 const everyMs = 250;

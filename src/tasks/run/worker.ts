@@ -3,38 +3,43 @@ import { type Ids, uuidv7 } from "../../base/ids.ts";
 import { defaultMaxBytes } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
+import { runAs } from "../../pods/unhandled-errors.ts";
 import type { Database } from "../../store/database.ts";
 import type { Throttles } from "../../throttles/registry.ts";
-import { type Capacity, capacityOf } from "../claim/capacity.ts";
+import {
+  type Capacity,
+  capacityOf,
+  createElastic,
+  createNameSlots,
+  type ElasticParts,
+} from "../claim/capacity.ts";
 import { createClaimLoop } from "../claim/claim-loop.ts";
 import { createClaiming } from "../claim/claim.ts";
-import { createConcluding } from "../finish/finish.ts";
-import { createDeadlines } from "./deadlines.ts";
-import type { Driven, DriveParts } from "./drive.ts";
-import { createEndings } from "../finish/endings.ts";
+import { createThrottleGate } from "../claim/throttle-gate.ts";
+import { letGo } from "../claim/throttle.ts";
+import { createConcluding, createEndings } from "../finish/finish.ts";
 import { createFinishing } from "../finish/finish-writer.ts";
-import { createElastic, type ElasticParts } from "../claim/elastic.ts";
-import type { Middleware } from "./middleware.ts";
-import { createNameSlots } from "../claim/name-slots.ts";
-import type { LocalProgress } from "./local-progress.ts";
-import { keepingIn } from "../finish/keeping.ts";
-import type { Outbox } from "../finish/outbox.ts";
-import { createProgress } from "./progress.ts";
-import { startPolling } from "./held-claims.ts";
-import { createQuiet } from "./quiet.ts";
-import { reasonsOf } from "./pod-status.ts";
-import { createReporting, type WorkerEvent } from "./events.ts";
-import type { Claim } from "../rows.ts";
-import { runAs } from "../../pods/unhandled-errors.ts";
-import { runHandler } from "./execute.ts";
-import { endingOf, type Running, startedRun, type StopReason, stopRun } from "./attempt.ts";
+import { keepingIn, type Outbox } from "../finish/outbox.ts";
 import type { Ending } from "../finish/outcome.ts";
+import type { Claim } from "../rows.ts";
 import type { FlowVersions } from "../sql/claim.ts";
 import type { TaskHandler } from "../task.ts";
-import { createTelling, type PodState } from "./telling.ts";
-import { createThrottleGate } from "../claim/throttle-gate.ts";
-import { letGo } from "../claim/throttle-scene.ts";
-import { stateOf, type WorkerState } from "./worker-state.ts";
+import {
+  type Driven,
+  type DriveParts,
+  endingOf,
+  type Running,
+  startedRun,
+  type StopReason,
+  stopRun,
+} from "./attempt.ts";
+import { createReporting, type WorkerEvent } from "./events.ts";
+import { runHandler } from "./execute.ts";
+import { startPolling } from "./held-claims.ts";
+import type { LocalProgress } from "./local-progress.ts";
+import type { Middleware } from "./middleware.ts";
+import { createTelling, type PodState, type Reason, reasonsOf } from "./pod-status.ts";
+import { createProgress } from "./progress.ts";
 
 export type { WorkerEvent };
 
@@ -347,4 +352,86 @@ function flowsOf(handlers: ReadonlyMap<string, TaskHandler>): FlowVersions | und
     flow ? [[name, flow.version]] : [],
   );
   return flows.length > 0 ? new Map(flows) : undefined;
+}
+
+/** What a pod is doing, in a word or two. */
+type WorkerState =
+  | "alone"
+  | "claiming"
+  | "draining for one"
+  | "full"
+  | "idle"
+  | "paused"
+  | "outbox full"
+  | "stopping"
+  | "waiting for the store";
+
+/** What is said of a pod in a word or two, by the first reason why it claims no more. */
+const states = {
+  stopping: "stopping",
+  outbox_full: "outbox full",
+  store_away: "waiting for the store",
+  paused: "paused",
+  alone: "alone",
+  draining: "draining for one",
+  full: "full",
+} as const;
+
+/** What the first reason says why a pod claims no more; undefined where it could. */
+function stateOf([first]: readonly Reason[]): WorkerState | undefined {
+  return first && first.code in states ? states[first.code as keyof typeof states] : undefined;
+}
+
+/**
+ * One timer for many deadlines, because a timer per task would cost more than a short task does.
+ * `act` is called with what is due; it sets later deadlines by calling `watch` again.
+ */
+export function createDeadlines<Item extends { readonly actAtMs: number }>(
+  clock: Clock,
+  items: () => Iterable<Item>,
+  act: (item: Item) => void,
+) {
+  let armedMs = Infinity;
+  let cancel: (() => void) | undefined;
+
+  const fire = () => {
+    armedMs = Infinity;
+    cancel = undefined;
+    const nowMs = clock.monotonic();
+    for (const item of items()) if (item.actAtMs <= nowMs) act(item);
+    let nextMs = Infinity;
+    for (const item of items()) nextMs = Math.min(nextMs, item.actAtMs);
+    if (nextMs < Infinity) watch(nextMs);
+  };
+  const watch = (atMs: number) => {
+    if (atMs >= armedMs) return;
+    armedMs = atMs;
+    cancel?.();
+    cancel = clock.after(Math.max(0, atMs - clock.monotonic()), fire);
+  };
+  return { watch, stop: () => cancel?.() };
+}
+
+/** Waits until a pod has nothing left to do. `check` is called whenever something has ended. */
+function createQuiet(clock: Clock, isQuiet: () => boolean) {
+  let onQuiet: (() => void) | undefined;
+  const check = () => {
+    if (isQuiet()) onQuiet?.();
+  };
+  return {
+    check,
+    /** Resolves when all is quiet, or when the time is over. */
+    async within(limitMs: number): Promise<void> {
+      let cancel = () => {};
+      const limit = new Promise<void>((resolve) => {
+        cancel = clock.after(limitMs, resolve);
+      });
+      const quiet = new Promise<void>((resolve) => {
+        onQuiet = resolve;
+        check();
+      });
+      await Promise.race([quiet, limit]);
+      cancel();
+    },
+  };
 }

@@ -14,8 +14,7 @@ import {
   holdTask,
 } from "../../store/sql.ts";
 import { type ClaimCall, type FlowVersions, isDue, notNewer, take } from "./claim.ts";
-import { isPending } from "./task-state.ts";
-import { heldOfTenant, tenantScope, withRooms } from "./rooms.ts";
+import { heldOfTenant, isPending, tenantScope, withRooms } from "./task-state.ts";
 
 /**
  * Claims behind the gates. What to try is read first and chosen by `gates.ts`; then one transaction

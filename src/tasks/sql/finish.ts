@@ -1,6 +1,6 @@
 import {
-  isAmong,
   holdTask,
+  isAmong,
   now,
   returning,
   rows,
@@ -8,11 +8,9 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { nextSeq } from "./events.ts";
-import { type FollowUp, insertFollowUps } from "./follow-up.ts";
-import { ungated } from "./task-state.ts";
-import type { RunWrite } from "./runs.ts";
 import { wakeWaiters } from "./dependencies.ts";
+import { nextSeq, parked, ungated } from "./task-state.ts";
+import type { RunWrite } from "./runs.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -211,4 +209,62 @@ export function saveProgress(
     from ${newest} newest
     where ${tasks}.task_id = newest.task_id and ${tasks}.claim_token = newest.token
       and ${tasks}.run_seq = newest.run_seq and ${tasks}.status = 'claimed'`;
+}
+
+/**
+ * Of snoozes that follow each other only the last is kept, which says how many there were: a task may
+ * snooze for months, and its events mustn't grow with every one. Comes after the note of the last.
+ */
+export function forgetEarlierSnoozes(taskIds: readonly string[]): Statement {
+  const snoozed = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  return sql`
+    delete from ${events}
+    where task_id in (select task_id from ${snoozed} snoozed) and type = 'snoozed'
+      and exists (select 1 from ${events} later where later.task_id = ${events}.task_id
+        and later.seq = ${events}.seq + 1 and later.type = 'snoozed')`;
+}
+
+/** A task that follows the failure of another, in the same write as that failure. */
+export type FollowUp = {
+  readonly taskId: string;
+  readonly failedId: string;
+  /** Of the claim that failed. */
+  readonly token: number;
+  readonly name: string;
+  readonly payload: string;
+};
+
+/**
+ * Stores what follows failures of `task`, under the condition of the write that fails it, which comes
+ * next. Whose task it is, how urgent and of which trace is taken from the one that failed.
+ */
+export function insertFollowUps(given: readonly FollowUp[], condition: Statement): Statement {
+  const failed = rows(
+    { id: "text", failed_id: "text", token: "integer", name: "text", payload: "text", key: "text" },
+    given.map((each) => {
+      const { taskId, failedId, token, name, payload } = each;
+      return [taskId, failedId, token, name, payload, `${failedId}/${token}`];
+    }),
+  );
+  return sql`
+    insert into ${tasks} (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+      unique_key, parent_id, trace, gated, parked)
+    select failed.id, task.tenant, failed.name, failed.payload, task.priority, ${now}, ${now}, ${now},
+      failed.key, task.task_id, task.trace, ${ofTenant(1)}, ${ofTenant(parked.atGate)}
+    from ${failed} failed join ${tasks} task
+      on task.task_id = failed.failed_id and task.claim_token = failed.token
+    where ${condition}
+    on conflict do nothing`;
+}
+
+function ofTenant(value: number): Statement {
+  return sql`case when task.tenant <> 'default' then cast(${value} as integer) else 0 end`;
+}
+
+/** What was saved last of a task, with the token of the attempt that saved it. */
+export function readProgress(taskId: string): Statement {
+  return sql`select progress, progress_token from ${tasks} where task_id = ${taskId}`;
 }

@@ -1,14 +1,25 @@
 import { pageBytes } from "../../base/page.ts";
 import { bytesOf, pageOf } from "../../store/page.ts";
-import { isAmong, holdTask, join, now, rows, sql, type Statement, table } from "../../store/sql.ts";
-import { nextSeq, requestMark } from "./events.ts";
-import { ungated } from "./task-state.ts";
+import {
+  holdTask,
+  isAmong,
+  join,
+  limit,
+  now,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
+import { isDue, isReady, type Level } from "./claim.ts";
 import {
   tellingParents,
   wakeIfNothingIsOpen,
   wakeWaiters,
   wakeWaitersOfChildren,
 } from "./dependencies.ts";
+import { nextSeq, requestMark, ungated } from "./task-state.ts";
+import { everything } from "./limits.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");
@@ -169,7 +180,7 @@ export function getTasks(taskIds: readonly string[]): Statement {
   return sql`select * from ${tasks} where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
 }
 
-export type ListFilter = {
+type ListFilter = {
   readonly name?: string;
   readonly status?: string;
   readonly tenant?: string;
@@ -210,4 +221,147 @@ export const taskPage = {
 export function countTasks(): Statement {
   return sql`
     select name, status, count(*) as tasks from ${tasks} group by name, status order by name, status`;
+}
+
+/** Nothing is counted further than this, so that a look costs the same however long the queue is. */
+export const depthLimit = 10_000;
+const namesLimit = 200;
+// A retry keeps its place by age but has waited since it was due, so the oldest few are looked at.
+const oldestLimit = 100;
+
+/** The names of tasks that can be claimed, found by stepping along the index. */
+export function namesWaiting(): Statement {
+  return sql`
+    with recursive step (name) as (
+      select (select min(name) from ${tasks} where ${isReady})
+      union all
+      select (select min(task.name) from ${tasks} task
+        where task.name > step.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2)
+      from step where step.name is not null)
+    select name from step where name is not null ${limit(namesLimit)}`;
+}
+
+/**
+ * How many can be claimed of each name and priority, and how long one has been due at most. Counting
+ * asks for an order, because a planner that takes everything for waiting would read the table else.
+ */
+export function readyDepth(levels: readonly Level[]): Statement {
+  const wanted = rows(
+    { name: "text", priority: "integer" },
+    levels.map(({ name, priority }) => [name, priority]),
+  );
+  return sql`
+    select level.name,
+      (select count(*) from (
+        select 1 from ${tasks} task
+        where task.name = level.name and task.priority = level.priority
+          and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+        order by task.created_at, task.task_id ${limit(depthLimit)}) counted) as tasks,
+      (select ${now} - min(run_at) from (
+        select task.run_at from ${tasks} task
+        where task.name = level.name and task.priority = level.priority
+          and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+        order by task.created_at, task.task_id ${limit(oldestLimit)}) first) as age_ms
+    from ${wanted} level`;
+}
+
+/**
+ * How many wait for their time, for others or for room, are at a gate, wait to run alone, run, or have
+ * failed, by name.
+ */
+export function otherDepths(): Statement {
+  const bounded = limit(depthLimit);
+  return sql`
+    select 'delayed' as state, name, count(*) as tasks, ${now} - min(run_at) as age_ms from (
+      select name, run_at from ${tasks} where status = 'pending' and parked = 1
+      order by run_at ${bounded}) delayed group by name
+    union all
+    select 'waiting', name, count(*), null from (
+      select name from ${tasks} where status = 'pending' and parked = 2
+      order by task_id ${bounded}) waiting group by name
+    union all
+    select 'blocked', name, count(*), null from (
+      select name from ${tasks} where status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id ${bounded}) blocked group by name
+    union all
+    select 'ready', name, count(*), ${now} - min(run_at) from (
+      select name, run_at from ${tasks} where status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id ${bounded}) ready group by name
+    union all
+    select 'alone', name, count(*), ${now} - min(run_at) from (
+      select name, run_at from ${tasks} where status = 'pending' and parked = 0 and deaths >= 2
+      order by name, created_at, task_id ${bounded}) alone group by name
+    union all
+    select 'alone', name, count(*), ${now} - min(run_at) from (
+      select name, run_at from ${tasks} where status = 'pending' and parked = 4 and deaths >= 2
+      order by name, created_at, task_id ${bounded}) alone group by name
+    union all
+    select 'running', name, count(*), null from (
+      select name from ${tasks} where status = 'claimed'
+      order by claimed_by, claim_call ${bounded}) running group by name
+    union all
+    select 'failed', name, count(*), null from (
+      select name from ${tasks} where status = 'failed'
+      order by task_id desc ${bounded}) failed group by name`;
+}
+
+const pauses = table("step_pause");
+
+/** How long until something that waits for its time is due. */
+export function nextDue(): Statement {
+  return sql`
+    select run_at - ${now} as wait_ms from ${tasks}
+    where status = 'pending' and parked = 1 order by run_at ${limit(1)}`;
+}
+
+const byAge = sql`created_at, task_id`;
+
+/** The kinds of tasks that could be claimed, each with the order of its index. */
+const claimable: readonly { readonly which: Statement; readonly order: Statement }[] = [
+  { which: sql`${isReady} and ${isDue}`, order: sql`priority desc, ${byAge}` },
+  {
+    which: sql`status = 'pending' and parked = 4 and deaths < 2`,
+    order: sql`tenant, priority desc, ${byAge}`,
+  },
+  { which: sql`status = 'pending' and parked = 0 and deaths >= 2`, order: byAge },
+  { which: sql`status = 'pending' and parked = 4 and deaths >= 2`, order: byAge },
+];
+
+/** Names whose tasks wait for the same permits. Those with the lower rank go first. */
+export type RankedName = { readonly name: string; readonly rank: number };
+
+/**
+ * The tasks that wait for the same permits, in the order in which they get them. Each kind of each name is
+ * read no further than to `most`. Tasks that can't be claimed now aren't among them.
+ */
+export function tasksInLine(names: readonly RankedName[], most: number): Statement {
+  const all = names.flatMap(({ name, rank }) =>
+    claimable.map(
+      ({ which, order }) => sql`select * from (
+        select cast(${rank} as integer) as urgency, priority, created_at, task_id from ${tasks}
+        where name = ${name} and ${which} order by ${order} ${limit(most)}) of_name`,
+    ),
+  );
+  return sql`
+    select task_id from (${join(all, " union all ")}) ready
+    order by urgency, priority desc, created_at, task_id`;
+}
+
+/**
+ * How many tasks of each name could be claimed, counted no further than to `most`. Each kind is looked
+ * for in the order of its index, which leaves the planner no other way.
+ */
+export function countReady(names: readonly string[], most: number): Statement {
+  const counts = names.map((name) => {
+    const kinds = claimable.map(
+      ({ which, order }) => sql`(select count(*) from (
+      select 1 from ${tasks} where name = ${name} and ${which} order by ${order} ${limit(most)}) first)`,
+    );
+    return sql`select ${name} as name, ${join(kinds, " + ")} as ready`;
+  });
+  return sql`
+    select name, ready from (${join(counts, " union all ")}) counted
+    where not exists (
+      select 1 from ${pauses} pause
+      where pause.paused = 1 and pause.name in (counted.name, ${everything}))`;
 }

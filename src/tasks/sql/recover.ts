@@ -14,9 +14,9 @@ import {
   takeRows,
   takeTask,
 } from "../../store/sql.ts";
-import type { Retention } from "../leader/retention.ts";
-import { nextSeq } from "./events.ts";
-import { type FollowUp, insertFollowUps } from "./follow-up.ts";
+import type { Retention } from "../leader/prune.ts";
+import { nextSeq } from "./task-state.ts";
+import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { forgetWaits, unneeded } from "./dependencies.ts";
 
 const tasks = table("step_tracker");

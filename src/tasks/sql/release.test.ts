@@ -3,8 +3,7 @@ import { movableClock } from "../../testing/clock.ts";
 import { testStore } from "../../testing/store.ts";
 import { beat } from "../../pods/sql.ts";
 import { sql, table } from "../../store/sql.ts";
-import { claimTasks } from "./claim.ts";
-import { releaseCall } from "./release.ts";
+import { claimTasks, releaseCall } from "./claim.ts";
 
 test("a released claim can't land, though its pod was pruned and an older beat brings it back", async () => {
   const database = await testStore(movableClock(0));

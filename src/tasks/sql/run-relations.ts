@@ -1,7 +1,7 @@
 import { holdTask, isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { startedOver } from "./inspect.ts";
 import type { NewTask } from "./enqueue.ts";
-import { nextSeq } from "./events.ts";
+import { nextSeq } from "./task-state.ts";
 import { wakeChildren } from "./dependencies.ts";
 
 /** What a write of a run does to others: its children, and what was said to it. */

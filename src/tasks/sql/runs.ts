@@ -1,12 +1,19 @@
-import { holdTask, isAmong, sql, type Statement } from "../../store/sql.ts";
-import { cancelChildren } from "./inspect.ts";
-import { insertTasks, type NewTask } from "./enqueue.ts";
-import { type Finish, inOrder, wakesOthers } from "./finish.ts";
-import { noteKept, noteLeft } from "./run-events.ts";
-import { fenceOf } from "./run-fence.ts";
-import { forgetOthers, startOver, takeSignals, waitForChildren } from "./run-relations.ts";
-import { keepRuns, leaveRuns } from "./run-rows.ts";
+import {
+  holdTask,
+  isAmong,
+  now,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
 import { wakeIfNothingIsOpen, wakeWaitersOfChildren } from "./dependencies.ts";
+import { insertTasks, type NewTask } from "./enqueue.ts";
+import { numbersPerWrite, ungated } from "./task-state.ts";
+import { type Finish, inOrder, wakesOthers } from "./finish.ts";
+import { cancelChildren } from "./inspect.ts";
+import { forgetOthers, startOver, takeSignals, waitForChildren } from "./run-relations.ts";
 
 /** What keeps a run from being claimed once it is given back. */
 export type RunPark =
@@ -59,7 +66,7 @@ export function isRunFinish(finish: Finish): finish is RunFinish {
 }
 
 /** The statements of a transaction that stores writes of runs, and where among them the answers are. */
-export type RunStatements = {
+type RunStatements = {
   /** Before whatever else ends tasks. */
   readonly statements: readonly Statement[];
   /** Which of them say what was stored. */
@@ -126,4 +133,266 @@ function hasStopped({ run }: RunFinish): boolean {
 
 function hasEvents({ run }: RunFinish): boolean {
   return run.events.length > 0;
+}
+
+const tasks = table("step_tracker");
+
+/**
+ * Runs that go on under the same claim. Nothing that is in an index changes, which is most of what it
+ * would cost. Where the pod was taken for dead meanwhile, what it did counts, but the claim is gone.
+ */
+export function keepRuns(kept: readonly RunFinish[]): Statement {
+  const { next, changes, unwoken } = kept.every(isPlain) ? plainWrites(kept) : anyWrites(kept);
+  const fenced = (task: Statement) => sql`${task}.claim_token = next.token
+    and ${task}.run_seq = next.run_seq and ${task}.status in ('claimed', 'pending')
+    ${unwoken(task)}`;
+  return sql`
+    update ${tasks} set ${changes}
+    from ${next} next
+    where ${tasks}.task_id = next.task_id and ${fenced(sql`${tasks}`)}
+    ${returning(prefixed(sql`${tasks}`), {
+      before: sql`
+        select ${prefixed(sql`task`)} from ${next} next join ${tasks} task on task.task_id = next.task_id
+        where ${fenced(sql`task`)} ${holdTask}`,
+    })}`;
+}
+
+/** Whether a transition has simply completed, as nearly all do: then much less has to be sent and set. */
+function isPlain({ run, error, wake }: RunFinish): boolean {
+  const { intent, waiting, stoppedAt, trace, failures, moved, version } = run;
+  const hasNothing = intent === null && waiting === null && stoppedAt === null && trace === null;
+  const isFree = error === null && wake === null;
+  return hasNothing && moved && failures === 0 && isFree && version !== null;
+}
+
+function plainWrites(kept: readonly RunFinish[]) {
+  const next = rows(
+    {
+      task_id: "text",
+      token: "integer",
+      run_seq: "integer",
+      version: "integer",
+      cursor: "text",
+      state: "text",
+    },
+    kept.map(({ taskId, token, run }) => [
+      taskId,
+      token,
+      run.seq,
+      run.version,
+      run.cursor,
+      run.state,
+    ]),
+  );
+  const changes = sql`
+    flow_version = next.version, cursor = next.cursor, state = coalesce(next.state, ${tasks}.state),
+    intent = null, waiting = null, stopped_at = null, retry_count = 0, deaths = 0, progress = null,
+    error = null, run_seq = ${tasks}.run_seq + 1, advanced_at = ${now}`;
+  return { next, changes, unwoken: () => sql`` };
+}
+
+function anyWrites(kept: readonly RunFinish[]) {
+  const next = rows(
+    { ...fenceColumns, ...writeColumns },
+    kept.map((finish) => [...fenceValues(finish), ...writeValues(finish)]),
+  );
+  const unwoken = (task: Statement) => sql`and (next.wake is null or ${task}.wake = next.wake)`;
+  return { next, changes: written, unwoken };
+}
+
+/** Runs that are given back, or have ended. */
+export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement {
+  const next = rows(
+    {
+      ...fenceColumns,
+      ...writeColumns,
+      status: "text",
+      result: "text",
+      parked: "integer",
+      until_at: "integer",
+      awaits: "text",
+      aside: "text",
+      aside_version: "integer",
+      scope: "text",
+    },
+    left.map((finish) => [
+      ...fenceValues(finish),
+      ...writeValues(finish),
+      finish.status,
+      finish.result,
+      ...parkValues(finish.run.park),
+    ]),
+  );
+  return sql`
+    update ${tasks} set ${written}, status = next.status, result = next.result,
+      claim_token = claim_token + case when next.status = 'pending' then 1 else 0 end,
+      claimed_by = case when next.status = 'pending' then null else claimed_by end,
+      claim_call = null, last_update = ${now},
+      run_at = case when next.status = 'pending' then coalesce(next.until_at, ${now}) else run_at end,
+      parked = case when next.parked <> 0 then next.parked when next.until_at > ${now} then 1
+        else ${ungated} end,
+      waits = case when next.parked = 2 then 2 else waits end,
+      awaits = next.awaits, aside = next.aside, aside_version = next.aside_version,
+      group_key = coalesce(next.scope, ${tasks}.group_key),
+      gated = case when next.scope is null then gated else 1 end
+    from ${next} next
+    where ${tasks}.task_id = next.task_id and ${isFenced(sql`${tasks}`, sql`next`, wakes)}
+    ${returning(prefixed(sql`${tasks}`), {
+      before: sql`
+        select ${prefixed(sql`task`)} from ${next} next join ${tasks} task on task.task_id = next.task_id
+        where ${isFenced(sql`task`, sql`next`, wakes)} ${holdTask}`,
+    })}`;
+}
+
+function prefixed(task: Statement): Statement {
+  return sql`${task}.task_id, ${task}.status, ${task}.wake, ${task}.cancel_requested`;
+}
+
+const writeColumns = {
+  version: "integer",
+  cursor: "text",
+  state: "text",
+  intent: "text",
+  waiting: "text",
+  stopped_at: "text",
+  failures: "integer",
+  moved: "integer",
+  error: "text",
+  trace: "text",
+} as const;
+
+function writeValues({ run, error }: RunFinish) {
+  const { version, cursor, state, intent, waiting, stoppedAt, failures, moved, trace } = run;
+  return [
+    version,
+    cursor,
+    state,
+    intent,
+    waiting,
+    stoppedAt,
+    failures,
+    moved ? 1 : 0,
+    error,
+    trace,
+  ];
+}
+
+const written = sql`
+  flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
+  state = coalesce(next.state, ${tasks}.state), intent = next.intent, waiting = next.waiting,
+  stopped_at = next.stopped_at, retry_count = next.failures, run_seq = ${tasks}.run_seq + 1,
+  deaths = case when next.moved = 1 then 0 else deaths end,
+  progress = case when next.moved = 1 then null else progress end,
+  error = case when next.moved = 1 then next.error else coalesce(next.error, ${tasks}.error) end,
+  trace = coalesce(next.trace, ${tasks}.trace), advanced_at = ${now}`;
+
+/** Where a time is given as well, the run goes on then if nobody has said anything. */
+function parkValues(park: RunPark) {
+  switch (park.for) {
+    case "time":
+      return [0, park.untilMs, null, null, null, null];
+    case "signal":
+      return [park.untilMs === null ? 5 : 0, park.untilMs, park.name, null, null, null];
+    case "children":
+      return [2, null, park.keys, null, null, null];
+    case "room":
+      return [4, null, null, null, null, park.scope];
+    case "people":
+      return [6, null, null, park.why, park.byVersion, null];
+  }
+}
+
+const fenceColumns = {
+  task_id: "text",
+  token: "integer",
+  run_seq: "integer",
+  wake: "integer",
+  ends: "integer",
+} as const;
+
+function fenceValues({ taskId, token, run, wake, status }: RunFinish) {
+  return [taskId, token, run.seq, wake, status === "claimed" || status === "pending" ? 0 : 1];
+}
+
+// What a run was when its write was decided on. Tokens, counts of writes and wakes only rise, so that a
+// row which doesn't meet it never will again.
+function isFenced(task: Statement, given: Statement, wakes: boolean): Statement {
+  return sql`${task}.claim_token = ${given}.token and ${task}.run_seq = ${given}.run_seq
+    and ${task}.status in ('claimed', 'pending')
+    and (${given}.wake is null or ${task}.wake = ${given}.wake)
+    ${wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.awaited = 0)`}`;
+}
+
+/** A part of a query: those runs that their writes can be stored of. */
+function fenceOf(all: readonly RunFinish[]): (task: Statement) => Statement {
+  const given = rows(fenceColumns, all.map(fenceValues));
+  const wakes = wakesOthers(all);
+  return (task) => sql`${given} given join ${tasks} ${task} on ${task}.task_id = given.task_id
+    where ${isFenced(task, sql`given`, wakes)}`;
+}
+
+const events = table("step_event");
+
+type Noted = { readonly finish: RunFinish; readonly place: number };
+
+function numberOf({ run }: RunFinish, place: number): number {
+  return (run.seq + 1) * numbersPerWrite + place;
+}
+
+function eventRows(finishes: readonly RunFinish[]) {
+  const all = finishes.flatMap((finish): Noted[] =>
+    finish.run.events.map((_, place) => ({ finish, place })),
+  );
+  return rows(
+    { ...fenceColumns, seq: "integer", type: "text", attempt: "integer", detail: "text" },
+    all.map(({ finish, place }) => {
+      const { type, attempt, detail } = finish.run.events[place]!;
+      return [...fenceValues(finish), numberOf(finish, place), type, attempt, detail];
+    }),
+  );
+}
+
+const eventColumns = sql`task_id, seq, type, attempt, pod_id, detail`;
+
+/** Notes what happened to runs that are about to be left. Goes before that, under the same conditions. */
+function noteLeft(podId: string, left: readonly RunFinish[], wakes: boolean): Statement {
+  return sql`
+    insert into ${events} (${eventColumns})
+    select noted.task_id, noted.seq, noted.type, noted.attempt, ${podId}, noted.detail
+    from ${eventRows(left)} noted join ${tasks} task on task.task_id = noted.task_id
+    where ${isFenced(sql`task`, sql`noted`, wakes)}
+    ${holdTask}`;
+}
+
+/**
+ * Notes what happened to runs that go on. Goes after that: while a claim lasts only its own writes are
+ * counted, so that the count says which of them was stored, now or by an earlier send.
+ */
+function noteKept(podId: string, kept: readonly RunFinish[]): Statement {
+  return sql`
+    insert into ${events} (${eventColumns})
+    select noted.task_id, noted.seq, noted.type, noted.attempt, ${podId}, noted.detail
+    from ${eventRows(kept)} noted join ${tasks} task on task.task_id = noted.task_id
+    where task.claim_token = noted.token and task.run_seq = noted.run_seq + 1
+    on conflict do nothing`;
+}
+
+/**
+ * Which of these writes were stored, by the last event that each has noted. It says so also of a run that
+ * somebody has taken up since, whose row tells no more of it.
+ */
+export function lookForNotes(podId: string, given: readonly RunFinish[]): Statement {
+  const wanted = rows(
+    { task_id: "text", seq: "integer", type: "text", detail: "text" },
+    given.map((finish) => {
+      const { taskId, run } = finish;
+      const { type, detail } = run.events.at(-1)!;
+      return [taskId, numberOf(finish, run.events.length - 1), type, detail];
+    }),
+  );
+  return sql`
+    select wanted.task_id from ${wanted} wanted
+    where exists (select 1 from ${events} noted
+      where noted.task_id = wanted.task_id and noted.seq = wanted.seq and noted.pod_id = ${podId}
+        and noted.type = wanted.type and noted.detail = wanted.detail)`;
 }

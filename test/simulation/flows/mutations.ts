@@ -7,7 +7,7 @@ import { type Mutation, of } from "../mutation.ts";
 const runs = of("tasks/sql");
 const ask = of("tasks/sql/inspect");
 const waits = of("tasks/sql/dependencies");
-const claim = of("tasks/sql/claim", "tasks/sql/release");
+const claim = of("tasks/sql/claim", "tasks/sql/claim");
 const recover = of("tasks/sql/recover");
 const finishing = of("tasks/finish/finish-writer");
 const asking = of("flows/sql");
@@ -255,7 +255,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "held: a cancel that was heard of is parked over",
-    edits: [of("tasks/run/held")("      run.cancelSeen = true;\n")],
+    edits: [of("tasks/run/held-claims")("      run.cancelSeen = true;\n")],
   },
   {
     name: "worker: a run that comes while the pod stops ends as a task",

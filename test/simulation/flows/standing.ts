@@ -2,7 +2,7 @@
  * What must hold between rows after every write, whoever made it: nobody is parked for what is there
  * already (F6), nor goes on waiting after a cancel, and no queue has more under way than it may.
  */
-import { queueScope } from "../../../src/tasks/sql/rooms.ts";
+import { queueScope } from "../../../src/tasks/sql/task-state.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { World } from "../world.ts";
 import type { Families } from "./families.ts";
