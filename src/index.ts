@@ -12,8 +12,7 @@ export type {
   RedrivesOptions,
 } from "./dead-letters/dead-letters.ts";
 export type { DeadLetter } from "./dead-letters/dead-letter.ts";
-export type { Redrive, RedriveReason, RedriveState } from "./dead-letters/redrive.ts";
-export type { Selection } from "./dead-letters/selection.ts";
+export type { Redrive, RedriveReason, RedriveState, Selection } from "./dead-letters/redrive.ts";
 export type { ErrorGroup, ErrorGroups } from "./dead-letters/index.ts";
 // Of a chain's types, those too that declarations of exported flows name.
 export type {

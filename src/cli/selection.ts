@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { FlotillaError } from "../base/errors.ts";
 import { groupVersion } from "../dead-letters/fingerprint.ts";
-import type { Selection } from "../dead-letters/selection.ts";
+import type { Selection } from "../dead-letters/redrive.ts";
 import type { StoreFlags } from "./flags.ts";
 
 /** Flags of commands that are about some failed tasks. */

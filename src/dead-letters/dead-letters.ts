@@ -8,7 +8,14 @@ import { resend, untilKnown } from "../store/retry.ts";
 import { getTask } from "../tasks/sql/inspect.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type Kept, openKept, readStep } from "./leader.ts";
-import { hasEnded, type Redrive, toStored, withStep } from "./redrive.ts";
+import {
+  checkSelection,
+  hasEnded,
+  type Redrive,
+  type Selection,
+  toStored,
+  withStep,
+} from "./redrive.ts";
 import {
   cancelRedrive,
   discardTasks,
@@ -16,9 +23,8 @@ import {
   insertRedrive,
   listRedrives,
   openMost,
-} from "./redrive-statements.ts";
+} from "./sql.ts";
 import type { DeadLetter } from "./dead-letter.ts";
-import { type Selection, checkSelection } from "./selection.ts";
 import type { ErrorGroups } from "./index.ts";
 import { type Views, viewsInMemory } from "./index-files.ts";
 

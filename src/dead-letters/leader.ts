@@ -10,6 +10,7 @@ import { followFailed } from "./index-sync.ts";
 import {
   countStep,
   decide,
+  type Picking,
   type RedriveReason,
   type StepCounts,
   type StepTask,
@@ -18,15 +19,14 @@ import {
 } from "./redrive.ts";
 import {
   endRedrive,
+  manyFailed,
   openRedrives,
   pruneRedrives,
   stepTasks,
   stopRedrive,
   takeStep,
-} from "./redrive-statements.ts";
+} from "./sql.ts";
 import { type DeadLetter, errorOf } from "./dead-letter.ts";
-import type { Picking } from "./selection.ts";
-import { manyFailed } from "./sql.ts";
 import type { View } from "./index.ts";
 import { type Views, viewsInMemory } from "./index-files.ts";
 

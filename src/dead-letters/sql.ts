@@ -1,4 +1,9 @@
-import { isAmong, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
+import { holdTask, isAmong, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
+import { tellingParents, wakeIfNothingIsOpen } from "../tasks/sql/dependencies.ts";
+import { startedOver } from "../tasks/sql/inspect.ts";
+import { nextSeq } from "../tasks/sql/task-state.ts";
+import type { DeadLetter } from "./dead-letter.ts";
+import type { RedriveReason, Selection, StepCounts, Stored } from "./redrive.ts";
 
 const tasks = table("step_tracker");
 
@@ -40,7 +45,7 @@ export function failedSince(sinceMs: number, overlapMs: number, count: number): 
  * The condition that a task which is named has failed. It is said so that no planner takes the index of
  * failed tasks for a way to it: that leads by all of them, for every name.
  */
-export function hasFailed(task: Statement): Statement {
+function hasFailed(task: Statement): Statement {
   return sql`coalesce(${task}.status, '') = 'failed'`;
 }
 
@@ -54,4 +59,195 @@ export function failedTasks(taskIds: readonly string[]): Statement {
     select task_id, name, tenant, claim_token, last_update, retry_count, deaths, redrive_id, error
     from ${tasks} task
     where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)} and ${hasFailed(sql`task`)}`;
+}
+
+const events = table("step_event");
+const redrives = table("redrive");
+
+const isOpen = sql`state in ('running', 'stopping')`;
+export const openMost = 50;
+
+/** Stores a redrive, unless too many are open. Its id makes sending it again harmless. */
+export function insertRedrive(
+  redriveId: string,
+  selection: Selection,
+  stepMost: number,
+): Statement[] {
+  return [
+    sql`
+      insert into ${redrives} (redrive_id, filter, step_most)
+      select redrive_id, filter, step_most
+      from ${rows({ redrive_id: "text", filter: "text", step_most: "integer" }, [
+        [redriveId, JSON.stringify(selection), stepMost],
+      ])} fresh
+      where (select count(*) from ${redrives} where ${isOpen}) < ${openMost}
+      on conflict (redrive_id) do nothing`,
+    getRedrive(redriveId),
+  ];
+}
+
+export function getRedrive(redriveId: string): Statement {
+  return sql`select * from ${redrives} where redrive_id = ${redriveId}`;
+}
+
+/** Newest first: those behind the one that is named, or all. */
+export function listRedrives(count: number, cursor?: string): Statement {
+  const behind = cursor === undefined ? sql`` : sql`where redrive_id < ${cursor}`;
+  return sql`select * from ${redrives} ${behind} order by redrive_id desc ${limit(count)}`;
+}
+
+export function openRedrives(): Statement {
+  return sql`select * from ${redrives} where ${isOpen} order by created_at, redrive_id ${limit(openMost)}`;
+}
+
+/** The tasks of a redrive's present step, with the group that each was taken for if it has failed. */
+export function stepTasks({ redriveId, step }: Pick<Stored, "redriveId" | "step">): Statement {
+  return sql`
+    select task_id, name, status,
+      case when status = 'failed' then error end as error,
+      case when status = 'failed' then (
+        select detail from ${events} event
+        where event.task_id = task.task_id and event.type = 'redriven'
+        order by seq desc limit 1) end as redriven
+    from ${tasks} task where redrive_id = ${redriveId} and redrive_step = ${step}
+    order by task_id`;
+}
+
+/** A write of the leader's: it counts only if nobody has changed the row since it was seen. */
+type Write = {
+  readonly redrive: Stored;
+  readonly step: StepCounts;
+  readonly writeId: string;
+};
+
+/** Ends the present step, adding what became of it, and begins the next with tasks that are still failed. */
+export function takeStep(
+  { redrive, step, writeId }: Write,
+  letters: readonly DeadLetter[],
+  next: { readonly size: number; readonly remaining: number },
+): Statement[] {
+  const { redriveId } = redrive;
+  const number = redrive.step + 1;
+  const taskIds = letters.map((each) => each.taskId);
+  const wanted = rows(
+    { task_id: "text", token: "integer", detail: "text" },
+    letters
+      .toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1))
+      .map(({ taskId, token, group }) => [
+        taskId,
+        token,
+        JSON.stringify({ redriveId, step: number, group }),
+      ]),
+  );
+  // Only the writer that has just changed the redrive's row takes tasks, and only once.
+  const ours = sql`redrive_id = ${redriveId} and last_write = ${writeId} and step_taken is null`;
+  // A task belongs to one redrive for as long as that isn't over.
+  const free = (task: Statement) => sql`
+    ${hasFailed(task)} and ${task}.claim_token = wanted.token
+    and exists (select 1 from ${redrives} where ${ours})
+    and not exists (select 1 from ${redrives} holder
+      where holder.redrive_id = ${task}.redrive_id and holder.state in ('running', 'stopping'))`;
+  const taken = sql`(select count(*) from ${tasks}
+    where redrive_id = ${redriveId} and redrive_step = ${number})`;
+  return [
+    sql`
+      update ${redrives}
+      set ${stepOver(step)}, last_write = ${writeId}, step_size = ${next.size}, step_taken = null,
+        remaining = ${next.remaining}
+      where redrive_id = ${redriveId} and revision = ${redrive.revision} and state = 'running'`,
+    ...tellingParents(taskIds, [
+      sql`
+        insert into ${events} (task_id, seq, type, detail)
+        select wanted.task_id, ${nextSeq(sql`wanted.task_id`)}, 'redriven', wanted.detail
+        from ${wanted} wanted join ${tasks} task on task.task_id = wanted.task_id
+        where ${free(sql`task`)} ${holdTask}`,
+      sql`
+        update ${tasks}
+        set ${startedOver}, redrive_id = ${redriveId}, redrive_step = ${number}
+        from ${wanted} wanted
+        where ${tasks}.task_id = wanted.task_id and ${free(sql`${tasks}`)}`,
+    ]),
+    wakeIfNothingIsOpen(taskIds),
+    sql`update ${redrives} set step_taken = ${taken}, taken = taken + ${taken} where ${ours}`,
+    getRedrive(redriveId),
+  ];
+}
+
+/** Takes no more. What was taken goes on. */
+export function stopRedrive(
+  { redrive, writeId }: Pick<Write, "redrive" | "writeId">,
+  reason: RedriveReason,
+): Statement {
+  return sql`
+    update ${redrives}
+    set state = 'stopping', reason = ${JSON.stringify(reason)}, last_write = ${writeId},
+      revision = revision + 1, last_update = ${now}
+    where redrive_id = ${redrive.redriveId} and revision = ${redrive.revision} and state = 'running'`;
+}
+
+/** The same by somebody who hasn't seen it. */
+export function cancelRedrive(redriveId: string, reason: RedriveReason): Statement[] {
+  return [
+    sql`
+      update ${redrives}
+      set state = 'stopping', reason = ${JSON.stringify(reason)},
+        revision = revision + 1, last_update = ${now}
+      where redrive_id = ${redriveId} and state = 'running'`,
+    getRedrive(redriveId),
+  ];
+}
+
+export function endRedrive(
+  { redrive, step, writeId }: Write,
+  state: "done" | "stopped" | "cancelled",
+): Statement {
+  return sql`
+    update ${redrives}
+    set ${stepOver(step)}, last_write = ${writeId}, state = ${state}, step_size = 0, step_taken = 0,
+      remaining = case when ${state} = 'done' then 0 else remaining end
+    where redrive_id = ${redrive.redriveId} and revision = ${redrive.revision}
+      and state = ${redrive.state}`;
+}
+
+function stepOver(step: StepCounts): Statement {
+  return sql`
+    revision = revision + 1, step = step + 1, last_update = ${now},
+    succeeded = succeeded + ${step.succeeded}, failed = failed + ${step.failed},
+    failed_otherwise = failed_otherwise + ${step.failedOtherwise}, gone = gone + ${step.gone}`;
+}
+
+/** Deletes redrives that ended long ago. */
+export function pruneRedrives(olderThanMs: number): Statement {
+  return sql`
+    delete from ${redrives} where not (${isOpen}) and last_update < ${now} - ${olderThanMs}`;
+}
+
+/**
+ * Gives failed tasks up: they have ended for good, with their errors kept. Nobody waits for them any
+ * more, since who did was told when they failed.
+ */
+export function discardTasks(letters: readonly DeadLetter[], writeId: string): Statement[] {
+  const wanted = rows(
+    { task_id: "text", token: "integer" },
+    letters
+      .toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1))
+      .map(({ taskId, token }) => [taskId, token]),
+  );
+  const failed = (task: Statement) =>
+    sql`${hasFailed(task)} and ${task}.claim_token = wanted.token`;
+  return [
+    sql`
+      insert into ${events} (task_id, seq, type, detail)
+      select wanted.task_id, ${nextSeq(sql`wanted.task_id`)}, 'discarded', ${JSON.stringify({ writeId })}
+      from ${wanted} wanted join ${tasks} task on task.task_id = wanted.task_id
+      where ${failed(sql`task`)} ${holdTask}`,
+    sql`
+      update ${tasks} set status = 'cancelled', last_update = ${now}
+      from ${wanted} wanted
+      where ${tasks}.task_id = wanted.task_id and ${failed(sql`${tasks}`)}`,
+    sql`
+      select count(*) as discarded from ${wanted} wanted
+      join ${events} event on event.task_id = wanted.task_id
+      where event.type = 'discarded' and event.detail = ${JSON.stringify({ writeId })}`,
+  ];
 }

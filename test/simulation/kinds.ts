@@ -9,7 +9,7 @@ import {
   insertRedrive,
   stopRedrive,
   takeStep,
-} from "../../src/dead-letters/redrive-statements.ts";
+} from "../../src/dead-letters/sql.ts";
 import { resumeAside, sendSignal, takeUp } from "../../src/flows/sql.ts";
 import { type Held, releaseOf } from "../../src/flows/drive/save.ts";
 import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/sql.ts";

@@ -2,7 +2,7 @@
 import { type Mutation, of } from "./mutation.ts";
 
 const pause = of("tasks/sql/limits");
-const redrive = of("dead-letters/redrive-statements");
+const redrive = of("dead-letters/sql");
 const decide = of("dead-letters/redrive");
 const lead = of("dead-letters/leader");
 

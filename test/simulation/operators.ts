@@ -6,7 +6,7 @@ import { sleep } from "../../src/base/clock.ts";
 import { hasCode } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { createDeadLetters, type DeadLetters } from "../../src/dead-letters/dead-letters.ts";
-import type { Selection } from "../../src/dead-letters/selection.ts";
+import type { Selection } from "../../src/dead-letters/redrive.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
 import { passing } from "../../src/store/retry.ts";
 import { everything } from "../../src/tasks/sql/limits.ts";

@@ -5,7 +5,7 @@
  */
 import { groupOf } from "../../src/dead-letters/fingerprint.ts";
 import { errorOf } from "../../src/dead-letters/dead-letter.ts";
-import type { Selection } from "../../src/dead-letters/selection.ts";
+import type { Selection } from "../../src/dead-letters/redrive.ts";
 import type { Database, Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
 import type { Change } from "./audit.ts";

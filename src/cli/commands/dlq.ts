@@ -4,7 +4,7 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { DeadLetterPage, DeadLettersOptions } from "../../dead-letters/dead-letters.ts";
-import type { Selection } from "../../dead-letters/selection.ts";
+import type { Selection } from "../../dead-letters/redrive.ts";
 import type { ErrorGroup } from "../../dead-letters/index.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connect.ts";

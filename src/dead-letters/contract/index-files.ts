@@ -6,9 +6,8 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { now, rows, sql, table } from "../../store/sql.ts";
 import { createDeadLetters } from "../dead-letters.ts";
 import { followFailed, overlapMs } from "../index-sync.ts";
-import { discardTasks } from "../redrive-statements.ts";
+import { discardTasks, failedSince } from "../sql.ts";
 import { openScene, type Scene } from "./harness.ts";
-import { failedSince } from "../sql.ts";
 import { openView } from "../index.ts";
 
 const tasks = table("step_tracker");

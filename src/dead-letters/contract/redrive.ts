@@ -5,7 +5,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { now, sql, table } from "../../store/sql.ts";
 import type { DeadLetter } from "../dead-letter.ts";
 import { countStep, toStored } from "../redrive.ts";
-import { getRedrive, takeStep } from "../redrive-statements.ts";
+import { getRedrive, takeStep } from "../sql.ts";
 import { forgetful, openScene, type Scene } from "./harness.ts";
 
 /** What redrives promise on every store. */

@@ -1,6 +1,12 @@
 import { countStep, toStored } from "../../dead-letters/redrive.ts";
-import { discardTasks, stepTasks, takeStep } from "../../dead-letters/redrive-statements.ts";
-import { failedAfter, failedSince, failedTasks } from "../../dead-letters/sql.ts";
+import {
+  discardTasks,
+  failedAfter,
+  failedSince,
+  failedTasks,
+  stepTasks,
+  takeStep,
+} from "../../dead-letters/sql.ts";
 import {
   type Candidate,
   candidatesOf,
