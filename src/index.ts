@@ -15,22 +15,23 @@ export type { DeadLetter } from "./dead-letters/dead-letter.ts";
 export type { Redrive, RedriveReason, RedriveState, Selection } from "./dead-letters/redrive.ts";
 export type { ErrorGroup, ErrorGroups } from "./dead-letters/index.ts";
 // Of a chain's types, those too that declarations of exported flows name.
-export type {
-  ChildOutcome,
-  ChildRow,
-  Declared,
-  Finalizing,
-  Flow,
-  FlowStart,
-  Initializing,
-  SignalOptions,
-  StateIsOutput,
-  Transitions,
-  TriesOptions,
-} from "./flows/builder.ts";
-export type { Outcome } from "./flows/drive/context.ts";
+export {
+  type ChildOutcome,
+  type ChildRow,
+  type Declared,
+  type Finalizing,
+  type Flat,
+  type Flow,
+  flow,
+  type FlowStart,
+  type Initializing,
+  type SignalOptions,
+  type StateIsOutput,
+  type Transitions,
+  type TriesOptions,
+} from "./flows/flow.ts";
+export type { Outcome } from "./flows/drive/attempt.ts";
 export type { Interceptor } from "./flows/machine.ts";
-export type { Flat } from "./flows/merged.ts";
 export type { RunError } from "./flows/decide/run.ts";
 export type {
   HistoryOptions,
@@ -43,10 +44,8 @@ export type {
   StartOptions,
 } from "./flows/runs.ts";
 export type { FlowCount } from "./flows/counts.ts";
-export type { HistoryEntry } from "./flows/entries.ts";
+export type { Doing, HistoryEntry, RunView } from "./flows/rows.ts";
 export type { StuckOptions, StuckRuns } from "./flows/stuck.ts";
-export type { Doing, RunView } from "./flows/rows.ts";
-export { flow } from "./flows/flow.ts";
 export { cancel, unrecoverable, type UnrecoverableOptions } from "./flows/decide/thrown.ts";
 export type { FlowOptions } from "./flows/declare.ts";
 export type { Json, Jsonify } from "./base/json.ts";

@@ -4,7 +4,7 @@ import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
-import { isFlow } from "../flows/drive/handler.ts";
+import { isFlow } from "../flows/drive/drive.ts";
 import type { Pod, PodEvent } from "../runtime/pod.ts";
 import type { Settings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";

@@ -1,6 +1,9 @@
+import type { Database, Row } from "../store/database.ts";
+import { limit, rows, sql, type Statement, table } from "../store/sql.ts";
+import { depthLimit } from "../tasks/sql/inspect.ts";
 import { parked } from "../tasks/sql/task-state.ts";
-import type { Row } from "../store/database.ts";
 import type { FlowCounts, PlaceCounts } from "./describe.ts";
+import type { Doing } from "./rows.ts";
 
 /** How many runs of a flow stand where, and which versions have advanced those that are open. */
 export type FlowCount = FlowCounts & {
@@ -57,4 +60,111 @@ function doing(row: Row): keyof PlaceCounts {
     default:
       return "ready";
   }
+}
+
+/** How many open runs of each flow do what. */
+export type DoingCounts = ReadonlyMap<string, Readonly<Record<Doing["type"], number>>>;
+
+/**
+ * Looks at the ends of indexes only, so that it costs the same in a table of any size, where `counts` walks
+ * by all runs there are. Of what isn't kept apart by name, tasks are looked at too.
+ */
+export async function readDoing(
+  database: Database,
+  flows: readonly string[],
+): Promise<DoingCounts> {
+  const counts = new Map(flows.map((flow) => [flow, none()]));
+  if (flows.length === 0) return counts;
+  const [ready, others] = await Promise.all([
+    database.read(readyRuns(flows)),
+    database.read(otherRuns()),
+  ]);
+  for (const row of [...ready, ...others]) {
+    const of = counts.get(row["name"] as string);
+    if (of) of[row["doing"] as Doing["type"]] += Number(row["runs"]);
+  }
+  return counts;
+}
+
+function none(): Record<Doing["type"], number> {
+  return {
+    running: 0,
+    ready: 0,
+    retrying: 0,
+    delayed: 0,
+    sleeping: 0,
+    waiting_for_signal: 0,
+    waiting_for_children: 0,
+    waiting_for_others: 0,
+    waiting_for_room: 0,
+    set_aside: 0,
+  };
+}
+
+const tasks = table("step_tracker");
+const bounded = limit(depthLimit);
+
+// Counting asks for the order of an index, because a planner that takes everything for waiting would
+// read the table else.
+function readyRuns(flows: readonly string[]): Statement {
+  const wanted = rows(
+    { name: "text" },
+    flows.map((name) => [name]),
+  );
+  return sql`
+    select 'ready' as doing, flow.name,
+      (select count(*) from (
+        select 1 from ${tasks} task
+        where task.name = flow.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+        order by task.priority desc, task.created_at, task.task_id ${bounded}) open) +
+      (select count(*) from (
+        select 1 from ${tasks} task
+        where task.name = flow.name and task.status = 'pending' and task.parked = 0 and task.deaths >= 2
+        order by task.created_at, task.task_id ${bounded}) alone) as runs
+    from ${wanted} flow`;
+}
+
+function otherRuns(): Statement {
+  return sql`
+    select 'running' as doing, name, count(*) as runs from (
+      select name, flow_version from ${tasks} where status = 'claimed'
+      order by claimed_by, claim_call ${bounded}) running
+    where flow_version is not null group by name
+    union all
+    select case when awaits is not null then 'waiting_for_signal' when waiting is not null then 'sleeping'
+        when run_seq = 0 then 'delayed' else 'retrying' end, name, count(*) from (
+      select name, flow_version, awaits, waiting, run_seq from ${tasks}
+      where status = 'pending' and parked = 1 order by run_at ${bounded}) later
+    where flow_version is not null group by 1, 2
+    union all
+    select case when waiting is null then 'waiting_for_others' else 'waiting_for_children' end, name,
+      count(*) from (
+      select name, flow_version, waiting from ${tasks} where status = 'pending' and parked = 2
+      order by task_id ${bounded}) waiting
+    where flow_version is not null group by 1, 2
+    union all
+    select 'waiting_for_room', name, count(*) from (
+      select name, flow_version from ${tasks} where status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id ${bounded}) blocked
+    where flow_version is not null group by name
+    union all
+    select 'ready', name, count(*) from (
+      select name, flow_version from ${tasks}
+      where status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id ${bounded}) gated
+    where flow_version is not null group by name
+    union all
+    select 'ready', name, count(*) from (
+      select name, flow_version from ${tasks}
+      where status = 'pending' and parked = 4 and deaths >= 2
+      order by name, created_at, task_id ${bounded}) alone
+    where flow_version is not null group by name
+    union all
+    select 'waiting_for_signal', name, count(*) from (
+      select name from ${tasks} where status = 'pending' and parked = 5
+      order by name ${bounded}) told group by name
+    union all
+    select 'set_aside', name, count(*) from (
+      select name from ${tasks} where status = 'pending' and parked = 6
+      order by name ${bounded}) aside group by name`;
 }

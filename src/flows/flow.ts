@@ -1,8 +1,28 @@
-import type { Json } from "../base/json.ts";
-import type { Declared, FlowStart, StateIsOutput } from "./builder.ts";
-import { checkFlow, checkMachine, type FlowOptions, nameOf } from "./declare.ts";
+import type { Backoff } from "../base/backoff.ts";
+import type { Json, Jsonify } from "../base/json.ts";
+import type { Schema } from "../base/schema.ts";
+import type { FlowContract, InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
+import type { HandedOff } from "./decide/returned.ts";
+import type { RunError } from "./decide/run.ts";
+import {
+  checkFlow,
+  checkFunction,
+  checkMachine,
+  childrenPart,
+  type FlowOptions,
+  invalid,
+  nameOf,
+  signalPart,
+  sleepPart,
+  triesOf,
+} from "./declare.ts";
+import type {
+  FinalizerContext,
+  InitContext,
+  PlanContext,
+  TransitionContext,
+} from "./drive/attempt.ts";
 import type { Call, Machine, Part } from "./machine.ts";
-import { checkFunction, childrenPart, invalid, signalPart, sleepPart, triesOf } from "./parts.ts";
 
 /** Declares a flow: its transitions follow, in their order, and then `.end()`. */
 export function flow<Input = Json, Parsed = Input, Accepts = StateIsOutput, Output = StateIsOutput>(
@@ -80,3 +100,246 @@ function withOptions(flowName: string, name: string, rest: readonly unknown[]): 
   if (typeof rest[0] === "object" && rest[0] !== null) return [name, rest[0], rest[1]];
   throw invalid(`flow "${flowName}": "${name}": its options, an object, come before the function`);
 }
+
+/** A flow that can be run. Goes into `use`, and is what runs are started with. */
+export type Flow<Input = any, Parsed = any, Output = any> = TaskContract<Input, Parsed, Output> &
+  Omit<Machine, "name" | "input" | "output">;
+
+export type TriesOptions = {
+  /** How often it is tried before the run fails. Default: what the flow says, which is 10. */
+  attempts?: number;
+  /** How long one attempt may take before its signal fires. Default: the flow's, which is 15 minutes. */
+  timeoutMs?: number;
+  backoff?: Backoff;
+};
+
+export type SignalOptions<Payload, Checked, Value> = {
+  /** Checks what comes; its output form is what lands in the state. */
+  schema?: Schema<Payload, Checked>;
+  /** How long to wait. Default: for as long as it takes. */
+  timeoutMs?: number;
+  /** What if none came in time: the run fails, or goes on with a value. Default `fail`. */
+  onTimeout?: "fail" | { readonly value: Value };
+};
+
+type ChildrenOptions<Failures> = TriesOptions & {
+  /**
+   * What if a child fails or is cancelled. `fail`: this run fails when all have ended. `keep`: the
+   * state tells of each child how it ended. Default `fail`.
+   */
+  failures?: Failures;
+};
+
+/** What never changes along the chain. */
+export type Declared<Input = any, Parsed = any, Accepts = any, Output = any> = {
+  readonly input: Input;
+  readonly parsed: Parsed;
+  /** The form that the output's schema takes. */
+  readonly accepts: Accepts;
+  readonly output: Output;
+};
+
+/** Where no output is declared, the result is the state. */
+export interface StateIsOutput {
+  readonly "the result is the state": true;
+}
+
+/** At the start. It names the flow and its types, so producers can start runs with it. */
+export type FlowStart<D extends Declared> = FlowContract<
+  D["input"],
+  D["parsed"],
+  D["output"] extends StateIsOutput ? Json : D["output"]
+> &
+  Initializing<D, {}>;
+
+/** Initializers come first. */
+export type Initializing<D extends Declared, Env> = Adding<D, Env, {}, never, never> & {
+  /** Makes what transitions need and can't be stored: `env`. It runs wherever the run goes on. */
+  readonly init: <Made extends object | void>(
+    make: (context: InitContext<D["parsed"]>) => Made | Promise<Made>,
+  ) => Initializing<D, Flat<Env & (Made extends object ? Made : {})>>;
+};
+
+/** Transitions come next. Their order is the order in which they are executed. */
+export type Transitions<D extends Declared, Env, State, Names, Handed> = Adding<
+  D,
+  Env,
+  State,
+  Names,
+  Handed
+> &
+  Finalizing<D, Env, State, Names, Handed>;
+
+type Adding<D extends Declared, Env, State, Names, Handed> = {
+  readonly to: {
+    <const Name extends string, Returned extends ObjectOrNothing>(
+      name: Unused<Name, Names>,
+      run: Work<D, Env, State, Returned>,
+    ): Transitions<D, Env, Merged<State, Returned>, Names | Name, Handed | HandedBy<Returned>>;
+    <const Name extends string, Returned extends ObjectOrNothing>(
+      name: Unused<Name, Names>,
+      options: TriesOptions,
+      run: Work<D, Env, State, Returned>,
+    ): Transitions<D, Env, Merged<State, Returned>, Names | Name, Handed | HandedBy<Returned>>;
+  };
+  /** Waits, however often pods come and go meanwhile. */
+  readonly sleep: <const Name extends string>(
+    name: Unused<Name, Names>,
+    ms: number | ((context: PlanContext<D["parsed"], Env, State>) => number | Promise<number>),
+  ) => Transitions<D, Env, State, Names | Name, Handed>;
+  /** Waits for a signal of this name from outside, which lands in the state under it. */
+  readonly signal: <const Name extends string, Payload = Json, Checked = Payload, Value = never>(
+    name: Unused<Name, Names>,
+    options?: SignalOptions<Payload, Checked, Value>,
+  ) => Transitions<D, Env, Merged<State, { [Key in Name]: Checked | Value }>, Names | Name, Handed>;
+  /** Starts runs of other flows and waits for all of them. */
+  readonly children: {
+    <const Name extends string, const Rows extends readonly ChildRow[]>(
+      name: Unused<Name, Names>,
+      make: Plan<D, Env, State, Rows>,
+    ): Transitions<D, Env, WithChildren<State, Name, Rows, "fail">, Names | Name, Handed>;
+    <
+      const Name extends string,
+      const Rows extends readonly ChildRow[],
+      Failures extends "fail" | "keep" = "fail",
+    >(
+      name: Unused<Name, Names>,
+      options: ChildrenOptions<Failures>,
+      make: Plan<D, Env, State, Rows>,
+    ): Transitions<D, Env, WithChildren<State, Name, Rows, Failures>, Names | Name, Handed>;
+  };
+};
+
+/** Finalizers come last, and always run. */
+export type Finalizing<D extends Declared, Env, State, Names, Handed> = {
+  readonly finally: {
+    (run: Final<D, Env, State, Handed>): Finalizing<D, Env, State, Names, Handed>;
+    <const Name extends string>(
+      name: Unused<Name, Names>,
+      run: Final<D, Env, State, Handed>,
+    ): Finalizing<D, Env, State, Names | Name, Handed>;
+    <const Name extends string>(
+      name: Unused<Name, Names>,
+      options: TriesOptions,
+      run: Final<D, Env, State, Handed>,
+    ): Finalizing<D, Env, State, Names | Name, Handed>;
+  };
+  readonly end: End<D, State, Handed>;
+};
+
+type End<D extends Declared, State, Handed> = [D["accepts"]] extends [StateIsOutput]
+  ? () => Flow<D["input"], D["parsed"], State | Handed>
+  : [State] extends [D["accepts"]]
+    ? () => Flow<D["input"], D["parsed"], D["output"]>
+    : StateIsNotTheOutput<keyof Wrong<State, D["accepts"]>>;
+
+/** Stands where `end` would be, so that the compiler says which fields of the output are wrong. */
+export interface StateIsNotTheOutput<Fields> {
+  readonly "the state at the end doesn't fit the declared output": Fields;
+}
+
+type Wrong<State, Accepts> = {
+  [Key in keyof Accepts as Has<State, Pick<Accepts, Key>> extends true ? never : Key]: never;
+};
+
+type Has<State, Field> = [State] extends [Field] ? true : false;
+
+type Reserved = "end" | "start" | "finally";
+
+type Unused<Name extends string, Names> = Name extends Names
+  ? `this flow has a "${Name}" already`
+  : Name extends Reserved
+    ? `"${Name}" is a reserved name`
+    : Name;
+
+// Lists and maps are objects too, but can't be merged into one; and what is awaited isn't the value.
+type ObjectOrNothing =
+  | (object & { readonly [Symbol.iterator]?: never; readonly then?: never })
+  | void
+  | undefined
+  | null;
+
+type Work<D extends Declared, Env, State, Returned> = (
+  context: TransitionContext<D["parsed"], Env, State, HandoffOf<D>>,
+) => Returned | Promise<Returned>;
+
+type HandoffOf<D extends Declared> = [D["accepts"]] extends [StateIsOutput]
+  ? <Output>(output: Output) => HandedOff<Output>
+  : (output: D["accepts"]) => HandedOff<never>;
+
+type Final<D extends Declared, Env, State, Handed> = (
+  context: FinalizerContext<D["parsed"], Env, State, OutcomeOf<D, State, Handed>>,
+) => unknown;
+
+type OutcomeOf<D extends Declared, State, Handed> = [D["accepts"]] extends [StateIsOutput]
+  ? State | Handed
+  : Jsonify<D["output"]>;
+
+type ChildOptions = {
+  priority?: number;
+  tenant?: string;
+};
+
+/** A child: the flow, its input, and options. */
+export type ChildRow = readonly [flow: TaskContract, input: unknown, options?: ChildOptions];
+
+export type ChildOutcome<Output> =
+  | { readonly status: "completed"; readonly output: Output }
+  | { readonly status: "failed"; readonly error: RunError }
+  | { readonly status: "cancelled" };
+
+type Plan<D extends Declared, Env, State, Rows extends readonly ChildRow[]> = (
+  context: PlanContext<D["parsed"], Env, State>,
+) => Fitting<Rows> | Promise<Fitting<Rows>>;
+
+/** Rows whose inputs are what their flows take. */
+type Fitting<Rows extends readonly ChildRow[]> = Rows & {
+  readonly [At in keyof Rows]: readonly [
+    flow: Rows[At][0],
+    input: InputOf<Rows[At][0]>,
+    options?: ChildOptions,
+  ];
+};
+
+type WithChildren<State, Name extends string, Rows extends readonly ChildRow[], Failures> = Merged<
+  State,
+  {
+    [Key in Name]: {
+      -readonly [At in keyof Rows]: Failures extends "keep"
+        ? ChildOutcome<ResultOf<Rows[At][0]>>
+        : ResultOf<Rows[At][0]>;
+    };
+  }
+>;
+
+/** The state after a transition: what it returned, as JSON, over what was there. */
+type Merged<State, Returned> = [Kept<Returned>] extends [never]
+  ? State
+  : Over<State, Returns<Returned> extends true ? Jsonify<Kept<Returned>> : Maybe<Kept<Returned>>>;
+
+/** What its transitions have handed off, where nothing else says what the output is. */
+type HandedBy<Returned> = Returned extends HandedOff<infer Output> ? Jsonify<Output> : never;
+
+type Nothing = void | undefined | null;
+type Kept<Returned> = Exclude<Returned, Nothing | HandedOff<any>>;
+type Returns<Returned> = [Extract<Returned, Nothing>] extends [never] ? true : false;
+// It may return nothing, and then nothing of it is there.
+type Maybe<Each> = Each extends unknown ? Partial<Jsonify<Each>> : never;
+
+type Over<State, Added> = Added extends unknown
+  ? State extends unknown
+    ? Flat<{ [Key in Exclude<keyof State, keyof Added>]: State[Key] } & Replaced<State, Added>>
+    : never
+  : never;
+
+/** A field that may be undefined isn't stored then, and what was there stays. */
+type Replaced<State, Added> = {
+  [Key in keyof Added]: undefined extends Added[Key]
+    ? Key extends keyof State
+      ? State[Key] | Exclude<Added[Key], undefined>
+      : Added[Key]
+    : Added[Key];
+};
+
+/** Shown as one object, in messages and when you point at it. */
+export type Flat<Each> = { [Key in keyof Each]: Each[Key] };

@@ -1,8 +1,9 @@
 import type { Json } from "../base/json.ts";
-import { type Task, toTask } from "../tasks/rows.ts";
-import type { Holds } from "../tasks/inspect/blocked-by.ts";
-import { parked } from "../tasks/sql/task-state.ts";
 import type { Row } from "../store/database.ts";
+import type { Holds } from "../tasks/inspect/blocked-by.ts";
+import { type Task, toTask } from "../tasks/rows.ts";
+import { parked } from "../tasks/sql/task-state.ts";
+import { type TaskEvent, toEvent } from "../tasks/tasks.ts";
 import type { Intent, RunError, State, Waiting } from "./decide/run.ts";
 
 /** What a run that hasn't ended does right now. */
@@ -158,4 +159,22 @@ function readJson(text: unknown): Json {
   } catch {
     return null;
   }
+}
+
+/** One thing that happened to a run, as it is stored. */
+export type HistoryEntry = TaskEvent & {
+  /** The transition or finalizer that it is about. */
+  readonly transition: string | null;
+  /** When the attempt began that it tells the end of. */
+  readonly startedAtMs: number | null;
+};
+
+export function toHistoryEntry(row: Row): HistoryEntry {
+  const event = toEvent(row);
+  const { transition, startedAtMs } = (event.detail ?? {}) as { readonly [name: string]: Json };
+  return {
+    ...event,
+    transition: typeof transition === "string" ? transition : null,
+    startedAtMs: typeof startedAtMs === "number" ? startedAtMs : null,
+  };
 }

@@ -20,11 +20,9 @@ import type { WaitOptions } from "../tasks/inspect/wait-for.ts";
 import { readWaits } from "../tasks/dependencies.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
-import { type FlowCount, toCounts } from "./counts.ts";
+import { type DoingCounts, type FlowCount, readDoing, toCounts } from "./counts.ts";
 import { namePattern } from "./declare.ts";
-import { type DoingCounts, readDoing } from "./doing.ts";
-import { toHistoryEntry, type HistoryEntry } from "./entries.ts";
-import { type RunView, toRun } from "./rows.ts";
+import { type HistoryEntry, type RunView, toHistoryEntry, toRun } from "./rows.ts";
 import { readStuck, type StuckOptions, type StuckRuns } from "./stuck.ts";
 import { countRuns, getRun, listRuns, openSignals, resumeAside, sendSignal } from "./sql.ts";
 

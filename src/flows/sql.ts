@@ -2,7 +2,7 @@ import { nextSeq, requestMark, ungated } from "../tasks/sql/task-state.ts";
 import { taskPage } from "../tasks/sql/inspect.ts";
 import { pageOf } from "../store/page.ts";
 import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
-import { childKeys } from "./decide/decision.ts";
+import { childKeys } from "./decide/event.ts";
 
 const tasks = table("step_tracker");
 const events = table("step_event");

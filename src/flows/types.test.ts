@@ -3,8 +3,7 @@ import { z } from "zod";
 import type { Json } from "../base/json.ts";
 import { type InputOf, type ResultOf, task } from "../tasks/task.ts";
 import type { Runs } from "./runs.ts";
-import { flow } from "./flow.ts";
-import type { Flow, StateIsNotTheOutput } from "./builder.ts";
+import { flow, type Flow, type StateIsNotTheOutput } from "./flow.ts";
 import type { Machine } from "./machine.ts";
 import type { RunError } from "./decide/run.ts";
 

@@ -1,5 +1,5 @@
 import type { FlowCount } from "../flows/counts.ts";
-import { isFlow } from "../flows/drive/handler.ts";
+import { isFlow } from "../flows/drive/drive.ts";
 import type { Machine } from "../flows/machine.ts";
 import type { StuckOptions, StuckRuns } from "../flows/stuck.ts";
 import type { Flotilla, PodInfo } from "./connect.ts";

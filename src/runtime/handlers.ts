@@ -1,8 +1,8 @@
 import { FlotillaError } from "../base/errors.ts";
 import { nearest } from "../base/options.ts";
 import { withFollowUps } from "../tasks/finish/outcome.ts";
-import type { Flow } from "../flows/builder.ts";
-import { flowHandler, isFlow } from "../flows/drive/handler.ts";
+import type { Flow } from "../flows/flow.ts";
+import { flowHandler, isFlow } from "../flows/drive/drive.ts";
 import type { TaskHandler } from "../tasks/task.ts";
 import type { AgentSpec } from "../sessions/agents/spec.ts";
 

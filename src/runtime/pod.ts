@@ -13,7 +13,7 @@ import {
 } from "../pods/liveness.ts";
 import { leave } from "../pods/sql.ts";
 import { createRuns } from "../flows/runs.ts";
-import { takeUpAside } from "../flows/drive/take-up.ts";
+import { takeUpAside } from "../flows/drive/load.ts";
 import { createTasks } from "../tasks/tasks.ts";
 import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
 import { createOutbox } from "../tasks/finish/outbox.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import type { Flow } from "../flows/builder.ts";
+import type { Flow } from "../flows/flow.ts";
 import type { Finalizer, Part } from "../flows/machine.ts";
 import { moveHead } from "../sessions/log/heads.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";

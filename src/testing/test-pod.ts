@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import { isFlow } from "../flows/drive/handler.ts";
+import { isFlow } from "../flows/drive/drive.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";

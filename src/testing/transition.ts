@@ -3,10 +3,10 @@ import { encodeJson, type Json } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { checkOptions, nearest } from "../base/options.ts";
 import { check } from "../base/schema.ts";
-import type { Flow } from "../flows/builder.ts";
-import type { Outcome } from "../flows/drive/context.ts";
-import type { NewChild } from "../flows/decide/decision.ts";
-import { createHandoff } from "../flows/decide/handoff.ts";
+import type { Flow } from "../flows/flow.ts";
+import type { Outcome } from "../flows/drive/attempt.ts";
+import type { NewChild } from "../flows/decide/event.ts";
+import { createHandoff, readReturned, readSignal } from "../flows/decide/returned.ts";
 import {
   type Callable,
   finalizerAt,
@@ -14,7 +14,6 @@ import {
   partAt,
   type SignalPart,
 } from "../flows/machine.ts";
-import { readReturned, readSignal } from "../flows/decide/returned.ts";
 import type { State } from "../flows/decide/run.ts";
 import { runAround } from "../tasks/run/middleware.ts";
 import type { InputOf } from "../tasks/task.ts";

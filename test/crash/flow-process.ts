@@ -1,7 +1,7 @@
 /** A pod with flows in a process of its own, which tells what it does with runs and can be made to stop. */
 import process from "node:process";
 import { type Config, type Pod, type Runs, startPod, type TaskHandler } from "flotilla";
-import { flowHandler } from "../../src/flows/drive/handler.ts";
+import { flowHandler } from "../../src/flows/drive/drive.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { type ImagesGiven, imageKey, imagesOf } from "./flows-images.ts";
 import { machines } from "./flows-machines.ts";

@@ -1,7 +1,5 @@
-import { type EventRow, toHistory } from "../../src/flows/decide/event-row.ts";
-import { fold, type HistoryEvent } from "../../src/flows/decide/history.ts";
-import type { RunColumns } from "../../src/flows/drive/load.ts";
-import { toColumns } from "../../src/flows/drive/load.ts";
+import { type EventRow, fold, type HistoryEvent, toHistory } from "../../src/flows/decide/run.ts";
+import { type RunColumns, toColumns } from "../../src/flows/drive/load.ts";
 import type { Fleet } from "./fleet.ts";
 import { callsIn, readSaid } from "./flows-said.ts";
 

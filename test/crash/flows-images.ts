@@ -3,7 +3,7 @@ import type { Runs, TaskHandler } from "flotilla";
 import { imageFlows, type ImageFlows } from "../../examples/images/flows/image.ts";
 import { openHome } from "../../examples/images/home.ts";
 import type { Interceptor } from "../../src/flows/machine.ts";
-import { flowHandler } from "../../src/flows/drive/handler.ts";
+import { flowHandler } from "../../src/flows/drive/drive.ts";
 
 export type ImagesGiven = {
   /** Where the images come from. */

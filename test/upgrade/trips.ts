@@ -1,5 +1,4 @@
-import { flow } from "../../src/flows/flow.ts";
-import type { Flow } from "../../src/flows/builder.ts";
+import { flow, type Flow } from "../../src/flows/flow.ts";
 
 /** What the functions of the flows ask of whoever runs them. */
 export type TripHooks = {

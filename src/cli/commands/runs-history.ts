@@ -1,4 +1,4 @@
-import type { HistoryEntry } from "../../flows/entries.ts";
+import type { HistoryEntry } from "../../flows/rows.ts";
 import { columns, oneLine, paint } from "../output.ts";
 import { json, time, took } from "./runs-text.ts";
 

@@ -1,8 +1,7 @@
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { OpenSignal, RunPage } from "../../flows/runs.ts";
-import type { HistoryEntry } from "../../flows/entries.ts";
-import type { RunView } from "../../flows/rows.ts";
+import type { HistoryEntry, RunView } from "../../flows/rows.ts";
 import type { Flotilla, PodInfo } from "../../runtime/connect.ts";
 import { onStore } from "../connect.ts";
 import type { StoreFlags } from "../flags.ts";

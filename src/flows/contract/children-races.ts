@@ -4,9 +4,8 @@ import { rowsOf } from "../../tasks/contract/harness.ts";
 import { cancelTask } from "../../tasks/sql/inspect.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
-import type { Flow } from "../builder.ts";
+import { type Flow, flow } from "../flow.ts";
 import { moody, talker, waitsFor } from "./children.ts";
-import { flow } from "../flow.ts";
 import { givesBack, holding, openRuns, type RunsUnderTest } from "./second-harness.ts";
 import { childrenOf } from "../sql.ts";
 

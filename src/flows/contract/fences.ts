@@ -2,8 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
-import type { Flow } from "../builder.ts";
-import { flow } from "../flow.ts";
+import { type Flow, flow } from "../flow.ts";
 import { openRuns, type RunsUnderTest } from "./harness.ts";
 
 /** What holds when pods are taken for dead, and when answers are lost, on every store. */

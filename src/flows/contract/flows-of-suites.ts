@@ -1,8 +1,6 @@
 import { seededRandom } from "../../base/random.ts";
-import type { Decision } from "../decide/decision.ts";
-import type { Flow } from "../builder.ts";
-import { flow } from "../flow.ts";
-import type { Now } from "../decide/event.ts";
+import type { Decision, Now } from "../decide/event.ts";
+import { type Flow, flow } from "../flow.ts";
 import type { Run, State } from "../decide/run.ts";
 import type { Thrown } from "../decide/thrown.ts";
 

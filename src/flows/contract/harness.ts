@@ -7,15 +7,13 @@ import type { Worker, WorkerOptions } from "../../tasks/run/worker.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, type Statement, table } from "../../store/sql.ts";
-import type { Flow } from "../builder.ts";
+import type { Flow } from "../flow.ts";
 import { createRuns, type StartedRun } from "../runs.ts";
-import { type EventRow, toHistory } from "../decide/event-row.ts";
-import { flowHandler } from "../drive/handler.ts";
-import { fold, type HistoryEvent } from "../decide/history.ts";
+import { type EventRow, fold, type HistoryEvent, toHistory } from "../decide/run.ts";
+import { flowHandler } from "../drive/drive.ts";
 import type { RunView } from "../rows.ts";
 import { endOf } from "./second-harness.ts";
-import { toColumns } from "../drive/load.ts";
-import { takeUpAside } from "../drive/take-up.ts";
+import { takeUpAside, toColumns } from "../drive/load.ts";
 
 export type RunsUnderTest = Awaited<ReturnType<typeof openRuns>>;
 

@@ -6,9 +6,8 @@ import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import type { Database } from "../../store/database.ts";
 import { sql } from "../../store/sql.ts";
-import type { Flow } from "../builder.ts";
+import { type Flow, flow } from "../flow.ts";
 import { createRuns } from "../runs.ts";
-import { flow } from "../flow.ts";
 import { codeOf, openRuns, type RunsUnderTest } from "./harness.ts";
 
 /** What holds while pods have different versions of a flow, on every store. */

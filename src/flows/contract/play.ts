@@ -1,10 +1,8 @@
 import { seededRandom } from "../../base/random.ts";
 import { advance } from "../decide/advance.ts";
-import type { Decision } from "../decide/decision.ts";
-import type { Happened, Now } from "../decide/event.ts";
-import type { HistoryEvent } from "../decide/history.ts";
+import type { Decision, Happened, Now } from "../decide/event.ts";
+import type { HistoryEvent, Run } from "../decide/run.ts";
 import type { Callable, Machine } from "../machine.ts";
-import type { Run } from "../decide/run.ts";
 import { openRun, type RunColumns, toColumns } from "../drive/load.ts";
 import { type Step, stepOf } from "../decide/next-step.ts";
 import type { Thrown } from "../decide/thrown.ts";

@@ -5,8 +5,7 @@ import { createDeadLetterLead } from "../../dead-letters/leader.ts";
 import { prune } from "../../tasks/leader/prune.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table, type TableName } from "../../store/sql.ts";
-import type { Flow } from "../builder.ts";
-import { flow } from "../flow.ts";
+import { type Flow, flow } from "../flow.ts";
 import { openRuns, type RunsUnderTest } from "./harness.ts";
 
 /** How runs go on that were stopped, interrupted or ended, on every store. */

@@ -1,9 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { sql } from "../../store/sql.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
-import type { Flow } from "../builder.ts";
+import { type Flow, flow } from "../flow.ts";
 import type { StartedRun } from "../runs.ts";
-import { flow } from "../flow.ts";
 import { codeOf, openRuns, type RunsUnderTest } from "./harness.ts";
 
 /** Which runs may begin, and when, on every store. */

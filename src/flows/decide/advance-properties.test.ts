@@ -3,12 +3,11 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { deathLimit } from "../../base/death-limit.ts";
 import { advance } from "./advance.ts";
-import type { Decision } from "./decision.ts";
+import type { Decision } from "./event.ts";
 import { flow } from "../flow.ts";
-import { fold } from "./history.ts";
+import { atEnd, fold } from "./run.ts";
 import type { Machine } from "../machine.ts";
 import { play, type Played } from "../contract/play.ts";
-import { atEnd } from "./run.ts";
 import { now, returned, threw } from "../contract/flows-of-suites.ts";
 import { openRun, toColumns } from "../drive/load.ts";
 

@@ -1,8 +1,15 @@
-import type { Decision, Effect } from "./decision.ts";
-import type { Now } from "./event.ts";
-import { applied, type HistoryEvent } from "./history.ts";
+import type { Decision, Effect, Now } from "./event.ts";
+import {
+  applied,
+  atEnd,
+  type HistoryEvent,
+  type Intent,
+  outputOf,
+  type Run,
+  type RunError,
+  type State,
+} from "./run.ts";
 import { firstFinalizer, type Machine, partAfter } from "../machine.ts";
-import { atEnd, type Intent, outputOf, type Run, type RunError, type State } from "./run.ts";
 
 /** A decision in the making: what has been noted so far, and the run as that leaves it. */
 export type Draft = {

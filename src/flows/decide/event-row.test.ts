@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { toEventRow, toHistory } from "./event-row.ts";
-import { fold, type HistoryEvent } from "./history.ts";
+import { fold, type HistoryEvent, toEventRow, toHistory } from "./run.ts";
 import { play } from "../contract/play.ts";
 import { order } from "../contract/flows-of-suites.ts";
 

@@ -1,7 +1,6 @@
-import type { Random } from "../../base/random.ts";
 import type { Json } from "../../base/json.ts";
-import type { NewChild } from "./decision.ts";
-import type { RunError, State } from "./run.ts";
+import type { Random } from "../../base/random.ts";
+import type { HistoryEvent, Intent, Run, RunError, State } from "./run.ts";
 import type { Thrown } from "./thrown.ts";
 
 /** A child as it stands when its parent looks. */
@@ -63,3 +62,69 @@ export type Now = {
   /** Whether somebody has asked for the run to be cancelled. */
   readonly cancelRequested: boolean;
 };
+
+/** A run to be started by another one. */
+export type NewChild = {
+  readonly flow: { readonly name: string };
+  readonly input: unknown;
+  readonly options: Readonly<Record<string, unknown>>;
+};
+
+/** What is to be done in the same transaction in which the decision is stored. */
+export type Effect =
+  /** Their place in the list makes their keys, so that they are the same if it is sent again. */
+  | {
+      readonly type: "start_children";
+      readonly transition: string;
+      readonly children: readonly NewChild[];
+    }
+  /** Those that haven't ended are asked to cancel. */
+  | { readonly type: "cancel_children"; readonly transition: string }
+  /** A signal is used once. */
+  | { readonly type: "take_signal"; readonly signalId: string };
+
+type Stored = {
+  /** What the row says from now on. Parts that didn't change are the same objects as before. */
+  readonly run: Run;
+  readonly events: readonly HistoryEvent[];
+  readonly effects: readonly Effect[];
+};
+
+/** What can't be read is kept as it is, out of the way, and shown to people. A higher version may try again. */
+export type SetAside = Extract<HistoryEvent, { type: "set_aside" }>;
+
+/** What is to become of a run. All but `ignore` and `refuse` are one write, fenced by the claim. */
+export type Decision =
+  /** Stored, and the claim goes on to what is next. */
+  | ({ readonly type: "commit" } & Stored)
+  /**
+   * Given back until then, or until it is woken where there is no time. As with `retry`, it is stored
+   * only if the row's `wake` is still the one that was seen; else the caller looks and decides again.
+   */
+  | ({ readonly type: "park"; readonly untilMs: number | null } & Stored)
+  /** Given back, one failed attempt richer. */
+  | ({ readonly type: "retry"; readonly untilMs: number } & Stored)
+  | ({
+      readonly type: "finish";
+      readonly status: Intent["type"];
+      readonly result: Json;
+      readonly error: RunError | null;
+    } & Stored)
+  /** Given back as it was, uncounted. */
+  | { readonly type: "release" }
+  /** Nothing of the run is changed but that nobody claims it. It is an event as it is. */
+  | SetAside
+  /** A later version has advanced it: this one mustn't touch it. */
+  | { readonly type: "refuse"; readonly version: number }
+  /** Nothing changes: it has ended, or it is ending already. */
+  | { readonly type: "ignore"; readonly why: "ended" | "ending" };
+
+/** The key of a child, by which it is one run however often it is sent. */
+export function childKey(runId: string, transition: string, place: number): string {
+  return `${childKeys(runId, transition)}${place}`;
+}
+
+/** What the keys of all children of a transition begin with. */
+export function childKeys(runId: string, transition: string): string {
+  return `${runId}/${transition}/`;
+}

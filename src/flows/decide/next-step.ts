@@ -1,9 +1,8 @@
 import type { Json } from "../../base/json.ts";
 import { deathLimit } from "../../base/death-limit.ts";
 import { advance } from "./advance.ts";
-import type { Outcome } from "../drive/context.ts";
-import type { Decision } from "./decision.ts";
-import type { Now } from "./event.ts";
+import type { Outcome } from "../drive/attempt.ts";
+import type { Decision, Now } from "./event.ts";
 import {
   type Callable,
   type ChildrenPart,

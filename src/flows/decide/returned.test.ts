@@ -2,9 +2,8 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { Schema } from "../../base/schema.ts";
 import { flow } from "../flow.ts";
-import { createHandoff } from "./handoff.ts";
+import { createHandoff, readReturned, readSignal, readState } from "./returned.ts";
 import type { Callable, Machine, SignalPart } from "../machine.ts";
-import { readReturned, readSignal, readState } from "./returned.ts";
 import type { State } from "./run.ts";
 
 const machine: Machine = flow("m", { version: 1, output: z.object({ n: z.coerce.number() }) })

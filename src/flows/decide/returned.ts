@@ -3,17 +3,15 @@ import { abort } from "../../base/errors.ts";
 import { defaultMaxBytes, encodeJson, type Json } from "../../base/json.ts";
 import { check } from "../../base/schema.ts";
 import { thrownText } from "../../tasks/finish/outcome.ts";
-import type { NewChild } from "./decision.ts";
-import { isHandedOff } from "./handoff.ts";
-import type { Happened } from "./event.ts";
 import { type Callable, type Machine, partAfter, type SignalPart } from "../machine.ts";
+import type { Happened, NewChild } from "./event.ts";
 import { atEnd, type State } from "./run.ts";
 import { classify } from "./thrown.ts";
 
 /** More would make the write that starts them too long. */
 const childrenMost = 1_000;
 
-export type Returned = {
+type Returned = {
   readonly part: Callable;
   readonly state: State;
   readonly value: unknown;
@@ -163,4 +161,35 @@ function caught(read: () => Happened | Promise<Happened>): Happened | Promise<Ha
   } catch (thrown) {
     return threw(thrown);
   }
+}
+
+/** What `handoff` gives, to be returned: the run ends here, successfully. */
+export type HandedOff<Output = unknown> = {
+  readonly [handedOff]: true;
+  readonly output: Output;
+};
+
+// Known by everybody, so that it is understood where a program has this package twice.
+const handedOff: unique symbol = Symbol.for("flotilla.handed_off") as never;
+
+export type Handoff = {
+  readonly handoff: (output: unknown) => HandedOff;
+  /** Whether it was called. To call it and return something else is a mistake that nobody would see. */
+  readonly called: () => boolean;
+};
+
+/** One for each attempt. */
+export function createHandoff(): Handoff {
+  let called = false;
+  return {
+    handoff(output) {
+      called = true;
+      return { [handedOff]: true, output };
+    },
+    called: () => called,
+  };
+}
+
+function isHandedOff(value: unknown): value is HandedOff {
+  return typeof value === "object" && value !== null && handedOff in value;
 }

@@ -2,10 +2,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { deathLimit } from "../../base/death-limit.ts";
 import { flow } from "../flow.ts";
-import { fold } from "./history.ts";
+import { atEnd, fold } from "./run.ts";
 import type { Machine } from "../machine.ts";
 import { play } from "../contract/play.ts";
-import { atEnd } from "./run.ts";
 import { openRun, toColumns } from "../drive/load.ts";
 
 /** What a later version did with a transition or finalizer, and whether it put another before it. */

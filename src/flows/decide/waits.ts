@@ -1,7 +1,6 @@
 import type { Json } from "../../base/json.ts";
-import type { Decision, Effect, NewChild } from "./decision.ts";
+import type { ChildSeen, Decision, Effect, Happened, NewChild, Now } from "./event.ts";
 import { attemptAt, cancelling, done, type Draft, failing, goOn, note } from "./draft.ts";
-import type { ChildSeen, Happened, Now } from "./event.ts";
 import type { ChildrenPart, Machine, SignalPart } from "../machine.ts";
 import type { RunError, Waiting } from "./run.ts";
 

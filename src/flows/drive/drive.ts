@@ -1,30 +1,36 @@
+import { backoffMs } from "../../base/backoff.ts";
+import { sleep } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
-import type { Driven, DriveParts, Running } from "../../tasks/run/attempt.ts";
-import type { Finished } from "../../tasks/finish/finish-writer.ts";
 import { untilMended } from "../../store/retry.ts";
-import type { ClaimedRun } from "../../tasks/rows.ts";
-import type { RunFinish } from "../../tasks/sql/runs.ts";
 import { endUnmet } from "../../tasks/dependencies.ts";
+import type { Finished } from "../../tasks/finish/finish-writer.ts";
+import type { ClaimedRun } from "../../tasks/rows.ts";
+import type { Driven, DriveParts, Running } from "../../tasks/run/attempt.ts";
+import type { RunFinish } from "../../tasks/sql/runs.ts";
+import type { TaskHandler } from "../../tasks/task.ts";
+import type { Flow } from "../flow.ts";
 import { advance } from "../decide/advance.ts";
-import { initialize, makeAttempt } from "./attempt.ts";
-import { rowsOfChildren } from "./children.ts";
-import { readInput, refusal, scopeOf } from "./claimed.ts";
-import type { Decision } from "../decide/decision.ts";
+import type { Decision, Happened, Now } from "../decide/event.ts";
 import { draftOf } from "../decide/draft.ts";
-import type { Happened, Now } from "../decide/event.ts";
-import { findChildren, lookAtChildren, lookForSignal } from "./lookup.ts";
-import type { Callable, Machine } from "../machine.ts";
+import { type Step, stepOf } from "../decide/next-step.ts";
 import { readState } from "../decide/returned.ts";
 import type { Run } from "../decide/run.ts";
-import { type Attempt, startedAttempt } from "./run-context.ts";
-import { createSending } from "./sending.ts";
-import { type Step, stepOf } from "../decide/next-step.ts";
-import { openRun, refuseInput, type RunColumns, toColumns } from "./load.ts";
-import { type Begun, type Telling, telling } from "./report.ts";
 import { classify } from "../decide/thrown.ts";
-import { namesOf } from "../versions.ts";
-import { asideOf, gatedOf, type Held, releaseOf, writeOf } from "./save.ts";
+import { type Callable, type Machine, namesOf } from "../machine.ts";
+import { type Attempt, initialize, makeAttempt, startedAttempt } from "./attempt.ts";
+import { asideOf, gatedOf, type Held, releaseOf, rowsOfChildren, writeOf } from "./save.ts";
+import {
+  openRun,
+  readInput,
+  refusal,
+  refuseInput,
+  type RunColumns,
+  scopeOf,
+  toColumns,
+} from "./load.ts";
+import { findChildren, lookAtChildren, lookForSignal } from "./lookup.ts";
+import { type Begun, type Telling, telling } from "./report.ts";
 
 /** Whether it is a look that has found nothing, or children that may be started over. */
 function hasLooked(happened: Happened | undefined): boolean {
@@ -39,11 +45,7 @@ const refusedMs = 60_000;
  * Drives a claimed run: looks what is next, does it, decides what that means, stores it, and so on until
  * the run is given back or has ended. Everything it knows of the run is what was stored last.
  */
-export async function driveRun(
-  machine: Machine,
-  running: Running,
-  parts: DriveParts,
-): Promise<Driven> {
+async function driveRun(machine: Machine, running: Running, parts: DriveParts): Promise<Driven> {
   const tell = telling(machine, running, parts);
   let driven: Driven;
   try {
@@ -331,4 +333,74 @@ async function drive(
   function lost(at: Held): Driven {
     return { type: "driven", finish: releaseOf(at), finished: { type: "lost" } };
   }
+}
+
+const refusedAgain = { baseMs: 1_000, maxMs: 60_000 };
+
+/** The way of a run's writes to the store. */
+function createSending(running: Running, parts: DriveParts, tell: Telling) {
+  const { clock, random } = parts;
+
+  /** Nobody else writes what this claim has come to, so it is sent for as long as nobody knows what became of it. */
+  const send = async (finish: RunFinish): Promise<Finished> => {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await new Promise((resolve, reject) => parts.finishing.put(finish, resolve, reject));
+      } catch (error) {
+        if (parts.signal.aborted || !hasCode(error, ...untilMended)) throw error;
+        await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
+      }
+    }
+  };
+  const put = (finish: RunFinish) => {
+    const { progress } = parts;
+    // What another attempt may ask for is stored first; what belongs to what is done never is.
+    if (!finish.run.moved && progress.isUnsaved(running)) {
+      return progress.leave(running).then(() => send(finish));
+    }
+    progress.forget(running);
+    return send(finish);
+  };
+
+  /** Gives the run back as it is; where even that is refused, again later. */
+  const leave = async (finish: RunFinish): Promise<Driven> => {
+    for (let tries = 1; ; tries++) {
+      try {
+        return { type: "driven", finish, finished: await put(finish) };
+      } catch (error) {
+        if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
+        tell.stuck(error);
+        await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
+      }
+    }
+  };
+
+  return { put, leave };
+}
+
+/** Whether it is a flow that can be run. */
+export function isFlow(given: unknown): given is Flow {
+  const { isFlow: is, parts } = (given ?? {}) as Partial<Machine>;
+  return is === true && Array.isArray(parts);
+}
+
+/** A flow as a pod works with it: its runs are claimed like tasks, and driven. */
+export function flowHandler(flow: Flow): TaskHandler {
+  const { name, input, output, queue, concurrency, tries, version } = flow;
+  const limited = queue ? { limit: queue.limit } : concurrency;
+  return {
+    name,
+    input,
+    output,
+    isFlow: true,
+    ...(queue && { queue }),
+    ...(limited && { concurrency: limited }),
+    options: tries,
+    run: () => undefined,
+    flow: {
+      version,
+      drive: (running, parts) =>
+        driveRun(flow, running, parts).catch((error: unknown) => ({ type: "not_stored", error })),
+    },
+  };
 }

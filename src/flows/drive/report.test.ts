@@ -5,8 +5,7 @@ import { connect, type Flotilla } from "../../runtime/connect.ts";
 import type { Pod } from "../../runtime/pod.ts";
 import { startPod } from "../../runtime/start-pod.ts";
 import { temporaryFile } from "../../store/contract/kinds.ts";
-import type { Flow } from "../builder.ts";
-import { flow } from "../flow.ts";
+import { type Flow, flow } from "../flow.ts";
 
 const secret = "nobody's business";
 type Line = { readonly level: keyof Logger; readonly text: string } & Record<string, unknown>;

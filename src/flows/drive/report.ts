@@ -1,11 +1,10 @@
 import { messageOf } from "../../base/errors.ts";
 import { type Driven, type DriveParts, type Running, taskFields } from "../../tasks/run/attempt.ts";
 import type { TransitionOutcome } from "../../tasks/run/events.ts";
-import type { Decision, SetAside } from "../decide/decision.ts";
-import type { HistoryEvent } from "../decide/history.ts";
+import type { Decision, SetAside } from "../decide/event.ts";
+import type { HistoryEvent, Run, RunError } from "../decide/run.ts";
 import type { Machine } from "../machine.ts";
-import type { Run, RunError } from "../decide/run.ts";
-import type { Attempt } from "./run-context.ts";
+import type { Attempt } from "./attempt.ts";
 import { type Became, traceRun } from "./trace.ts";
 
 export type Telling = ReturnType<typeof telling>;

@@ -1,9 +1,10 @@
-import type { RunFinish, RunPark, RunWrite } from "../../tasks/sql/runs.ts";
+import type { Ids } from "../../base/ids.ts";
+import { prepareTask } from "../../tasks/enqueue/options.ts";
 import type { NewTask } from "../../tasks/sql/enqueue.ts";
-import { childKeys, type Decision } from "../decide/decision.ts";
-import { toEventRow } from "../decide/event-row.ts";
-import type { HistoryEvent } from "../decide/history.ts";
-import type { Run, RunError } from "../decide/run.ts";
+import type { RunFinish, RunPark, RunWrite } from "../../tasks/sql/runs.ts";
+import type { TaskContract } from "../../tasks/task.ts";
+import { childKey, childKeys, type Decision, type Effect } from "../decide/event.ts";
+import { type HistoryEvent, type Run, type RunError, toEventRow } from "../decide/run.ts";
 import { type RunColumns, toColumns } from "./load.ts";
 
 /** A run as it was stored last, and the fences to write it with. */
@@ -171,4 +172,32 @@ function parkOf(decision: Storable, keys: string): RunPark {
 function errorOf(events: readonly HistoryEvent[]): RunError | null {
   const event = events.findLast(({ type }) => type === "error");
   return event?.type === "error" ? event.error : null;
+}
+
+type ChildrenParts = {
+  ids: Ids;
+  maxPayloadBytes: number;
+  runId: string;
+  tenant: string;
+  trace: string | null;
+  /** The name by which the transition has started them before, where that was another. */
+  startedBy?: string | undefined;
+};
+
+/** The rows of the runs that a decision starts. Rejects where one of them can't be stored. */
+export async function rowsOfChildren(
+  effects: readonly Effect[],
+  { runId, tenant, trace, startedBy, ...parts }: ChildrenParts,
+): Promise<NewTask[]> {
+  const rows: NewTask[] = [];
+  for (const effect of effects) {
+    if (effect.type !== "start_children") continue;
+    for (const [place, { flow, input, options }] of effect.children.entries()) {
+      const key = childKey(runId, startedBy ?? effect.transition, place);
+      const given = { tenant, ...options, key };
+      const row = await prepareTask(flow as TaskContract, input, given, parts, trace);
+      rows.push({ ...row, parentId: runId });
+    }
+  }
+  return rows;
 }

@@ -1,5 +1,5 @@
 import { messageOf } from "../../base/errors.ts";
-import type { DoingCounts } from "../../flows/doing.ts";
+import type { DoingCounts } from "../../flows/counts.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { WorkerEvent } from "../../tasks/run/events.ts";
 import { askedSeldom } from "./scrape-cache.ts";

@@ -2,7 +2,7 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Pod, type PodEvent, reasonCodes } from "../../runtime/pod.ts";
 import type { Logger } from "../../base/log.ts";
-import type { DoingCounts } from "../../flows/doing.ts";
+import type { DoingCounts } from "../../flows/counts.ts";
 import type { Depth } from "../../tasks/inspect/depth.ts";
 import type { SessionLoad } from "../../sessions/start.ts";
 import type { LimiterSnapshot } from "../../throttles/limiter/stats.ts";

@@ -3,10 +3,9 @@
  * that is stored at that moment. The rows that were seen last are kept, so that a change is known by what
  * was there before.
  */
-import { deathLimit } from "../../../src/base/death-limit.ts";
-import type { HistoryEvent } from "../../../src/flows/decide/history.ts";
+import { aloneAfterDeaths, deathLimit } from "../../../src/base/death-limit.ts";
+import type { HistoryEvent } from "../../../src/flows/decide/run.ts";
 import { openRun, type RunColumns } from "../../../src/flows/drive/load.ts";
-import { aloneAfterDeaths } from "../../../src/base/death-limit.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Noted } from "../audit.ts";
 import { nothingSeen } from "../fences.ts";

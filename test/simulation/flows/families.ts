@@ -3,7 +3,7 @@
  * it is cancelled. Whose children they are is read from their keys alone, and not from the notes of who waits
  * for whom, which the product goes by.
  */
-import type { HistoryEvent } from "../../../src/flows/decide/history.ts";
+import type { HistoryEvent } from "../../../src/flows/decide/run.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Intent } from "../kinds.ts";
 import type { World } from "../world.ts";

@@ -2,9 +2,13 @@
  * F1 to F3 and F7, by the history: it folds to the row after every write, no transition completes twice or
  * out of order, and a run ends only behind its finalizers.
  */
-import { toHistory } from "../../../src/flows/decide/event-row.ts";
-import { applied, type HistoryEvent, untouched } from "../../../src/flows/decide/history.ts";
-import type { Run } from "../../../src/flows/decide/run.ts";
+import {
+  applied,
+  type HistoryEvent,
+  type Run,
+  toHistory,
+  untouched,
+} from "../../../src/flows/decide/run.ts";
 import { type RunColumns, toColumns } from "../../../src/flows/drive/load.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Noted } from "../audit.ts";

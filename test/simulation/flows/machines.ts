@@ -2,9 +2,8 @@
  * The flows that are simulated, in three versions. The second has renamed and removed transitions of the
  * first and has forgotten to say so of one; the third makes up for that.
  */
-import type { Flow } from "../../../src/flows/builder.ts";
-import type { RunContext } from "../../../src/flows/drive/context.ts";
-import { flow } from "../../../src/flows/flow.ts";
+import { type Flow, flow } from "../../../src/flows/flow.ts";
+import type { RunContext } from "../../../src/flows/drive/attempt.ts";
 import type { Json } from "../../../src/base/json.ts";
 import type { Schema } from "../../../src/base/schema.ts";
 

@@ -11,7 +11,7 @@ const claim = of("tasks/sql/claim", "tasks/sql/claim");
 const recover = of("tasks/sql/recover");
 const finishing = of("tasks/finish/finish-writer");
 const asking = of("flows/sql");
-const drive = of("flows/drive/drive", "flows/drive/sending", "flows/drive/claimed");
+const drive = of("flows/drive/drive", "flows/drive/drive", "flows/drive/load");
 const attempt = of("flows/drive/attempt");
 const write = of("flows/drive/save");
 
@@ -53,7 +53,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "run: children anew where their step has another name by now",
-    edits: [of("flows/drive/children")("startedBy ?? effect.transition", "effect.transition")],
+    edits: [of("flows/drive/save")("startedBy ?? effect.transition", "effect.transition")],
   },
   {
     name: "run: ended without waking those who have begun to wait",

@@ -1,5 +1,5 @@
 /** Signals: what was acknowledged is there, each is used once, by what waited for it, the oldest first. */
-import type { HistoryEvent } from "../../../src/flows/decide/history.ts";
+import type { HistoryEvent } from "../../../src/flows/decide/run.ts";
 import type { Row } from "../../../src/store/database.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import type { World } from "../world.ts";
