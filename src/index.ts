@@ -130,17 +130,17 @@ export type {
 } from "./sessions/agents/stored-agents.ts";
 export type { AgentAnswer } from "./protocol/agent-http.ts";
 export type { Chunk } from "./protocol/chunk.ts";
-export type {
-  Entry,
-  EntryError,
-  Part,
-  ReplyOutcome,
-  SessionState,
-  ToolResult,
-  ToolResults,
-  UIMessage,
+export {
+  type Entry,
+  type EntryError,
+  type Part,
+  type ReplyOutcome,
+  type SessionState,
+  textOf,
+  type ToolResult,
+  type ToolResults,
+  type UIMessage,
 } from "./protocol/message.ts";
-export { textOf } from "./protocol/text-of.ts";
 export { type EntryNote, viewOf, type ViewOptions } from "./protocol/view.ts";
 export type { ChatEvent, EventsOptions } from "./sessions/events.ts";
 export type {

@@ -1,4 +1,4 @@
-import type { AgentRequest } from "../protocol/agent-request.ts";
+import type { AgentRequest } from "../protocol/agent-http.ts";
 import type { UIMessage } from "../protocol/message.ts";
 import { type Refusal, refusal } from "./refusal.ts";
 import type { Verified } from "./verify.ts";

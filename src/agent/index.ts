@@ -1,9 +1,7 @@
 export { abort, FlotillaError } from "../base/errors.ts";
-export type { AgentAnswer } from "../protocol/agent-http.ts";
-export type { AgentRequest } from "../protocol/agent-request.ts";
+export type { AgentAnswer, AgentRequest } from "../protocol/agent-http.ts";
 export type { Chunk } from "../protocol/chunk.ts";
-export type { Part, UIMessage } from "../protocol/message.ts";
-export { textOf } from "../protocol/text-of.ts";
+export { type Part, textOf, type UIMessage } from "../protocol/message.ts";
 export type { AnswerContext } from "./context.ts";
 export { type AgentHandler, type AgentHandlerOptions, createAgentHandler } from "./handler.ts";
 export { type NodeRequest, type NodeResponse, toNode } from "./node.ts";

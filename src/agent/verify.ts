@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { checkNumber } from "../base/options.ts";
-import { fromBase64, secretKey } from "../protocol/secret.ts";
+import { fromBase64, secretKey } from "../protocol/agent-http.ts";
 import { bodyWasRead, joined, readBytes, type RequestBody } from "./body.ts";
 import { type Refusal, refusal } from "./refusal.ts";
 

@@ -1,6 +1,6 @@
 export { type ErrorCode, FlotillaError } from "../base/errors.ts";
 export type { Json } from "../base/json.ts";
-export type { Chunk } from "../protocol/chunk.ts";
+export type { Chunk, Waiting } from "../protocol/chunk.ts";
 export type {
   Entry,
   EntryError,
@@ -13,7 +13,6 @@ export type {
   UIMessage,
 } from "../protocol/message.ts";
 export type { EntryNote } from "../protocol/view.ts";
-export type { Waiting } from "../protocol/waiting.ts";
 export type { AgentCalls, AgentPage } from "./agents.ts";
 export type { ListRunsOptions, RunCalls, RunPage, StartedRun, StartRunOptions } from "./runs.ts";
 export type {

@@ -1,4 +1,5 @@
-import { messageOf } from "../base/errors.ts";
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import { trimEnd } from "../base/trim-end.ts";
 import type { Chunk } from "./chunk.ts";
 import type { UIMessage } from "./message.ts";
 import { messageToChunks } from "./to-chunks.ts";
@@ -15,7 +16,7 @@ export type AgentAnswer =
   | { toUIMessageStream(options?: never): unknown };
 
 /** An answer in one of two forms. */
-export type GivenAnswer =
+type GivenAnswer =
   | {
       readonly type: "chunks";
       /** Not looked at yet. Their end is a good one. */
@@ -110,4 +111,58 @@ function isIterable(given: object): given is Pieces {
 
 function isObject(given: unknown): given is Record<string, unknown> {
   return typeof given === "object" && given !== null;
+}
+
+/** What an agent at a URL is sent: what the AI SDK's own transport sends, and `flotilla`. */
+export type AgentRequest = {
+  readonly id: string;
+  readonly messages: readonly UIMessage[];
+  readonly trigger: "submit-message" | "regenerate-message" | "compact";
+  readonly messageId?: string;
+  readonly flotilla: Envelope;
+};
+
+type Envelope = {
+  readonly sessionId: string;
+  readonly tenant: string;
+  readonly agent: string;
+  readonly epoch: number;
+  readonly attempt: number;
+  /** Who wrote the message that is answered. */
+  readonly user?: string;
+  readonly summary?: string;
+  /** The last entry that it is told of. */
+  readonly seq: number;
+};
+
+const prefix = "whsec_";
+const keyBytes = { least: 24, most: 64 };
+
+/** The key in a secret, as Standard Webhooks writes them: `whsec_` and 24 to 64 bytes in base64. */
+export function secretKey(what: string, secret: unknown): Uint8Array<ArrayBuffer> {
+  const text = typeof secret === "string" && secret.startsWith(prefix) ? secret : "";
+  const key = fromBase64(text.slice(prefix.length));
+  if (key && key.length >= keyBytes.least && key.length <= keyBytes.most) return key;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what}: a secret is \`whsec_\` and ${keyBytes.least} to ${keyBytes.most} bytes in base64`,
+  );
+}
+
+/** The bytes that a text stands for. Undefined where it isn't base64, with or without its padding. */
+export function fromBase64(text: string): Uint8Array<ArrayBuffer> | undefined {
+  // Decoders pass over white space, and what was changed on its way isn't what was meant.
+  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text)) return undefined;
+  let bytes: string;
+  try {
+    bytes = atob(text);
+  } catch {
+    return undefined;
+  }
+  if (withoutPadding(btoa(bytes)) !== withoutPadding(text)) return undefined;
+  return Uint8Array.from(bytes, (byte) => byte.charCodeAt(0));
+}
+
+function withoutPadding(base64: string): string {
+  return trimEnd(base64, (char) => char === "=");
 }

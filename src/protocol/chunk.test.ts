@@ -6,8 +6,7 @@ import {
 } from "ai";
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, test } from "vitest";
-import { type Chunk, endsListening, parseChunk, withMessageId } from "./chunk.ts";
-import type { KnownChunk } from "./known-chunk.ts";
+import { type Chunk, endsListening, type KnownChunk, parseChunk, withMessageId } from "./chunk.ts";
 import type { UIMessage } from "./message.ts";
 import { anyChunk } from "./contract/random-chunks.ts";
 

@@ -1,3 +1,5 @@
+import type { Json } from "../base/json.ts";
+
 /** One step of an answer that is being made, as the AI SDK streams it. What we don't know passes through. */
 export type Chunk = { readonly type: string; readonly [field: string]: unknown };
 
@@ -192,4 +194,141 @@ function withoutNulls(
   const copy: { type: string; [field: string]: unknown } = { ...chunk, type };
   for (const { name } of optional) if (copy[name] === null) delete copy[name];
   return copy;
+}
+
+type ProviderMetadata = Record<string, Record<string, Json | undefined>>;
+type Noted = { readonly providerMetadata?: ProviderMetadata };
+type Call = Noted & {
+  readonly toolCallId: string;
+  readonly providerExecuted?: boolean;
+  readonly toolMetadata?: { readonly [key: string]: Json | undefined };
+  readonly dynamic?: boolean;
+};
+type NamedCall = Call & { readonly toolName: string; readonly title?: string };
+
+/** The chunks that we know. `start-step` and the like carry nothing but their type. */
+export type KnownChunk =
+  | { readonly type: "start"; readonly messageId?: string; readonly messageMetadata?: unknown }
+  | {
+      readonly type: "finish";
+      readonly finishReason?: FinishReason;
+      readonly messageMetadata?: unknown;
+    }
+  | { readonly type: "abort"; readonly reason?: string }
+  | { readonly type: "error"; readonly errorText: string }
+  | { readonly type: "message-metadata"; readonly messageMetadata: unknown }
+  | { readonly type: "start-step" }
+  | { readonly type: "finish-step" }
+  | { readonly type: "reset-step" }
+  | ({ readonly type: "text-start"; readonly id: string } & Noted)
+  | ({ readonly type: "text-delta"; readonly id: string; readonly delta: string } & Noted)
+  | ({ readonly type: "text-end"; readonly id: string; readonly citations?: unknown } & Noted)
+  | ({ readonly type: "reasoning-start"; readonly id: string } & Noted)
+  | ({ readonly type: "reasoning-delta"; readonly id: string; readonly delta: string } & Noted)
+  | ({ readonly type: "reasoning-end"; readonly id: string } & Noted)
+  | ({ readonly type: "tool-input-start"; readonly inputEncoding?: "json" | "text" } & NamedCall)
+  | {
+      readonly type: "tool-input-delta";
+      readonly toolCallId: string;
+      readonly inputTextDelta: string;
+    }
+  | ({ readonly type: "tool-input-available"; readonly input: unknown } & NamedCall)
+  | ({
+      readonly type: "tool-input-error";
+      readonly input: unknown;
+      readonly errorText: string;
+    } & NamedCall)
+  | {
+      readonly type: "tool-approval-request";
+      readonly approvalId: string;
+      readonly toolCallId: string;
+      readonly approvalDescriptor?: unknown;
+      readonly inputSchemaInput?: unknown;
+      readonly reason?: string;
+      readonly isAutomatic?: boolean;
+      readonly signature?: string;
+    }
+  | ({
+      readonly type: "tool-approval-response";
+      readonly approvalId: string;
+      readonly approved: boolean;
+      readonly reason?: string;
+      readonly providerExecuted?: boolean;
+    } & Noted)
+  | ({
+      readonly type: "tool-output-available";
+      readonly output: unknown;
+      readonly preliminary?: boolean;
+    } & Call)
+  | ({ readonly type: "tool-output-error"; readonly errorText: string } & Call)
+  | { readonly type: "tool-output-denied"; readonly toolCallId: string }
+  | ({
+      readonly type: "source-url";
+      readonly sourceId: string;
+      readonly url: string;
+      readonly title?: string;
+    } & Noted)
+  | ({
+      readonly type: "source-document";
+      readonly sourceId: string;
+      readonly mediaType: string;
+      readonly title: string;
+      readonly filename?: string;
+    } & Noted)
+  | ({ readonly type: "file"; readonly url: string; readonly mediaType: string } & Noted)
+  | ({ readonly type: "reasoning-file"; readonly url: string; readonly mediaType: string } & Noted)
+  | ({ readonly type: "custom"; readonly kind: `${string}.${string}` } & Noted)
+  | { readonly type: "steering-message"; readonly id: string; readonly parts: readonly unknown[] }
+  | DataChunk;
+
+type DataChunk = {
+  readonly type: `data-${string}`;
+  readonly id?: string;
+  readonly data: unknown;
+  readonly transient?: boolean;
+};
+
+type FinishReason =
+  | "stop"
+  | "length"
+  | "content-filter"
+  | "tool-calls"
+  | "error"
+  | "interrupted"
+  | "other";
+
+/** Where a turn stands that waits for a permit of its agent's throttle. */
+export type Waiting = {
+  /**
+   * How many calls of the same throttle and key wait on its pod and are served before it: other turns, and
+   * calls of programs and tasks that are as urgent. Calls under way, tasks that aren't claimed yet, and
+   * what waits on other pods aren't among them.
+   */
+  readonly ahead: number;
+  /** About how long it will wait; absent where that isn't known. */
+  readonly aboutMs?: number;
+};
+
+const type = "data-waiting";
+
+/** Tells the clients that watch an answer, and is never part of it. Undefined: it doesn't wait any more. */
+export function waitingChunk(waiting: Waiting | undefined): Chunk {
+  return { type, transient: true, data: waiting ?? null };
+}
+
+/** What the last of these chunks says of it; what was known where none says anything. */
+export function waitingAfter(
+  known: Waiting | undefined,
+  chunks: readonly Chunk[],
+): Waiting | undefined {
+  const said = chunks.findLast((chunk) => chunk.type === type && chunk["transient"] === true);
+  if (!said) return known;
+  const { ahead, aboutMs } = (said["data"] ?? {}) as Partial<Record<keyof Waiting, unknown>>;
+  if (typeof ahead !== "number") return undefined;
+  return { ahead, ...(typeof aboutMs === "number" && { aboutMs }) };
+}
+
+/** Whether there is nothing of an answer in these. */
+export function isBeside(chunks: readonly Chunk[]): boolean {
+  return chunks.every(({ transient }) => transient === true);
 }

@@ -1,8 +1,13 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { closeCodes } from "./frames.ts";
-import { clientFrameTypes, parseClientFrame, refOf } from "./parse-frame.ts";
-import { parseServerFrames, serverFrameTypes } from "./parse-server-frame.ts";
+import {
+  clientFrameTypes,
+  parseClientFrame,
+  parseServerFrames,
+  refOf,
+  serverFrameTypes,
+} from "./parse-frame.ts";
 
 const page = readFileSync(new URL("../../docs/protocol.md", import.meta.url), "utf8");
 

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
-import type { ClientFrame, FrameMessage, FrameTrace, Ref } from "./frames.ts";
+import type { ClientFrame, FrameMessage, FrameTrace, Ref, ServerFrame } from "./frames.ts";
 import type { Part, ToolResult } from "./message.ts";
 
 /**
@@ -101,7 +101,7 @@ export function refOf(value: unknown): Ref | undefined {
 }
 
 /** A place in a session: a whole number that JavaScript holds exactly, 0 or more. */
-export function seqOf(what: string, value: unknown): number {
+function seqOf(what: string, value: unknown): number {
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
   return refuse(what, "a whole number from 0 to 9,007,199,254,740,991");
 }
@@ -192,4 +192,76 @@ function fieldsOf(what: string, value: unknown): Fields {
 
 function refuse(what: string, demand: string): never {
   throw new FlotillaError("invalid_input", `${what} must be ${demand}`, { details: { what } });
+}
+
+type Kind = "text" | "number" | "object" | "list" | "ref" | "one";
+
+/** What each frame of a server has at least. A newer server may send more, and other frames. */
+const required: { readonly [Type in ServerFrame["type"]]: Readonly<Record<string, Kind>> } = {
+  hello: { protocol: "one", tenant: "text", maxFrameBytes: "number" },
+  joined: {
+    ref: "ref",
+    session: "text",
+    lastSeq: "number",
+    incarnation: "text",
+    state: "object",
+  },
+  reset: { session: "text", reason: "text" },
+  entries: { session: "text", entries: "list" },
+  state: { session: "text", state: "object" },
+  chunks: {
+    session: "text",
+    epoch: "number",
+    attempt: "number",
+    index: "number",
+    chunks: "list",
+  },
+  ack: { ref: "ref" },
+  error: { code: "text", message: "text", details: "object" },
+  inbox: { ref: "ref", sessions: "list" },
+  inbox_changed: { sessions: "list" },
+  inbox_removed: { sessionIds: "list" },
+  left: { session: "text", reason: "text" },
+  pong: { ref: "ref" },
+};
+
+export const serverFrameTypes = Object.keys(required) as readonly ServerFrame["type"][];
+
+/** The frames of one message of a server. Those of types that aren't known are left out. */
+export function parseServerFrames(text: string): ServerFrame[] {
+  const frames: unknown = JSON.parse(text);
+  if (!Array.isArray(frames)) throw strange("a message must be a list of frames");
+  return frames.filter(isKnown);
+}
+
+function isKnown(frame: unknown): frame is ServerFrame {
+  if (typeof frame !== "object" || frame === null) throw strange("a frame must be an object");
+  const fields = frame as Readonly<Record<string, unknown>>;
+  const type = String(fields["type"]);
+  if (!Object.hasOwn(required, type)) return false;
+  for (const [name, kind] of Object.entries(required[type as ServerFrame["type"]])) {
+    if (!isOf(kind, fields[name])) throw strange(`${type}.${name} isn't what it must be`);
+  }
+  return true;
+}
+
+function isOf(kind: Kind, value: unknown): boolean {
+  switch (kind) {
+    case "text":
+      return typeof value === "string";
+    case "number":
+      return Number.isSafeInteger(value);
+    case "object":
+      return typeof value === "object" && value !== null && !Array.isArray(value);
+    case "list":
+      return Array.isArray(value);
+    case "ref":
+      return typeof value === "string" || Number.isSafeInteger(value);
+    case "one":
+      return value === 1;
+  }
+}
+
+function strange(message: string): FlotillaError {
+  return new FlotillaError("invalid_input", `the server sent something strange: ${message}`);
 }

@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { encodeJson } from "../base/json.ts";
 import type { Chunk } from "./chunk.ts";
-import { createRepair, cutMark, storable } from "./storable.ts";
-import { estimateTokens, fileTokens } from "./tokens.ts";
+import { createRepair, cutMark, storable } from "./limits.ts";
+import { estimateTokens, fileTokens } from "./message.ts";
 
 describe("what an agent says", () => {
   test("can be stored once it is repaired, whatever it was, and is left alone where it could be", () => {

@@ -1,7 +1,7 @@
 import { type Chunk, parseChunk } from "./chunk.ts";
 import { createLines } from "../base/lines.ts";
 import type { EntryError } from "./message.ts";
-import { invalid } from "./refusal.ts";
+import { invalid } from "./limits.ts";
 
 /** How chunks are written in an answer's body: as server-sent events, or one in each line. */
 export type BodyFormat = "sse" | "jsonl";

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Entry, ToolResult } from "./message.ts";
-import { applyToolResults } from "./tool-results.ts";
-import { createView, type EntryNote, viewOf } from "./view.ts";
+import { applyToolResults, createView, type EntryNote, viewOf } from "./view.ts";
 
 function entry(seq: number, fields: Partial<Entry> = {}): Entry {
   return {

@@ -6,8 +6,7 @@ import { checkNumber, checkText } from "../base/options.ts";
 import { fitPage, pageBytes } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
-import type { Entry, ToolResult } from "../protocol/message.ts";
-import { estimateTokens } from "../protocol/tokens.ts";
+import { type Entry, estimateTokens, type ToolResult } from "../protocol/message.ts";
 import { coldReads, type Database } from "../store/database.ts";
 import {
   checkCreate,

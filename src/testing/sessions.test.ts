@@ -1,7 +1,7 @@
 import { simulateReadableStream, streamText } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
 import { describe, expect, test } from "vitest";
-import { textOf } from "../protocol/text-of.ts";
+import { textOf } from "../protocol/message.ts";
 import { task } from "../tasks/task.ts";
 import { agent } from "../sessions/agents/agent.ts";
 import { testFlotilla } from "./test-flotilla.ts";

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import { headersOf } from "../../src/agent/contract/asking.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/contract/movable-clock.ts";
-import { textOf } from "../../src/protocol/text-of.ts";
+import { textOf } from "../../src/protocol/message.ts";
 import type { Pod } from "../../src/runtime/pod.ts";
 import { startPod } from "../../src/runtime/start-pod.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";

@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 import { createClient } from "../../src/client/index.ts";
-import { textOf } from "../../src/protocol/text-of.ts";
+import { textOf } from "../../src/protocol/message.ts";
 import { leave, openContext } from "./browser.ts";
 import { expectSoon } from "./expect-soon.ts";
 import { useChatScene } from "./scene.ts";

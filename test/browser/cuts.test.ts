@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { between, seededRandom } from "../../src/base/random.ts";
 import { viewOf } from "../../src/protocol/view.ts";
-import { textOf } from "../../src/protocol/text-of.ts";
+import { textOf } from "../../src/protocol/message.ts";
 import { leave, openContext } from "./browser.ts";
 import { expectSoon } from "./expect-soon.ts";
 import { useChatScene } from "./scene.ts";

@@ -1,7 +1,7 @@
 /** An agent behind a URL, in a process of its own: it speaks what the AI SDK's chat servers speak. */
 import { createServer } from "node:http";
 import process from "node:process";
-import type { AgentRequest } from "../../src/protocol/agent-request.ts";
+import type { AgentRequest } from "../../src/protocol/agent-http.ts";
 import type { FromPod, PodSpec, ToPod } from "./pod-process.ts";
 import { createScript } from "./sessions-script.ts";
 

@@ -1,4 +1,4 @@
-import type { AgentRequest } from "../../protocol/agent-request.ts";
+import type { AgentRequest } from "../../protocol/agent-http.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import { createBodyReader } from "../../protocol/stream.ts";
 import { signatureHeaders } from "../../sessions/turns/sign.ts";

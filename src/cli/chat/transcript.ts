@@ -1,7 +1,5 @@
-import type { Chunk } from "../../protocol/chunk.ts";
-import type { Entry, SessionState } from "../../protocol/message.ts";
-import { isTurn } from "../../protocol/turn-state.ts";
-import { type Waiting, waitingAfter } from "../../protocol/waiting.ts";
+import { type Chunk, type Waiting, waitingAfter } from "../../protocol/chunk.ts";
+import { type Entry, isTurn, type SessionState } from "../../protocol/message.ts";
 import type { Place, SessionEvent, SessionView } from "../../sessions/service.ts";
 import { entryText, outcomeText, partText, saidIn } from "./entry-text.ts";
 import { harmless } from "../harmless.ts";

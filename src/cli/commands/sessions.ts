@@ -1,8 +1,7 @@
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { Entry } from "../../protocol/message.ts";
-import { isTurn } from "../../protocol/turn-state.ts";
+import { type Entry, isTurn } from "../../protocol/message.ts";
 import type { ListSessions, SessionView } from "../../sessions/service.ts";
 import { entryText, outcomeText } from "../chat/entry-text.ts";
 import {

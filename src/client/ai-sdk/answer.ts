@@ -1,9 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Chunk } from "../../protocol/chunk.ts";
-import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
-import { isTurn } from "../../protocol/turn-state.ts";
+import { type Chunk, isBeside } from "../../protocol/chunk.ts";
+import { type Entry, isTurn, type SessionState, type UIMessage } from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
-import { isBeside } from "../../protocol/waiting.ts";
 import type { Session, SessionEvent } from "../session/session.ts";
 import type { Asked } from "./asked.ts";
 import { createReader, type Reader } from "./chunk-reader.ts";

@@ -1,5 +1,4 @@
-import type { Entry } from "../../protocol/message.ts";
-import type { TurnState } from "../../protocol/turn-state.ts";
+import type { Entry, TurnState } from "../../protocol/message.ts";
 
 /** Which answer is waited for. */
 export type Asked = {

@@ -1,7 +1,6 @@
 import type { UIMessage as ChatMessage } from "ai";
 import type { Clock } from "../../base/clock.ts";
-import type { UIMessage } from "../../protocol/message.ts";
-import { isTurn } from "../../protocol/turn-state.ts";
+import { isTurn, type UIMessage } from "../../protocol/message.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
 import { guarded } from "../observable.ts";
 import type { AnswerEnd } from "./answer.ts";

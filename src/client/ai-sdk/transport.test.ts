@@ -8,8 +8,7 @@ import {
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { UIMessage } from "../../protocol/message.ts";
-import { textOf } from "../../protocol/text-of.ts";
+import { textOf, type UIMessage } from "../../protocol/message.ts";
 import { serving } from "../../server/contract/serving.ts";
 import { chatAgents, scriptOf } from "../contract/ai-sdk-agents.ts";
 import { createChatTransport, type FlotillaTransport } from "./index.ts";

@@ -1,7 +1,7 @@
 import { createElement } from "react";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
-import { textOf } from "../../protocol/text-of.ts";
+import { textOf } from "../../protocol/message.ts";
 import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
 import { serving } from "../../server/contract/serving.ts";

@@ -2,7 +2,7 @@ import { createElement, type ReactNode } from "react";
 import { renderToString } from "react-dom/server";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/contract/movable-clock.ts";
-import { textOf } from "../../protocol/text-of.ts";
+import { textOf } from "../../protocol/message.ts";
 import { serving } from "../../server/contract/serving.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { createClient } from "../index.ts";

@@ -1,7 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { FrameMessage } from "../../protocol/frames.ts";
-import type { Part } from "../../protocol/message.ts";
-import { isTurn } from "../../protocol/turn-state.ts";
+import { isTurn, type Part } from "../../protocol/message.ts";
 import type { Exchange } from "../socket/send-queue.ts";
 import type { Followed } from "./feed.ts";
 import { errorOf } from "../http.ts";

@@ -1,6 +1,11 @@
 import type { Assembler } from "../../protocol/assembler/assembler.ts";
-import type { Chunk } from "../../protocol/chunk.ts";
-import { isBeside, type Waiting, waitingAfter, waitingChunk } from "../../protocol/waiting.ts";
+import {
+  type Chunk,
+  isBeside,
+  type Waiting,
+  waitingAfter,
+  waitingChunk,
+} from "../../protocol/chunk.ts";
 import { asError } from "../http.ts";
 import type { LiveAnswer, SessionEvent } from "./session.ts";
 

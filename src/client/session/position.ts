@@ -1,6 +1,5 @@
 import type { ServerFrame } from "../../protocol/frames.ts";
-import type { Entry, SessionState } from "../../protocol/message.ts";
-import { isTurn } from "../../protocol/turn-state.ts";
+import { type Entry, isTurn, type SessionState } from "../../protocol/message.ts";
 import type { SessionEvent } from "./session.ts";
 
 /**

@@ -1,6 +1,5 @@
 import type { FlotillaError } from "../../base/errors.ts";
-import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
-import { isTurn } from "../../protocol/turn-state.ts";
+import { type Entry, isTurn, type SessionState, type UIMessage } from "../../protocol/message.ts";
 import { createView, type View } from "../../protocol/view.ts";
 import { createLive, type Live } from "./live.ts";
 import type { SessionEvent, SessionSnapshot, Unsent } from "./session.ts";

@@ -1,15 +1,12 @@
-import type { Chunk } from "../chunk.ts";
-import { createDraft, type OpenPart } from "./draft.ts";
-import type { KnownChunk } from "../known-chunk.ts";
-import { mergeMetadata } from "./merge-metadata.ts";
+import type { Chunk, KnownChunk } from "../chunk.ts";
+import { invalid, jsonBytes, type Refusal, tooMuch } from "../limits.ts";
 import type { EntryError, Part, UIMessage } from "../message.ts";
-import { invalid, type Refusal, tooMuch } from "../refusal.ts";
-import { jsonBytes } from "../limits.ts";
-import { createTextParts, type TextChunk } from "./text-parts.ts";
 import { messageToChunks } from "../to-chunks.ts";
+import { createDraft, type OpenPart } from "./draft.ts";
+import { createTextParts, type TextChunk } from "./text-parts.ts";
 import { createToolParts, type ToolChunk } from "./tool-parts.ts";
 
-export type AssemblerOptions = {
+type AssemblerOptions = {
   /** The id that the message has, whatever a `start` says. */
   readonly messageId: string;
   /** A stored message that this one goes on with. */
@@ -24,7 +21,7 @@ export type AssemblerOptions = {
  * How the answer says that it ended. The first `abort` or `error` stays, since nobody listens behind
  * it; a `start` behind a `finish` opens it again, as when an agent merges two streams into one.
  */
-export type AssemblyOutcome =
+type AssemblyOutcome =
   | { readonly type: "none" }
   | { readonly type: "finish"; readonly finishReason?: string }
   | { readonly type: "abort"; readonly reason?: string }
@@ -240,4 +237,38 @@ function copyOf(part: OpenPart): Part {
     if (part[field] !== undefined && field !== "__proto__") copy[field] = part[field];
   }
   return copy;
+}
+
+// Deeper than anything that can be stored.
+const maxDepth = 64;
+
+/**
+ * Metadata that comes in pieces: objects are merged field by field, everything else is replaced. Gives
+ * undefined where there is nothing to merge into, as in a text. Copies what it changes, because pieces
+ * are passed on to others as well.
+ */
+function mergeMetadata(base: unknown, more: unknown): unknown {
+  const keys = Object.keys(Object(more)).filter((key) => !refused.has(key));
+  if (keys.length > 0 && typeof base !== "object") return undefined;
+  return merged(base as object, more as object, 0);
+}
+
+// Assigning to these changes more than the object at hand.
+const refused = new Set(["__proto__", "constructor", "prototype"]);
+
+function merged(base: object, more: object, depth: number): object {
+  const result: Record<string, unknown> = { ...base };
+  for (const [key, value] of Object.entries(more)) {
+    if (refused.has(key) || value === undefined) continue;
+    const before = Object.hasOwn(base, key) ? (base as Record<string, unknown>)[key] : undefined;
+    result[key] =
+      isRecord(value) && isRecord(before) && depth < maxDepth
+        ? merged(before, value, depth + 1)
+        : value;
+  }
+  return result;
+}
+
+function isRecord(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

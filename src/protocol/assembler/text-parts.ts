@@ -1,7 +1,6 @@
 import { type Draft, type Item, sizeOf } from "./draft.ts";
-import type { KnownChunk } from "../known-chunk.ts";
-import { orphan, type Refusal, tooMuch } from "../refusal.ts";
-import { textBytes } from "../limits.ts";
+import type { KnownChunk } from "../chunk.ts";
+import { orphan, type Refusal, textBytes, tooMuch } from "../limits.ts";
 
 export type TextChunk = Extract<KnownChunk, { type: `text-${string}` | `reasoning-${string}` }> & {
   readonly id: string;

@@ -1,9 +1,7 @@
 import { type Draft, type Item, isTool, type OpenPart } from "./draft.ts";
-import type { KnownChunk } from "../known-chunk.ts";
+import type { KnownChunk } from "../chunk.ts";
 import { parsePartialJson } from "./partial-json.ts";
-import { orphan, type Refusal, tooMuch } from "../refusal.ts";
-import { textBytes } from "../limits.ts";
-import { chunkDepth, storable } from "../storable.ts";
+import { chunkDepth, orphan, type Refusal, storable, textBytes, tooMuch } from "../limits.ts";
 
 export type ToolChunk = Extract<KnownChunk, { type: `tool-${string}` }>;
 type Ask = { readonly anyway?: boolean };

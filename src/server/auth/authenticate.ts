@@ -2,7 +2,7 @@ import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { systemRandom, type Random } from "../../base/random.ts";
-import { verbs } from "../../protocol/verbs.ts";
+import { verbs } from "../../protocol/frames.ts";
 import type { ApiKey, TokenConfig } from "../../runtime/server-config.ts";
 import { checkLocal } from "./origins.ts";
 import type { Caller } from "./caller.ts";

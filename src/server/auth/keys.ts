@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { sessionVerbs, type Verb, verbs } from "../../protocol/verbs.ts";
+import { sessionVerbs, type Verb, verbs } from "../../protocol/frames.ts";
 import type { ApiKey } from "../../runtime/server-config.ts";
 
 /** What a key is good for. */

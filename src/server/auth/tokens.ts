@@ -9,7 +9,7 @@ import {
 } from "jose";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { usualVerbs, type Verb, verbs } from "../../protocol/verbs.ts";
+import { usualVerbs, type Verb, verbs } from "../../protocol/frames.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
 import type { Caller } from "./caller.ts";
 import { isName, nameRule } from "./names.ts";

@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
-import { parseServerFrames } from "../../protocol/parse-server-frame.ts";
+import { parseServerFrames } from "../../protocol/parse-frame.ts";
 import { connect } from "../../runtime/connect.ts";
 import { machinesOf } from "../../runtime/flows.ts";
 import { startPod } from "../../runtime/start-pod.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { FlotillaError } from "../../base/errors.ts";
-import { secretKey } from "../../protocol/secret.ts";
+import { secretKey } from "../../protocol/agent-http.ts";
 import type { AgentSecrets, AgentSettings } from "./settings.ts";
 
 /**

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { checkAgentUrl } from "./address.ts";
-import { secretKey } from "../../protocol/secret.ts";
+import { secretKey } from "../../protocol/agent-http.ts";
 import type { UrlSource } from "./spec.ts";
 
 export type UrlOptions = {

@@ -1,5 +1,4 @@
-import type { SessionState } from "../../protocol/message.ts";
-import { isTurn } from "../../protocol/turn-state.ts";
+import { isTurn, type SessionState } from "../../protocol/message.ts";
 import { type Header, stateOf, waitsOf } from "../conversation/header.ts";
 
 /** What the clients of a session are told of its header, and what puts two of them in order. */

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { AgentRequest } from "../../protocol/agent-request.ts";
+import type { AgentRequest } from "../../protocol/agent-http.ts";
 import type { UrlSource } from "../agents/spec.ts";
 import { AgentFailure } from "./failure.ts";
 import type { Pieces } from "./given.ts";

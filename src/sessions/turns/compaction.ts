@@ -1,6 +1,6 @@
 import { messageOf } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
-import { estimateTokens } from "../../protocol/tokens.ts";
+import { estimateTokens } from "../../protocol/message.ts";
 import type { AgentSpec, CompactionSpec } from "../agents/spec.ts";
 import type { Compaction, Header } from "../conversation/header.ts";
 import { createAnswer } from "./answer.ts";

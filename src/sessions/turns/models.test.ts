@@ -17,7 +17,7 @@ import type { UIMessage } from "../../protocol/message.ts";
 import { agent } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { AgentSpec } from "../agents/spec.ts";
-import type { AgentRequest } from "../../protocol/agent-request.ts";
+import type { AgentRequest } from "../../protocol/agent-http.ts";
 import {
   runnerScene,
   type Scene,

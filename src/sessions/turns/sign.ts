@@ -1,5 +1,5 @@
 import { createHash, createHmac } from "node:crypto";
-import { secretKey } from "../../protocol/secret.ts";
+import { secretKey } from "../../protocol/agent-http.ts";
 
 export type Signed = {
   readonly webhookId: string;

@@ -1,6 +1,6 @@
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
-import { estimateTokens } from "../../protocol/tokens.ts";
+import { estimateTokens } from "../../protocol/message.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 import type { Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";

@@ -5,8 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { guide } from "../../../examples/demo/agents.ts";
 import { transcribe } from "../../../examples/demo/tasks.ts";
 import { silentLogger } from "../../../src/base/log.ts";
-import type { Part } from "../../../src/protocol/message.ts";
-import { textOf } from "../../../src/protocol/text-of.ts";
+import { type Part, textOf } from "../../../src/protocol/message.ts";
 import type { Pod } from "../../../src/runtime/pod.ts";
 import { startPod } from "../../../src/runtime/start-pod.ts";
 

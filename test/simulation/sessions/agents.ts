@@ -9,7 +9,7 @@ import type { AgentContext, CompactorContext } from "../../../src/sessions/agent
 import type { AgentOptions } from "../../../src/sessions/agents/options.ts";
 import type { AgentSpec } from "../../../src/sessions/agents/spec.ts";
 import type { AgentNetwork } from "../../../src/sessions/turns/network.ts";
-import type { AgentRequest } from "../../../src/protocol/agent-request.ts";
+import type { AgentRequest } from "../../../src/protocol/agent-http.ts";
 import type { SimPod } from "../pod.ts";
 import type { World } from "../world.ts";
 import { knownFrom, wordsOf } from "./words.ts";

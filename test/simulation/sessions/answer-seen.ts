@@ -1,5 +1,5 @@
 /** The answer that is being made, as one connection of a client sees it: it grows, and never goes back. */
-import { isTurn } from "../../../src/protocol/turn-state.ts";
+import { isTurn } from "../../../src/protocol/message.ts";
 import type { SessionEvent } from "../../../src/sessions/service.ts";
 import type { World } from "../world.ts";
 
