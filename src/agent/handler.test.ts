@@ -4,8 +4,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { abort } from "../base/errors.ts";
 import { movableClock, turns, until } from "../base/contract/movable-clock.ts";
 import { asked, errorIn, requestOf, said, secret } from "./contract/asking.ts";
-import type { AnswerContext } from "./context.ts";
-import { type AgentHandlerOptions, createAgentHandler } from "./handler.ts";
+import { type AgentHandlerOptions, type AnswerContext, createAgentHandler } from "./handler.ts";
 
 type Given = Partial<AgentHandlerOptions> & Pick<AgentHandlerOptions, "answer">;
 const handlerOf = (given: Given) => createAgentHandler({ secret, ...given });

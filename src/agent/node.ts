@@ -1,4 +1,4 @@
-import { bodyWasRead, type RequestBody } from "./body.ts";
+import { bodyWasRead, type RequestBody } from "./verify.ts";
 import type { AgentHandler } from "./handler.ts";
 import { refusal, refuse } from "./refusal.ts";
 
