@@ -1,6 +1,8 @@
 import type { Json } from "../base/json.ts";
 import type { Entry, SessionState, SessionView } from "../protocol/message.ts";
 import type { Http } from "./http.ts";
+import type { AgentView, RunView, TaskView } from "./views.ts";
+import type { Watch, Watched } from "./watch.ts";
 
 export type SessionCalls = {
   /** Makes a session; again with the same id, gives what there is. */
@@ -100,4 +102,135 @@ export function sessionCalls(http: Http, onMade: (sessionId: string) => void): S
       return (await http<{ done: boolean }>("POST", `${at(sessionId)}/compact`)).done;
     },
   };
+}
+
+export type TaskCalls = {
+  enqueue(name: string, input?: Json, options?: EnqueueOptions): Promise<Enqueued>;
+  get(taskId: string): Promise<TaskView>;
+  /** `cancelling` while a pod still runs it. */
+  cancel(taskId: string): Promise<"cancelled" | "cancelling">;
+  /** Starts a failed or cancelled task over. */
+  retry(taskId: string): Promise<void>;
+  /** A page, newest first. */
+  list(options?: ListTasksOptions): Promise<TaskPage>;
+  /** The same handle each time for the same task. */
+  watch(taskId: string): Watched<TaskView>;
+};
+
+/** As the server's own; see docs/tasks.md. */
+export type EnqueueOptions = {
+  priority?: number;
+  delayMs?: number;
+  runAt?: number | string;
+  attempts?: number;
+  tenant?: string;
+  concurrencyKey?: string;
+  /** Names the task, so that it isn't stored twice. */
+  key?: string;
+  onDuplicate?: "existing" | "reject" | "replace";
+  uniqueWhile?: "kept" | "unfinished";
+  uniqueForMs?: number;
+  after?: readonly string[];
+  afterFailed?: "fail" | "run";
+};
+
+export type Enqueued = {
+  readonly taskId: string;
+  readonly created: boolean;
+  readonly replaced?: boolean;
+  /** No pod that is up works on tasks of this name: it waits until one does. */
+  readonly noWorker?: boolean;
+};
+
+export type ListTasksOptions = PageOptions & {
+  name?: string;
+  status?: TaskView["status"];
+  tenant?: string;
+};
+
+export type TaskPage = { readonly tasks: readonly TaskView[]; readonly next: string | null };
+
+export function taskCalls(http: Http, watch: Watch): TaskCalls {
+  const at = (taskId: string) => `/v1/tasks/${encodeURIComponent(taskId)}`;
+  const get = async (taskId: string) => (await http<{ task: TaskView }>("GET", at(taskId))).task;
+  const hasEnded = ({ status }: TaskView) => status !== "pending" && status !== "claimed";
+  const watched = watch(get, hasEnded);
+  return {
+    enqueue: (name, input = null, options = {}) =>
+      http("POST", "/v1/tasks", { body: { name, input, options } }),
+    get,
+    async cancel(taskId) {
+      type Status = { status: "cancelled" | "cancelling" };
+      return (await http<Status>("POST", `${at(taskId)}/cancel`)).status;
+    },
+    async retry(taskId) {
+      await http("POST", `${at(taskId)}/retry`);
+      watched(taskId).again();
+    },
+    list: (query = {}) => http("GET", "/v1/tasks", { query }),
+    watch: watched,
+  };
+}
+
+export type RunCalls = {
+  start(flow: string, input?: Json, options?: StartRunOptions): Promise<StartedRun>;
+  get(runId: string): Promise<RunView>;
+  /** Asks for it to be cancelled. Its finalizers run first. */
+  cancel(runId: string): Promise<void>;
+  /** Says something to a run that waits for it, or will. The same id again says nothing new. */
+  signal(runId: string, name: string, payload?: Json, options?: { id?: string }): Promise<void>;
+  /** A page, newest first. */
+  list(options?: ListRunsOptions): Promise<RunPage>;
+  /** The same handle each time for the same run. */
+  watch(runId: string): Watched<RunView>;
+};
+
+export type StartRunOptions = Omit<EnqueueOptions, "attempts" | "onDuplicate"> & {
+  onDuplicate?: "existing" | "reject";
+};
+
+export type StartedRun = {
+  readonly runId: string;
+  readonly created: boolean;
+  /** No pod that is up works on runs of this flow: it waits until one does. */
+  readonly noWorker?: boolean;
+};
+
+export type ListRunsOptions = PageOptions & {
+  flow?: string;
+  status?: RunView["status"] | "pending" | "claimed";
+  tenant?: string;
+  at?: string;
+  parent?: string;
+};
+
+export type RunPage = { readonly runs: readonly RunView[]; readonly next: string | null };
+
+export function runCalls(http: Http, watch: Watch): RunCalls {
+  const at = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;
+  const get = async (runId: string) => (await http<{ run: RunView }>("GET", at(runId))).run;
+  return {
+    start: (flow, input = null, options = {}) =>
+      http("POST", "/v1/runs", { body: { flow, input, options } }),
+    get,
+    async cancel(runId) {
+      await http("POST", `${at(runId)}/cancel`);
+    },
+    async signal(runId, name, payload = null, { id } = {}) {
+      await http("POST", `${at(runId)}/signals`, { body: { name, payload, id } });
+    },
+    list: (query = {}) => http("GET", "/v1/runs", { query }),
+    watch: watch(get, ({ status }) => status !== "open"),
+  };
+}
+
+export type AgentCalls = {
+  /** A page, in the order of their names. */
+  list(options?: PageOptions): Promise<AgentPage>;
+};
+
+export type AgentPage = { readonly agents: readonly AgentView[]; readonly next: string | null };
+
+export function agentCalls(http: Http): AgentCalls {
+  return { list: (query = {}) => http("GET", "/v1/agents", { query }) };
 }

@@ -1,13 +1,18 @@
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { type Random, systemRandom } from "../base/random.ts";
-import { type AgentCalls, agentCalls } from "./agents.ts";
-import { type RunCalls, runCalls } from "./runs.ts";
-import { type SessionCalls, sessionCalls } from "./calls.ts";
-import { type TaskCalls, taskCalls } from "./tasks.ts";
+import {
+  type AgentCalls,
+  agentCalls,
+  type RunCalls,
+  runCalls,
+  type SessionCalls,
+  sessionCalls,
+  type TaskCalls,
+  taskCalls,
+} from "./calls.ts";
 import type { ConnectionState } from "./socket/status.ts";
-import { createCredentials } from "./credentials.ts";
-import { createHttp } from "./http.ts";
+import { createCredentials, createHttp } from "./http.ts";
 import type { Inbox } from "./inbox.ts";
 import type { ClientOptions } from "./options.ts";
 import type { Session } from "./session/session.ts";

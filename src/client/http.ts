@@ -1,9 +1,8 @@
 import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
-import type { Credentials } from "./credentials.ts";
-import type { Fetch } from "./options.ts";
+import type { ClientOptions, Fetch } from "./options.ts";
 
-export type Request = {
+type Request = {
   query?: Readonly<Record<string, string | number | undefined>> | undefined;
   body?: unknown;
 };
@@ -16,7 +15,7 @@ export type Http = <Answer>(method: Method, path: string, request?: Request) => 
 
 type Method = "GET" | "POST" | "PUT" | "DELETE";
 
-export type HttpParts = {
+type HttpParts = {
   fetch: Fetch;
   /** Where the server is. */
   url: () => string;
@@ -124,4 +123,39 @@ export function errorOf(told: {
 export function asError(thrown: unknown): FlotillaError {
   if (thrown instanceof FlotillaError) return thrown;
   return new FlotillaError("unavailable", messageOf(thrown), { cause: thrown });
+}
+
+/** The token that the client has, and how it gets another. */
+export type Credentials = {
+  readonly isRenewable: boolean;
+  /** The one that there is, or else a new one. */
+  current(): Promise<string | undefined>;
+  /** A new one, whatever there is. Asked for at the same time, it is the same. */
+  fresh(): Promise<string | undefined>;
+  /** Forgets the one that was refused, unless there is another already. */
+  forget(token: string | undefined): void;
+};
+
+export function createCredentials(token: ClientOptions["token"]): Credentials {
+  if (typeof token !== "function") {
+    const given = () => Promise.resolve(token);
+    return { isRenewable: false, current: given, fresh: given, forget() {} };
+  }
+  let asked: Promise<string> | undefined;
+  let known: string | undefined;
+
+  const ask = async (): Promise<string> => (known = await token());
+  const fresh = () =>
+    (asked ??= ask().finally(() => {
+      asked = undefined;
+    }));
+
+  return {
+    isRenewable: true,
+    fresh,
+    current: () => (known === undefined ? fresh() : Promise.resolve(known)),
+    forget(refused) {
+      if (known === refused) known = undefined;
+    },
+  };
 }

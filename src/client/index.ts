@@ -13,18 +13,27 @@ export type {
   UIMessage,
 } from "../protocol/message.ts";
 export type { EntryNote } from "../protocol/view.ts";
-export type { AgentCalls, AgentPage } from "./agents.ts";
-export type { ListRunsOptions, RunCalls, RunPage, StartedRun, StartRunOptions } from "./runs.ts";
 export type {
+  AgentCalls,
+  AgentPage,
   CreateSessionOptions,
+  Enqueued,
+  EnqueueOptions,
   EntryPage,
+  ListRunsOptions,
   ListSessionsOptions,
+  ListTasksOptions,
   MembersChange,
   PageOptions,
+  RunCalls,
+  RunPage,
   SessionCalls,
   SessionPage,
+  StartedRun,
+  StartRunOptions,
+  TaskCalls,
+  TaskPage,
 } from "./calls.ts";
-export type { Enqueued, EnqueueOptions, ListTasksOptions, TaskCalls, TaskPage } from "./tasks.ts";
 export { type Client, createClient } from "./client.ts";
 export type { ConnectionState, ErrorLike } from "./socket/status.ts";
 export type { Inbox, InboxSnapshot } from "./inbox.ts";
@@ -44,4 +53,4 @@ export type {
 } from "./session/session.ts";
 export type { Store } from "./observable.ts";
 export type { AgentView, ErrorView, RunDoing, RunView, TaskView } from "./views.ts";
-export type { Watched, WatchedSnapshot } from "./watched.ts";
+export type { Watched, WatchedSnapshot } from "./watch.ts";

@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import { createClient } from "../index.ts";
-import { loadBeside } from "../session/live.ts";
+import { loadBeside } from "../session/view.ts";
 import { simulate } from "../contract/simulated.ts";
 import { createChatTransport } from "./index.ts";
 

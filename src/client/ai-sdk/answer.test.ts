@@ -3,8 +3,7 @@ import { movableClock, turns } from "../../base/contract/movable-clock.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
 import type { SessionEvent } from "../session/session.ts";
-import { type AnswerOptions, streamAnswer } from "./answer.ts";
-import { anew, answerTo, restOf } from "./asked.ts";
+import { anew, type AnswerOptions, answerTo, restOf, streamAnswer } from "./answer.ts";
 
 /** A stream of an answer whose session says what the test says. */
 function streaming(options: Pick<AnswerOptions, "asked" | "initial"> & { isFollowed?: boolean }) {

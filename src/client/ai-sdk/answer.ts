@@ -1,9 +1,14 @@
 import type { Clock } from "../../base/clock.ts";
 import { type Chunk, isBeside } from "../../protocol/chunk.ts";
-import { type Entry, isTurn, type SessionState, type UIMessage } from "../../protocol/message.ts";
+import {
+  type Entry,
+  isTurn,
+  type SessionState,
+  type TurnState,
+  type UIMessage,
+} from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
 import type { Session, SessionEvent } from "../session/session.ts";
-import type { Asked } from "./asked.ts";
 import { createReader, type Reader } from "./chunk-reader.ts";
 
 /** What happens in a session from now on, kept until somebody takes it. */
@@ -229,4 +234,54 @@ function endOf({ outcome, error }: Entry): Chunk {
     return { type: "error", errorText: error?.message ?? "the answer ended early" };
   }
   return { type: "finish" };
+}
+
+/** Which answer is waited for. */
+type Asked = {
+  isTurn(turn: TurnState): boolean;
+  /** Of an answer whose turn was over before it could be seen. */
+  isAnswer(entry: Entry): boolean;
+  /** The entry that asks for it: where all is said up to it and nobody is at work, there is no answer. */
+  readonly seq?: number;
+};
+
+/** The answer to what was said there. */
+export function answerTo(seq: number): Asked {
+  return {
+    seq,
+    isTurn: ({ upToSeq }) => upToSeq >= seq,
+    isAnswer: ({ role, upToSeq = 0 }) => role === "assistant" && upToSeq >= seq,
+  };
+}
+
+/** The rest of a message, after what was decided there. */
+export function restOf(messageId: string, seq: number): Asked {
+  return {
+    seq,
+    isTurn: (turn) => turn.messageId === messageId && turn.upToSeq >= seq,
+    isAnswer: (entry) => isAnother(entry, messageId, seq),
+  };
+}
+
+/** A message made anew. That is asked for without an entry: `after` is the last one before it. */
+export function anew(messageId: string, after: number): Asked {
+  return {
+    isTurn: (turn) => turn.messageId === messageId,
+    isAnswer: (entry) => isAnother(entry, messageId, after),
+  };
+}
+
+/** The answer of a turn that goes on. */
+export function answerOf(epoch: number): Asked {
+  return { isTurn: (turn) => turn.epoch === epoch, isAnswer: (entry) => entry.epoch === epoch };
+}
+
+/**
+ * A message that is made once more has its id again. Only where nothing was said, so that there is
+ * nothing to take the place of what was there, it has another: then it tells how that ended.
+ */
+function isAnother(entry: Entry, messageId: string, after: number): boolean {
+  if (entry.kind !== "message" || entry.role !== "assistant" || entry.seq <= after) return false;
+  if (entry.messageId === messageId) return true;
+  return entry.upToSeq === undefined && entry.parts.length === 0 && entry.outcome !== "completed";
 }

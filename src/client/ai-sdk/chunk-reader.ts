@@ -2,7 +2,7 @@ import { createAssembler } from "../../protocol/assembler/assembler.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Part, UIMessage } from "../../protocol/message.ts";
 import { partToChunks } from "../../protocol/to-chunks.ts";
-import { same } from "./same.ts";
+import { same } from "./tool-decisions.ts";
 
 /** A message as a reader of chunks has it, with the ids under which its texts are still open. */
 export type ReaderOptions = {

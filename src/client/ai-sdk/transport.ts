@@ -1,19 +1,26 @@
-import type { ChatTransport, UIMessage as ChatMessage, UIMessageChunk } from "ai";
-import { systemClock } from "../../base/clock.ts";
+import type { UIMessage as ChatMessage, ChatTransport, UIMessageChunk } from "ai";
+import { jitteredMs } from "../../base/backoff.ts";
+import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
-import { systemRandom } from "../../base/random.ts";
+import { fraction, type Random, systemRandom } from "../../base/random.ts";
 import { isTurn, type UIMessage } from "../../protocol/message.ts";
 import { type Client, createClient } from "../client.ts";
 import type { ClientOptions } from "../options.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
-import { type AnswerOptions, type Listening, listenTo, streamAnswer } from "./answer.ts";
-import { anew, answerOf, answerTo, restOf } from "./asked.ts";
+import { passing } from "../socket/send-queue.ts";
+import {
+  anew,
+  answerOf,
+  type AnswerOptions,
+  answerTo,
+  type Listening,
+  listenTo,
+  restOf,
+  streamAnswer,
+} from "./answer.ts";
+import { decisionsIn, idOf, same } from "./tool-decisions.ts";
 import { type ChatLike, createFollowers } from "./sync.ts";
-import { decisionsIn, idOf } from "./tool-decisions.ts";
-import { makeSession } from "./make-session.ts";
-import { same } from "./same.ts";
-import { unlessAborted, whenLive } from "./when-live.ts";
 
 export type ChatTransportOptions = ClientOptions & {
   /** Default: one of its own, made of the other options. */
@@ -214,4 +221,83 @@ function ownMetadata(metadata: unknown): Json | undefined {
   }
   const { flotilla: _, ...own } = metadata as { readonly [name: string]: Json };
   return Object.keys(own).length === 0 ? undefined : own;
+}
+
+type MakeSessionOptions = {
+  sessionId: string;
+  agents: readonly string[];
+  clock: Clock;
+  random: Random;
+  signal: AbortSignal | undefined;
+};
+
+/**
+ * Makes the session of a chat that is new. What is said in it waits for a connection as it does in any
+ * other: with its id a session is made once, however often it is asked for.
+ */
+async function makeSession(client: Client, options: MakeSessionOptions): Promise<void> {
+  const { sessionId, agents, clock, random, signal } = options;
+  for (let failures = 1; ; failures++) {
+    try {
+      await client.sessions.create({ sessionId, agents });
+      return;
+    } catch (error) {
+      if (!mayPass(error) || client.connection.get().status === "closed") throw error;
+      const waitMs = (error.retryAfterMs ?? 0) + jitteredMs(failures, fraction(random));
+      await sleep(clock, waitMs, signal);
+    }
+  }
+}
+
+/** Whether there is hope: not where something else answers at that address. */
+function mayPass(error: unknown): error is FlotillaError {
+  if (!(error instanceof FlotillaError) || !passing.test(error.code)) return false;
+  const status = error.details?.["status"];
+  return typeof status !== "number" || status >= 500;
+}
+
+/** Waits until all of a session is here, and gives it. Rejects where there is none, unless `orGone`. */
+function whenLive(
+  session: Session,
+  signal: AbortSignal | undefined,
+  { orGone = false } = {},
+): Promise<SessionSnapshot> {
+  return new Promise((resolve, reject) => {
+    let leave: (() => void) | undefined;
+    const end = (settle: () => void): void => {
+      signal?.removeEventListener("abort", onAbort);
+      settle();
+      leave?.();
+    };
+    const onAbort = () => end(() => reject(abortError()));
+    const look = (): void => {
+      const snapshot = session.get();
+      const { status, error } = snapshot;
+      if (status === "live" || (status === "gone" && orGone)) end(() => resolve(snapshot));
+      else if (status === "gone") end(() => reject(error ?? gone(session)));
+    };
+    if (signal?.aborted) return reject(abortError());
+    signal?.addEventListener("abort", onAbort, { once: true });
+    leave = session.subscribe(look);
+    look();
+  });
+}
+
+/** The same, but a signal that fires first ends the wait: what was asked for may happen all the same. */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(abortError());
+    if (signal?.aborted) onAbort();
+    signal?.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal?.removeEventListener("abort", onAbort));
+  });
+}
+
+/** By its name `useChat` knows that nothing went wrong. */
+function abortError(): Error {
+  return new DOMException("the wait was cut short", "AbortError");
+}
+
+function gone({ sessionId }: Session): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId}`);
 }

@@ -1,5 +1,11 @@
-import { advance } from "../socket/connection-state.ts";
-import { dueMs, type Link, type LinkEvent, newLink, stateOf } from "../socket/link-phase.ts";
+import {
+  advance,
+  dueMs,
+  type Link,
+  type LinkEvent,
+  newLink,
+  stateOf,
+} from "../socket/connection-state.ts";
 
 /** A link that time passes for, with what it asked for. */
 export function start(options: { isRenewable?: boolean } = {}) {

@@ -1,8 +1,13 @@
-import { useMemo } from "react";
+import { useMemo, useSyncExternalStore } from "react";
 import type { Client } from "../client.ts";
+import { isShown, usualNetwork } from "../environment.ts";
+import type { InboxSnapshot } from "../inbox.ts";
+import type { Store } from "../observable.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
+import type { ConnectionState } from "../socket/status.ts";
+import type { RunView, TaskView } from "../views.ts";
+import type { Watched, WatchedSnapshot } from "../watch.ts";
 import { useClient } from "./provider.ts";
-import { useOpened, useStore } from "./use-store.ts";
 
 export type UsedSession = SessionSnapshot &
   Pick<Session, "sessionId" | "send" | "stop" | "regenerate" | "toolResult" | "read">;
@@ -34,5 +39,89 @@ function verbsOf(client: Client, sessionId: string): Omit<UsedSession, keyof Ses
     regenerate: (...args) => session().regenerate(...args),
     toolResult: (...args) => session().toolResult(...args),
     read: (...args) => session().read(...args),
+  };
+}
+
+export type HookOptions = { client?: Client };
+
+const notConnected: ConnectionState = { status: "idle" };
+const noInbox: InboxSnapshot = { status: "idle", sessions: [] };
+const notLooked: WatchedSnapshot<never> = { status: "idle" };
+const nothing: Watched<never> = { get: () => notLooked, subscribe: () => () => {} };
+
+const openInbox = (client: Client) => client.inbox();
+const openTask = (client: Client, taskId: string): Watched<TaskView> =>
+  taskId === "" ? nothing : client.tasks.watch(taskId);
+const openRun = (client: Client, runId: string): Watched<RunView> =>
+  runId === "" ? nothing : client.runs.watch(runId);
+
+/** How the connection is doing. */
+export function useConnection({ client }: HookOptions = {}): ConnectionState {
+  return useStore(useClient(client).connection, notConnected);
+}
+
+/** The user's sessions with what is unread, as they change. */
+export function useInbox({ client: given }: HookOptions = {}): InboxSnapshot {
+  return useStore(useOpened(openInbox, useClient(given), ""), noInbox);
+}
+
+/** A task as it goes on, its progress among it. Without an id, nothing is looked at. */
+export function useTask(
+  taskId: string | null | undefined,
+  { client: given }: HookOptions = {},
+): WatchedSnapshot<TaskView> {
+  return useStore(useOpened(openTask, useClient(given), taskId ?? ""), notLooked);
+}
+
+/** A run of a flow as it goes on. Without an id, nothing is looked at. */
+export function useRun(
+  runId: string | null | undefined,
+  { client: given }: HookOptions = {},
+): WatchedSnapshot<RunView> {
+  return useStore(useOpened(openRun, useClient(given), runId ?? ""), notLooked);
+}
+
+/** A store's value. On a server, and while its page is hydrated: what it is at first. */
+function useStore<Value>(store: Store<Value>, first: Value): Value {
+  return useSyncExternalStore(store.subscribe, store.get, () => first);
+}
+
+/**
+ * What a client has under an id, as a store that is the same for as long as both are. The client is
+ * asked for it only by a page that shows it: a server would keep a handle of every id that it renders.
+ */
+function useOpened<Value>(
+  open: (client: Client, id: string) => Store<Value>,
+  client: Client,
+  id: string,
+): Store<Value> {
+  return useMemo(() => {
+    let opened: Store<Value> | undefined;
+    const store = () => (opened ??= open(client, id));
+    return { get: () => store().get(), subscribe: (listener) => store().subscribe(listener) };
+  }, [open, client, id]);
+}
+
+type Readable = Pick<Session, "get" | "read" | "subscribe">;
+
+/** Marks what a session shows as read, while its page is to be seen. */
+export function readWhileShown(session: Readable): () => void {
+  let readSeq = 0;
+  const look = () => {
+    const { status, lastSeq } = session.get();
+    if (status !== "live" || lastSeq <= readSeq || !isShown()) return;
+    const before = readSeq;
+    readSeq = lastSeq;
+    // One that is lost is said again with the next change, at the latest when the session is live again.
+    session.read(lastSeq).catch(() => {
+      if (readSeq === lastSeq) readSeq = before;
+    });
+  };
+  const stop = session.subscribe(look);
+  const stopShown = usualNetwork.onChange(look);
+  look();
+  return () => {
+    stop();
+    stopShown();
   };
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { turns } from "../../base/contract/movable-clock.ts";
 import type { SessionSnapshot } from "../session/session.ts";
-import { readWhileShown } from "./read-while-shown.ts";
+import { readWhileShown } from "./hooks.ts";
 
 test("what is shown is marked as read once, and again where that was lost", async () => {
   let snapshot = { status: "live", lastSeq: 3 } as SessionSnapshot;

@@ -3,8 +3,7 @@ import { useCallback, useEffect, useMemo, useRef } from "react";
 import type { ChatLike } from "../ai-sdk/sync.ts";
 import type { FlotillaTransport } from "../ai-sdk/transport.ts";
 import type { ConnectionState } from "../socket/status.ts";
-import { readWhileShown } from "./read-while-shown.ts";
-import { useConnection } from "./watching.ts";
+import { readWhileShown, useConnection } from "./hooks.ts";
 
 /** What this needs of what `useChat` returns. */
 type UsedChat<Message extends ChatMessage> = {

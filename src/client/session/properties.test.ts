@@ -5,7 +5,7 @@ import { between, seededRandom } from "../../base/random.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
 import { createClient, type SessionEvent } from "../index.ts";
-import { loadBeside } from "./live.ts";
+import { loadBeside } from "./view.ts";
 import { calm, type Faults } from "../contract/simulated-network.ts";
 import { simulate } from "../contract/simulated.ts";
 

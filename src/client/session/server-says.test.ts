@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import type { FlotillaError, SessionEvent } from "../index.ts";
-import { loadBeside } from "./live.ts";
+import { loadBeside } from "./view.ts";
 import { simulatedClient } from "../contract/simulated-client.ts";
 
 // What puts answers together is loaded beside, in time that no clock of a test moves.

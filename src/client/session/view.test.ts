@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { loadBeside } from "./live.ts";
-import { createShown } from "./view.ts";
+import { createShown, loadBeside } from "./view.ts";
 
 const idle = { state: "idle" } as const;
 const now = { status: "live", state: idle, lastSeq: 0 } as const;

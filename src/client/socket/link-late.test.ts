@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { hello, opened, start, want } from "../contract/link.ts";
-import type { LinkEvent } from "./link-phase.ts";
+import type { LinkEvent } from "./connection-state.ts";
 
 const unwanted: LinkEvent = { type: "wanted", isWanted: false };
 const failed = { type: "failed", error: { message: "away" } };

@@ -3,7 +3,7 @@ import type { ServerFrame } from "../../protocol/frames.ts";
 import { createExchange } from "./send-queue.ts";
 import { createFollowed, type Followed } from "../session/feed.ts";
 import { createInbox, type Inbox } from "../inbox.ts";
-import { loadBeside } from "../session/live.ts";
+import { loadBeside } from "../session/view.ts";
 import { openSession } from "../session/handle.ts";
 import type { Session } from "../session/session.ts";
 import { createSocket, type Hello, type Socket, type SocketParts } from "./socket.ts";

@@ -2,10 +2,15 @@ import type { Clock } from "../../base/clock.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import { type ServerFrame, subprotocol } from "../../protocol/frames.ts";
 import type { ConnectionState } from "./status.ts";
-import type { Credentials } from "../credentials.ts";
-import { asError, type Http } from "../http.ts";
-import { advance } from "./connection-state.ts";
-import { dueMs, type LinkEffect, type LinkEvent, newLink, stateOf } from "./link-phase.ts";
+import { asError, type Credentials, type Http } from "../http.ts";
+import {
+  advance,
+  dueMs,
+  type LinkEffect,
+  type LinkEvent,
+  newLink,
+  stateOf,
+} from "./connection-state.ts";
 import type { Network, SocketClass, SocketLike } from "../options.ts";
 import { createListeners, type Store } from "../observable.ts";
 

@@ -1,12 +1,11 @@
+import { jitteredMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { FlotillaError } from "../../base/errors.ts";
-import type { Random } from "../../base/random.ts";
+import { fraction, type Random } from "../../base/random.ts";
 import type { FrameError } from "../../protocol/frames.ts";
-import type { Exchange } from "./send-queue.ts";
 import { errorOf } from "../http.ts";
-import { lingering, type Want } from "./linger.ts";
-import { createRejoin } from "./rejoin.ts";
 import { createListeners, type Store } from "../observable.ts";
+import type { Exchange } from "./send-queue.ts";
 
 /** Something that is followed while anybody listens, over whichever connection there is. */
 export type Subscription<Snapshot> = Store<Snapshot> & {
@@ -38,7 +37,7 @@ export type Subscription<Snapshot> = Store<Snapshot> & {
   flush(): void;
 };
 
-export type FollowStatus = "idle" | "joining" | "live" | "away" | "gone";
+type FollowStatus = "idle" | "joining" | "live" | "away" | "gone";
 
 export type FollowParts = {
   exchange: Pick<Exchange, "tell">;
@@ -52,7 +51,7 @@ export type FollowParts = {
   random: Random;
 };
 
-export type SubscriptionParts<Snapshot> = FollowParts & {
+type SubscriptionParts<Snapshot> = FollowParts & {
   /** Sends a join; its ref, where there is a connection. */
   ask: () => string | undefined;
   leave: () => void;
@@ -201,5 +200,68 @@ export function createSubscription<Snapshot>(
     join,
     change,
     flush,
+  };
+}
+
+/** When to join again after something went wrong: at once the first time, then ever later. */
+type Rejoin = {
+  /** `moreMs`: how much later than `atLeastMs`, at most. */
+  plan(join: () => void, atLeastMs?: number, moreMs?: number): void;
+  cancel(): void;
+  /** What went wrong before has nothing to do with what goes wrong next. */
+  forget(): void;
+};
+
+// Trouble that is longer ago has nothing to do with what goes wrong now.
+const forgottenMs = 30_000;
+
+function createRejoin(clock: Clock, random: Random): Rejoin {
+  let tries = 0;
+  let lastMs = -Infinity;
+  let cancel: (() => void) | undefined;
+  return {
+    plan(join, atLeastMs = 0, moreMs?: number) {
+      const nowMs = clock.monotonic();
+      tries = nowMs - lastMs > forgottenMs ? 0 : tries + 1;
+      lastMs = nowMs;
+      cancel?.();
+      const waitMs = tries === 0 ? 0 : jitteredMs(tries, fraction(random), moreMs);
+      cancel = clock.after(waitMs + atLeastMs, join);
+    },
+    cancel: () => cancel?.(),
+    forget() {
+      lastMs = -Infinity;
+    },
+  };
+}
+
+// Longer than user interfaces take to let go of something and take it up again.
+const lingerMs = 3_000;
+
+export type Want = (isWanted: boolean) => void;
+
+type Lingering = {
+  start: () => void;
+  stop: () => void;
+  /** Why nothing comes any more: then there is nothing to stop, and nothing to wait for. */
+  over: () => FlotillaError | undefined;
+};
+
+/** Starts something with the first who wants it, and stops it a while after the last has gone. */
+export function lingering(clock: Clock, { start, stop, over }: Lingering): Want {
+  let isStarted = false;
+  let cancel: (() => void) | undefined;
+  return (isWanted) => {
+    cancel?.();
+    cancel = undefined;
+    if (isWanted && !isStarted) {
+      isStarted = true;
+      start();
+    } else if (!isWanted && isStarted && !over()) {
+      cancel = clock.after(lingerMs, () => {
+        isStarted = false;
+        stop();
+      });
+    }
   };
 }
