@@ -109,18 +109,22 @@ export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/s
 export type { Missed } from "./schedules/times.ts";
 export type { Schedule } from "./schedules/rows.ts";
 export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./schedules/schedule.ts";
-export { agent, type UrlAgentOptions } from "./sessions/agents/agent.ts";
-export type { CompactionOptions } from "./sessions/agents/compaction.ts";
+export {
+  agent,
+  type AgentContext,
+  type AgentFunction,
+  type AgentSpec,
+  type CompactorContext,
+  type CompactorFunction,
+  type TurnCall,
+  type UrlAgentOptions,
+} from "./sessions/agents/agent.ts";
 export type {
-  AgentContext,
-  AgentFunction,
-  CompactorContext,
-  CompactorFunction,
-  TurnCall,
-} from "./sessions/agents/function.ts";
-export type { AgentHistory, AgentOptions } from "./sessions/agents/options.ts";
-export type { AgentSpec } from "./sessions/agents/spec.ts";
-export type { UrlOptions } from "./sessions/agents/sources.ts";
+  AgentHistory,
+  AgentOptions,
+  CompactionOptions,
+  UrlOptions,
+} from "./sessions/agents/options.ts";
 export type {
   AgentGiven,
   AgentPage,

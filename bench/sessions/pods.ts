@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
-import { logOf } from "../../src/sessions/log/group.ts";
+import { logOf } from "../../src/sessions/log/placement.ts";
 import type { Head } from "../../src/sessions/log/journal.ts";
 import { createSqlJournal } from "../../src/sessions/log/sql-journal.ts";
 import { openStore } from "../../src/store/open.ts";

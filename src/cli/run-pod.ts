@@ -12,7 +12,7 @@ import { machinesOf } from "../runtime/flows.ts";
 import { handlersByName, isAgent, workedOn } from "../runtime/handlers.ts";
 import { defaultLogger } from "../runtime/log.ts";
 import { startPod } from "../runtime/start-pod.ts";
-import { lazyService } from "../sessions/lazy-service.ts";
+import { lazyService } from "../sessions/create-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { withoutSecrets } from "../store/open.ts";
 import { checkListening } from "../server/auth/origins.ts";

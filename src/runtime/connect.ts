@@ -19,7 +19,7 @@ import type { SessionsHere } from "../sessions/start.ts";
 import { readSessionCounts, type SessionCounts } from "../sessions/list.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
-import { lazyService } from "../sessions/lazy-service.ts";
+import { lazyService } from "../sessions/create-service.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
 import { type Database, quiet, writeProbe } from "../store/database.ts";
 import {

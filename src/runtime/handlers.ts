@@ -4,7 +4,7 @@ import { withFollowUps } from "../tasks/finish/outcome.ts";
 import type { Flow } from "../flows/flow.ts";
 import { flowHandler, isFlow } from "../flows/drive/drive.ts";
 import type { TaskHandler } from "../tasks/task.ts";
-import type { AgentSpec } from "../sessions/agents/spec.ts";
+import type { AgentSpec } from "../sessions/agents/agent.ts";
 
 // A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.
 const handlersMost = 500;

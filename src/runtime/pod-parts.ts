@@ -18,7 +18,7 @@ import type { Database, StoreEvent } from "../store/database.ts";
 import type { SessionLoad } from "../sessions/start.ts";
 import type { SessionService } from "../sessions/service.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import type { LogEvent } from "../sessions/log/log-event.ts";
+import type { LogEvent } from "../sessions/log/ownership.ts";
 import type { AgentNetwork } from "../sessions/turns/network.ts";
 import type { TurnEvent } from "../sessions/turns/parts.ts";
 import type { Throttles } from "../throttles/registry.ts";

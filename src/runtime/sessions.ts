@@ -1,13 +1,12 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Runs } from "../flows/runs.ts";
 import type { Tasks } from "../tasks/tasks.ts";
-import { createAgentBook } from "../sessions/agents/registry.ts";
-import { warnOfShadowed } from "../sessions/agents/shadowed.ts";
-import { type AgentSpec, factsOf } from "../sessions/agents/spec.ts";
+import { createAgentBook, warnOfShadowed } from "../sessions/agents/registry.ts";
+import { type AgentSpec, factsOf } from "../sessions/agents/agent.ts";
 import type { AgentFacts } from "../sessions/conversation/command.ts";
 import { createSessionsHere, type SessionLoad, type SessionsHere } from "../sessions/start.ts";
 import { createFleet } from "../sessions/log/fleet.ts";
-import { lazyService } from "../sessions/lazy-service.ts";
+import { lazyService } from "../sessions/create-service.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
 import { createRunner } from "../sessions/turns/runner.ts";
 import type { Throttles } from "../throttles/registry.ts";

@@ -1,6 +1,6 @@
 import type { LimiterSnapshot } from "../throttles/limiter/stats.ts";
 import type { TaskHandler } from "../tasks/task.ts";
-import type { AgentSpec } from "../sessions/agents/spec.ts";
+import type { AgentSpec } from "../sessions/agents/agent.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { createLearning } from "../throttles/shares/fleet-learning.ts";
 import { createShares, type ShareEvent } from "../throttles/shares/shares.ts";

@@ -8,6 +8,16 @@ import type { Random } from "../base/random.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import { type Entry, estimateTokens, type ToolResult } from "../protocol/message.ts";
 import { coldReads, type Database } from "../store/database.ts";
+import type { Target, Traced } from "./conversation/command.ts";
+import { agentsMost, type Header, usersMost } from "./conversation/header.ts";
+import type { Hub } from "./delivery/delivery.ts";
+import type { Inbox } from "./inbox.ts";
+import { listSessions, readSession } from "./list.ts";
+import type { Courier } from "./log/command-router.ts";
+import type { Journal } from "./log/journal.ts";
+import type { Heads } from "./log/ownership.ts";
+import { type Patience, startPatience } from "./log/retry.ts";
+import type { Joined, Sent, SessionService, SessionView, Sink } from "./service.ts";
 import {
   checkCreate,
   checkMessage,
@@ -17,16 +27,6 @@ import {
   idChars,
   metadataBytes,
 } from "./validate.ts";
-import type { Target, Traced } from "./conversation/command.ts";
-import type { Courier } from "./log/command-router.ts";
-import type { Heads } from "./log/owner-heads.ts";
-import { type Patience, startPatience } from "./log/retry.ts";
-import { agentsMost, type Header, usersMost } from "./conversation/header.ts";
-import type { Hub } from "./delivery/delivery.ts";
-import type { Inbox } from "./inbox.ts";
-import type { Journal } from "./log/journal.ts";
-import { listSessions, readSession } from "./list.ts";
-import type { Joined, Sent, SessionService, SessionView } from "./service.ts";
 
 export type ServiceParts = {
   database: Database;
@@ -308,4 +308,45 @@ function noCall(toolCallId: string): FlotillaError {
 
 function noSession(sessionId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
+}
+
+type Asking = Exclude<keyof SessionService, "join" | "inbox">;
+type Answered<Name extends Asking> = Awaited<ReturnType<SessionService[Name]>>;
+
+/** A service that is made when it is first asked for something. Where it can't be, every call rejects. */
+export function lazyService(make: () => SessionService): SessionService {
+  const asking =
+    <Name extends Asking>(name: Name) =>
+    async (...given: Parameters<SessionService[Name]>): Promise<Answered<Name>> =>
+      (make()[name] as (...all: unknown[]) => Promise<Answered<Name>>)(...given);
+  const following = (sink: Sink<never>, follow: (service: SessionService) => Joined): Joined => {
+    try {
+      return follow(make());
+    } catch (error) {
+      sink.fail(error);
+      const ready = Promise.reject(error as Error);
+      ready.catch(() => {});
+      return { ready, leave: () => {} };
+    }
+  };
+  return {
+    create: asking("create"),
+    get: asking("get"),
+    list: asking("list"),
+    entries: asking("entries"),
+    send: asking("send"),
+    toolResult: asking("toolResult"),
+    regenerate: asking("regenerate"),
+    stop: asking("stop"),
+    read: asking("read"),
+    setMetadata: asking("setMetadata"),
+    changeMembers: asking("changeMembers"),
+    compact: asking("compact"),
+    archive: asking("archive"),
+    unarchive: asking("unarchive"),
+    remove: asking("remove"),
+    join: (tenant, sessionId, place, sink) =>
+      following(sink, (service) => service.join(tenant, sessionId, place, sink)),
+    inbox: (tenant, user, sink) => following(sink, (service) => service.inbox(tenant, user, sink)),
+  };
 }

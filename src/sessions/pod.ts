@@ -7,12 +7,17 @@ import type { Hub } from "./delivery/delivery.ts";
 import { answerMark } from "./validate.ts";
 import type { Courier } from "./log/command-router.ts";
 import type { Fleet } from "./log/fleet.ts";
-import type { Heads } from "./log/owner-heads.ts";
-import type { LogEvent } from "./log/log-event.ts";
+import {
+  createOwners,
+  type Heads,
+  type LogEvent,
+  type Owned,
+  type Owners,
+  type Taken,
+} from "./log/ownership.ts";
 import { createOverseer, type Overseer } from "./log/turn-monitor.ts";
 import { createOwner, type CommittedRecord } from "./log/owner.ts";
-import { createOwners, type Owned, type Owners, type Taken } from "./log/ownership.ts";
-import { logOf } from "./log/group.ts";
+import { logOf } from "./log/placement.ts";
 import type { Runner, WorkName } from "./runner.ts";
 
 /** What a pod does for sessions: it owns logs, and makes answers. */

@@ -12,9 +12,8 @@ import { createInbox } from "./inbox.ts";
 import type { Journal } from "./log/journal.ts";
 import { readInbox } from "./list.ts";
 import { createCourier } from "./log/command-router.ts";
-import { createHeads } from "./log/owner-heads.ts";
-import type { PodSessions, PodSessionsOptions } from "./pod.ts";
-import { startPodSessions } from "./pod.ts";
+import { createHeads } from "./log/ownership.ts";
+import { type PodSessions, type PodSessionsOptions, startPodSessions } from "./pod.ts";
 import type { SessionService } from "./service.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 

@@ -1,6 +1,5 @@
 import type { AgentAnswer } from "../protocol/agent-http.ts";
-import type { AgentContext } from "../sessions/agents/function.ts";
-import type { AgentSpec } from "../sessions/agents/spec.ts";
+import type { AgentContext, AgentSpec } from "../sessions/agents/agent.ts";
 import type { Life } from "./crash.ts";
 
 /** Which sessions somebody answers in right now, so that no clock is moved under an agent's feet. */

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Flow } from "../flows/flow.ts";
 import type { Finalizer, Part } from "../flows/machine.ts";
-import { moveHead } from "../sessions/log/heads.ts";
+import { moveHead } from "../sessions/log/sql.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";
 import { keepRuns, leaveRuns } from "../tasks/sql/runs.ts";

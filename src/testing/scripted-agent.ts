@@ -1,9 +1,7 @@
 import type { Chunk } from "../protocol/chunk.ts";
-import { agent } from "../sessions/agents/agent.ts";
+import { agent, type AgentContext, type AgentSpec } from "../sessions/agents/agent.ts";
 import type { AgentAnswer } from "../protocol/agent-http.ts";
-import type { AgentContext } from "../sessions/agents/function.ts";
 import type { AgentOptions } from "../sessions/agents/options.ts";
-import type { AgentSpec } from "../sessions/agents/spec.ts";
 
 /**
  * What is answered in one turn: a text; texts and chunks one by one, where a promise is waited for before

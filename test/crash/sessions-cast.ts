@@ -1,5 +1,4 @@
-import { logOf } from "../../src/sessions/log/group.ts";
-import { placeLogs } from "../../src/sessions/log/placement.ts";
+import { logOf, placeLogs } from "../../src/sessions/log/placement.ts";
 import type { ServerProcess, SessionFleet } from "./sessions-fleet.ts";
 import { until } from "./until.ts";
 

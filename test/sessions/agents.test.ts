@@ -10,8 +10,7 @@ import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { UIMessage } from "../../src/protocol/message.ts";
-import { agent } from "../../src/sessions/agents/agent.ts";
-import type { AgentContext } from "../../src/sessions/agents/function.ts";
+import { agent, type AgentContext } from "../../src/sessions/agents/agent.ts";
 import { entriesOnce, type SessionFleet, startFleet, stores, textOf } from "./fleet.ts";
 
 const usage = {

@@ -1,7 +1,7 @@
 import type { AgentRequest } from "../../protocol/agent-http.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import { createBodyReader } from "../../protocol/stream.ts";
-import { signatureHeaders } from "../../sessions/turns/sign.ts";
+import { signatureHeaders } from "../../sessions/turns/call-url.ts";
 
 export const secretOf = (byte: number) => `whsec_${Buffer.alloc(32, byte).toString("base64")}`;
 export const secret = secretOf(1);

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { throttle } from "../../throttles/throttle.ts";
-import { agent } from "./agent.ts";
-import { checkAgentSettings, fromSettings } from "./settings.ts";
-import { factsOf } from "./spec.ts";
+import { agent, factsOf } from "./agent.ts";
+import { checkAgentSettings, fromSettings } from "./stored-agents.ts";
 
 const secret = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
 const answer = () => "hello";

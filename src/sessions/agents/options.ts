@@ -2,9 +2,17 @@ import { type Backoff, checkBackoff } from "../../base/backoff.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
+import { secretKey } from "../../protocol/agent-http.ts";
 import { declarationOf, type Throttle } from "../../throttles/throttle.ts";
-import { checkCompaction, type CompactionOptions } from "./compaction.ts";
-import type { AgentSpec, ContextPolicy, HistoryMode } from "./spec.ts";
+import { checkAgentUrl } from "./address.ts";
+import type {
+  AgentSpec,
+  CompactionSpec,
+  CompactorFunction,
+  ContextPolicy,
+  HistoryMode,
+  UrlSource,
+} from "./agent.ts";
 
 /** How an agent is asked, wherever its answers come from. */
 export type AgentOptions = {
@@ -131,4 +139,117 @@ function checkContext(what: string, given: NonNullable<AgentOptions["context"]>)
     checkNumber(`${what}: context.lastN`, lastN, { min: 1, max: messagesMost });
   }
   return { skipParts: [...skipParts], lastN: lastN ?? null };
+}
+
+/** How what was said is summed up when it gets long. */
+export type CompactionOptions = {
+  /** `auto` (the default) does it when it is due, `manual` only says in the session that it is. */
+  when?: "auto" | "manual";
+  /** What a conversation may take of the model's context. Default 50,000. */
+  tokenBudget?: number;
+  /** The share of that at which it is due. Default 0.7. */
+  triggerRatio?: number;
+  /** The longest that it may take. Default 60 seconds. */
+  deadlineMs?: number;
+} & (({ fn?: undefined } & UrlOptions) | { fn: CompactorFunction; url?: undefined });
+
+const urlNames = ["url", "headers", "secret", "allowPrivate"];
+
+function checkCompaction(agent: string, given: CompactionOptions): CompactionSpec {
+  const what = `${agent}: compaction`;
+  checkOptions(what, given, [
+    "when",
+    "tokenBudget",
+    "triggerRatio",
+    "deadlineMs",
+    ...(given?.fn === undefined ? urlNames : []),
+    "fn",
+  ]);
+  const { when = "auto", tokenBudget = 50_000, triggerRatio = 0.7, deadlineMs = 60_000 } = given;
+  checkChoice(`${what}.when`, when, ["auto", "manual"]);
+  checkNumber(`${what}.tokenBudget`, tokenBudget, { min: 1, max: 1e9 });
+  checkNumber(`${what}.triggerRatio`, triggerRatio, { min: 0.01, max: 1, whole: false });
+  checkNumber(`${what}.deadlineMs`, deadlineMs, { min: 1, max: dayMs });
+  return { when, tokenBudget, triggerRatio, deadlineMs, source: sourceOf(what, given) };
+}
+
+function sourceOf(what: string, given: CompactionOptions): CompactionSpec["source"] {
+  if (given.fn === undefined) {
+    if (given.url === undefined) {
+      throw new FlotillaError("invalid_option", `${what} needs a \`url\` or a \`fn\``);
+    }
+    return { type: "url", ...checkUrlSource(what, given) };
+  }
+  if (typeof given.fn !== "function") {
+    throw new FlotillaError("invalid_option", `${what}.fn must be a function`);
+  }
+  return { type: "function", run: given.fn };
+}
+
+export type UrlOptions = {
+  url: string;
+  /** Sent with every request. */
+  headers?: Readonly<Record<string, string>>;
+  /** `whsec_…` signs requests after Standard Webhooks; several while one is replaced by another. */
+  secret?: string | readonly string[];
+  /** Lets it be on this machine or in a private network, and without TLS. Default false. */
+  allowPrivate?: boolean;
+};
+
+const secretsMost = 4;
+const headersMost = 32;
+const headerBytesMost = 8_192;
+const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const headerValue = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+// What says how long the request is, and whom it is from, isn't for anybody to say otherwise.
+const ownHeaders = new Set([
+  "accept-encoding",
+  "connection",
+  "content-length",
+  "content-type",
+  "expect",
+  "host",
+  "keep-alive",
+  "transfer-encoding",
+  "upgrade",
+  "webhook-id",
+  "webhook-signature",
+  "webhook-timestamp",
+]);
+
+export function checkUrlSource(what: string, given: UrlOptions): UrlSource {
+  const { headers = {}, secret = [], allowPrivate = false } = given;
+  if (typeof allowPrivate !== "boolean") {
+    throw new FlotillaError("invalid_option", `${what}: allowPrivate must be true or false`);
+  }
+  const url = checkAgentUrl(`${what}: url`, given.url, allowPrivate);
+  checkHeaders(what, headers);
+  const secrets = Array.isArray(secret) ? [...secret] : [secret as string];
+  if (secrets.length > secretsMost) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${what}: it can have ${secretsMost} secrets at most`,
+    );
+  }
+  for (const each of secrets) secretKey(what, each);
+  return { url, headers: { ...headers }, secrets, allowPrivate };
+}
+
+function checkHeaders(what: string, headers: unknown): void {
+  const wrong = (why: string) => new FlotillaError("invalid_option", `${what}: headers ${why}`);
+  if (typeof headers !== "object" || headers === null || Array.isArray(headers)) {
+    throw wrong("must be an object of texts");
+  }
+  const all = Object.entries(headers);
+  if (all.length > headersMost) throw wrong(`can be ${headersMost} at most`);
+  for (const [name, value] of all) {
+    const shown = JSON.stringify(name.slice(0, 60));
+    if (!headerName.test(name)) throw wrong(`can't be named ${shown}`);
+    if (ownHeaders.has(name.toLowerCase()))
+      throw wrong(`can't hold ${shown}, which is set for you`);
+    if (typeof value !== "string" || value.length > headerBytesMost || !headerValue.test(value)) {
+      throw wrong(`hold a value of ${shown} that can't be sent`);
+    }
+  }
 }

@@ -1,11 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { AgentFacts } from "../conversation/command.ts";
 import { signingNow, withValues } from "./secrets.ts";
-import { fromSettings } from "./settings.ts";
-import { type AgentSpec, factsOf } from "./spec.ts";
-import { readAgents } from "./sql.ts";
-import { secretsOf, settingsOf } from "./stored-agents.ts";
+import { fromSettings, secretsOf, settingsOf } from "./stored-agents.ts";
+import { type AgentSpec, factsOf } from "./agent.ts";
+import { readAgents, storedByNames } from "./sql.ts";
 
 /** The agents that a pod can run: its own, and those that are stored. */
 export type AgentBook = {
@@ -25,7 +26,7 @@ export type AgentBook = {
   prime(tenant: string, names: readonly string[]): Promise<void>;
 };
 
-export type AgentBookParts = {
+type AgentBookParts = {
   database: Database;
   clock: Clock;
   code: ReadonlyMap<string, AgentSpec>;
@@ -140,3 +141,26 @@ export function createAgentBook(parts: AgentBookParts): AgentBook {
 function keyOf(tenant: string, name: string): string {
   return JSON.stringify([tenant, name]);
 }
+
+type ShadowedParts = {
+  database: Database;
+  log: Logger;
+  code: ReadonlyMap<string, AgentSpec>;
+};
+
+/**
+ * Says in the log which stored agents aren't used, because this pod has one of that name in code. They
+ * can only have been made while no pod had it, so nobody was told then.
+ */
+export async function warnOfShadowed({ database, log, code }: ShadowedParts): Promise<void> {
+  if (code.size === 0) return;
+  try {
+    for (const { tenant, name } of await database.read(storedByNames([...code.keys()], shownMost)))
+      log.warn({ agent: name, tenant }, "a stored agent isn't used: code has one of that name");
+  } catch (error) {
+    log.debug({ error: messageOf(error) }, "stored agents weren't looked at");
+  }
+}
+
+/** More would only fill the log: who has one of each tenant's sees what is meant. */
+const shownMost = 20;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { FlotillaError } from "../../base/errors.ts";
 import { secretKey } from "../../protocol/agent-http.ts";
-import type { AgentSecrets, AgentSettings } from "./settings.ts";
+import type { AgentSecrets, AgentSettings } from "./stored-agents.ts";
 
 /**
  * What of a stored agent nobody gets to see again: the values of its headers, and what signs its

@@ -9,9 +9,8 @@ import type { Database } from "../../store/database.ts";
 import { storeKinds } from "../../store/contract/kinds.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
-import { type AgentBook, createAgentBook } from "./registry.ts";
+import { type AgentBook, createAgentBook, warnOfShadowed } from "./registry.ts";
 import { agent } from "./agent.ts";
-import { warnOfShadowed } from "./shadowed.ts";
 import { createStoredAgents, type StoredAgents } from "./stored-agents.ts";
 
 const signing = (letter: string) => `whsec_${Buffer.from(letter.repeat(24)).toString("base64")}`;

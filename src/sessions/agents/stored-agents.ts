@@ -4,10 +4,18 @@ import { FlotillaError } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
 import { checkNumber, checkOptions } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
+import { livePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { hasMore } from "../../store/page.ts";
 import type { AgentFacts } from "../conversation/command.ts";
-import { agentsInCode } from "./in-code.ts";
+import { agent, type AgentSpec, type UrlAgentOptions } from "./agent.ts";
+import {
+  checkAgentName,
+  checkAgentOptions,
+  checkUrlSource,
+  optionNames,
+  type UrlOptions,
+} from "./options.ts";
 import {
   keepSecrets,
   type KeptSecrets,
@@ -18,8 +26,6 @@ import {
   withoutValues,
   withValues,
 } from "./secrets.ts";
-import { checkAgentName } from "./options.ts";
-import { type AgentSettings, checkAgentSettings } from "./settings.ts";
 import { createAgent, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
 
 /** An agent as people see it. Nothing here holds a secret. */
@@ -74,7 +80,7 @@ export type StoredAgents = {
   remove(tenant: string, name: string): Promise<boolean>;
 };
 
-export type StoredAgentsParts = {
+type StoredAgentsParts = {
   database: Database;
   clock: Pick<Clock, "now">;
   /** Whether they may be in private networks. Default false. */
@@ -274,7 +280,7 @@ function checkCursor(cursor: unknown): void {
   }
 }
 
-export function missingAgent(name: string): FlotillaError {
+function missingAgent(name: string): FlotillaError {
   return new FlotillaError("not_found", `there is no agent ${name}`, { details: { name } });
 }
 
@@ -284,4 +290,106 @@ function changed(name: string, revision: number): FlotillaError {
     `the agent ${name} was changed meanwhile: it is at revision ${revision} now`,
     { details: { name, revision } },
   );
+}
+
+/**
+ * An agent as it is made over HTTP and stored: a URL, and what JSON can hold of the options. Its secrets
+ * are kept apart, and whether it may be in a private network isn't for whoever makes it to say.
+ */
+export type AgentSettings = Omit<
+  UrlAgentOptions,
+  "throttle" | "secret" | "allowPrivate" | "compaction"
+> & {
+  compaction?: Omit<
+    NonNullable<UrlAgentOptions["compaction"]>,
+    "fn" | "secret" | "allowPrivate" | "url" | "headers"
+  > &
+    Pick<UrlOptions, "url" | "headers">;
+};
+
+/** What signs the requests of a stored agent, and those of its compactor. */
+export type AgentSecrets = {
+  readonly secret?: string | readonly string[];
+  readonly compactionSecret?: string | readonly string[];
+};
+
+const settingNames = [...optionNames.filter((name) => name !== "throttle"), "url", "headers"];
+const compactionNames = ["when", "tokenBudget", "triggerRatio", "deadlineMs", "url", "headers"];
+
+type SettingsOptions = {
+  /** Whether agents made over HTTP may be in private networks: the operator's word, not the agent's. */
+  readonly allowPrivate?: boolean;
+};
+
+/** Refuses what can't be an agent's settings, with an error that says why, and gives them back. */
+export function checkAgentSettings(json: unknown, options: SettingsOptions = {}): AgentSettings {
+  const what = "the agent's settings";
+  checkOptions(what, json as Record<string, unknown>, settingNames);
+  const settings = json as AgentSettings;
+  if (settings.url === undefined) {
+    throw new FlotillaError("invalid_option", `${what} need a \`url\``);
+  }
+  if (settings.compaction !== undefined) {
+    checkOptions(`${what}: compaction`, settings.compaction, compactionNames);
+  }
+  const full = withSecrets(settings, {}, options);
+  checkUrlSource(what, full);
+  checkAgentOptions(what, full);
+  return settings;
+}
+
+/** The same agent as if it had been declared in code. */
+export function fromSettings(
+  name: string,
+  settings: AgentSettings,
+  secrets: AgentSecrets,
+  options: SettingsOptions = {},
+): AgentSpec {
+  checkAgentName(name);
+  return agent(name, withSecrets(settings, secrets, options));
+}
+
+function withSecrets(
+  { compaction, ...settings }: AgentSettings,
+  { secret, compactionSecret }: AgentSecrets,
+  { allowPrivate = false }: SettingsOptions,
+): UrlAgentOptions {
+  return {
+    ...settings,
+    allowPrivate,
+    ...(secret !== undefined && { secret }),
+    ...(compaction && {
+      compaction: {
+        ...compaction,
+        allowPrivate,
+        ...(compactionSecret !== undefined && { secret: compactionSecret }),
+      },
+    }),
+  };
+}
+
+/** The agents that live pods have in code, as they say. What can't be read says nothing. */
+async function agentsInCode(database: Database): Promise<Map<string, AgentFacts>> {
+  const found = new Map<string, AgentFacts>();
+  for (const row of await database.read(livePods())) {
+    for (const [name, facts] of Object.entries(agentsIn(row["metadata"]))) {
+      if (isFacts(facts)) found.set(name, facts);
+    }
+  }
+  return found;
+}
+
+function agentsIn(metadata: string): Record<string, unknown> {
+  try {
+    const { sessions } = JSON.parse(metadata) as { sessions?: { agents?: unknown } };
+    const agents = sessions?.agents;
+    return typeof agents === "object" && agents !== null ? (agents as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function isFacts(given: unknown): given is AgentFacts {
+  const { during, attempts } = (given ?? {}) as Partial<AgentFacts>;
+  return typeof during === "string" && typeof attempts === "number";
 }

@@ -6,7 +6,7 @@ import type { Logger } from "../../base/log.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import { seededRandom, systemRandom } from "../../base/random.ts";
 import { createThrottles } from "../../throttles/registry.ts";
-import type { AgentSpec } from "../agents/spec.ts";
+import type { AgentSpec } from "../agents/agent.ts";
 import type { Answer, Command, DecidedEntry, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { createMemoryJournal } from "../log/memory-journal.ts";

@@ -1,7 +1,6 @@
 import type { Command, Decision, Facts } from "./command.ts";
 import type { Compaction, Header } from "./header.ts";
-import { goOnAfterCompaction } from "./ending.ts";
-import { afterLoss, factsOf, handedOn, startCompaction } from "./starting.ts";
+import { afterLoss, factsOf, goOnAfterCompaction, handedOn, startCompaction } from "./turns.ts";
 import {
   decided,
   firstStep,

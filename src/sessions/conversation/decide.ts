@@ -16,9 +16,8 @@ import {
   setMetadata,
   unarchive,
 } from "./lifecycle.ts";
-import { beginSuspect } from "./starting.ts";
-import { refused, unchanged } from "./decision.ts";
 import {
+  beginSuspect,
   countWait,
   endStopped,
   finishTurn,
@@ -28,6 +27,7 @@ import {
   startDebounced,
   stopTurn,
 } from "./turns.ts";
+import { refused, unchanged } from "./decision.ts";
 import type { Compaction, Header, Turn, Work } from "./header.ts";
 
 /**

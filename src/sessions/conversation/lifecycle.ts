@@ -1,8 +1,7 @@
 import type { Command, Decision, Facts } from "./command.ts";
 import { agentsMost, type Header, newHeader, usersMost } from "./header.ts";
-import { abortWork, goOnAfterCompaction } from "./ending.ts";
+import { abortWork, goOnAfterCompaction, stopped } from "./turns.ts";
 import { decided, firstStep, refused, unchanged, withHeader } from "./decision.ts";
-import { stopped } from "./turns.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 

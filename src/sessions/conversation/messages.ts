@@ -1,8 +1,15 @@
 import type { Command, Decision, Facts, Target, Traced } from "./command.ts";
 import type { Header } from "./header.ts";
-import { abortWork, markDue } from "./ending.ts";
-import { waitFor } from "./pending.ts";
-import { type Asked, factsOf, startDebounce, startDueCompaction, startTurn } from "./starting.ts";
+import {
+  abortWork,
+  type Asked,
+  factsOf,
+  markDue,
+  startDebounce,
+  startDueCompaction,
+  startTurn,
+  waitFor,
+} from "./turns.ts";
 import {
   decided,
   firstStep,

@@ -2,8 +2,7 @@ import { describe, expect, test } from "vitest";
 import { deathLimit } from "../../base/death-limit.ts";
 import type { Target } from "./command.ts";
 import type { Turn } from "./header.ts";
-import { pendingMost } from "./pending.ts";
-import { countedFromAttempt } from "./starting.ts";
+import { countedFromAttempt, pendingMost } from "./turns.ts";
 import { plain, startTalk, type Talk, textParts } from "../contract/conversation-harness.ts";
 
 const turnOf = (talk: Talk) => talk.header.work as Turn;

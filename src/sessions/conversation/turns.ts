@@ -1,7 +1,6 @@
-import type { Command, Decision, Facts } from "./command.ts";
-import { type Header, type Turn, waitsOf } from "./header.ts";
-import { abortWork, endTurn, replySoFar } from "./ending.ts";
-import { afterLoss, handedOn } from "./starting.ts";
+import { aloneAfterDeaths, deathLimit } from "../../base/death-limit.ts";
+import type { EntryError, ReplyOutcome } from "../../protocol/message.ts";
+import type { AgentFacts, Command, CompactionFacts, Decision, Facts, Reply } from "./command.ts";
 import {
   decided,
   firstStep,
@@ -11,6 +10,14 @@ import {
   withEntry,
   withHeader,
 } from "./decision.ts";
+import {
+  type Compaction,
+  type Header,
+  type Pending,
+  type Turn,
+  waitsOf,
+  type Work,
+} from "./header.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
@@ -147,4 +154,320 @@ function startOver(header: Header, turn: Turn, facts: Facts): Step {
   const work = { ...turn, runner: facts.runnerFor(agent) };
   const started = withHeader(firstStep(header), { work });
   return withEffect(started, { type: "start_turn", epoch, attempt });
+}
+
+/** For an agent that the owner doesn't know: another pod may, and then it is served as by default. */
+const unknownAgent: AgentFacts = { during: "queue", attempts: 3, compaction: null };
+
+export function factsOf(facts: Facts, agent: string): AgentFacts {
+  return facts.agent(agent) ?? unknownAgent;
+}
+
+/** From this attempt on, every loss of a suspect that has begun counts: it ends pods too late to be alone. */
+export const countedFromAttempt = 8;
+
+/**
+ * The next try of work whose pod was lost; undefined where it is given up. All work of a pod is lost with
+ * it, and only one piece of that may have ended it, so the last tries begin alone, and count where the pod
+ * is lost before others have begun beside them.
+ */
+export function afterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost | undefined {
+  const again = handedOn(work);
+  if (work.alone === "waits") return again;
+  if (work.alone === "beside" && work.attempt < countedFromAttempt) return again;
+  const lost = work.lost + 1;
+  const most = Math.min(factsOf(facts, work.agent).attempts, deathLimit);
+  if (lost >= most) return undefined;
+  const isSuspect = lost >= Math.min(aloneAfterDeaths, most - 1);
+  return { ...again, lost, ...(isSuspect && { alone: "waits" }) };
+}
+
+/** The next try of work that its pod hasn't ended, through no fault of the work. */
+export function handedOn<Given extends Work>(work: Given): Given {
+  return { ...work, attempt: work.attempt + 1, ...(work.alone && { alone: "waits" }) };
+}
+
+/** From here on, the work is to blame where its pod is lost, or others may be as well. */
+export function beginSuspect(
+  header: Header,
+  work: Work,
+  { beside = false }: { readonly beside?: boolean },
+): Decision {
+  const isKnown = work.alone === "beside" || (work.alone === "begun" && !beside);
+  if (!work.alone || isKnown) return unchanged(header, { done: true });
+  const begun: Work = { ...work, alone: beside ? "beside" : "begun" };
+  return decided(withHeader(firstStep(header), { work: begun }), { done: true });
+}
+
+export type Asked = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
+
+/**
+ * A turn sees all that was said up to now, so that an answer to what waited also sees what was answered
+ * before it. What else was said to the agent and waits needs no turn of its own then.
+ */
+export function startTurn(step: Step, asked: Asked, facts: Facts): Step {
+  const turn = newTurn(step.header, asked);
+  const runner = facts.runnerFor(asked.agent);
+  const started = withWork(step, { ...turn, attempt: 1, runner });
+  return withEffect(started, { type: "start_turn", epoch: turn.epoch, attempt: 1 });
+}
+
+/** A turn that waits for more to be said. */
+export function startDebounce(step: Step, asked: Asked): Step {
+  const turn = newTurn(step.header, asked);
+  const { epoch, upToSeq } = turn;
+  return withEffect(withWork(step, turn), { type: "debounce", epoch, upToSeq });
+}
+
+function newTurn(header: Header, asked: Asked): Turn {
+  const { agent, trigger, replaces, messageId, trace } = asked;
+  return {
+    type: "turn",
+    epoch: header.epoch + 1,
+    attempt: 0,
+    lost: 0,
+    agent,
+    runner: null,
+    upToSeq: header.lastSeq,
+    trigger,
+    messageId,
+    replaces,
+    stopping: false,
+    ...(trace !== undefined && { trace }),
+  };
+}
+
+/**
+ * Starts a compaction in the name of an agent, where one is due and a pod can make it. A session whose
+ * agent is compacted by hand is only marked. Undefined where the conversation goes on as it is.
+ */
+export function startDueCompaction(step: Step, agent: string, facts: Facts): Step | undefined {
+  const policy = factsOf(facts, agent).compaction;
+  if (policy?.when !== "auto" || !isDue(step.header, policy)) return undefined;
+  return startCompaction(step, agent, facts);
+}
+
+export function startCompaction(step: Step, agent: string, facts: Facts): Step | undefined {
+  const { header } = step;
+  const range = rangeOf(header);
+  // Nobody waits for a summary: where no pod can make it, turns go on without.
+  const runner = range && facts.runnerFor(agent);
+  if (!range || runner === null || runner === undefined) return undefined;
+  const epoch = header.epoch + 1;
+  const work: Work = { type: "compaction", epoch, attempt: 1, lost: 0, agent, runner, ...range };
+  return withEffect(withWork(step, work), { type: "start_compaction", epoch, attempt: 1 });
+}
+
+function withWork(step: Step, work: Work): Step {
+  const { pending } = step.header;
+  const isSubmit = work.type === "turn" && work.trigger === "submit";
+  return withHeader(step, {
+    work,
+    epoch: work.epoch,
+    pending: isSubmit ? withoutSubmitsTo(pending, work.agent) : pending,
+  });
+}
+
+/**
+ * Stores how a turn ended and goes on with what waits. An answer in which nothing was said doesn't take
+ * the place of an earlier one: a regeneration that fails would wipe out what was there.
+ */
+function endTurn(step: Step, turn: Turn, reply: Reply, facts: Facts): Step {
+  const { outcome, parts, metadata, tokens, error } = reply;
+  const isReplacing = turn.replaces !== null && (parts.length > 0 || outcome === "completed");
+  const stored = withEntry(
+    withHeader(step, { work: null }),
+    {
+      kind: "message",
+      role: "assistant",
+      author: turn.agent,
+      messageId: turn.replaces === null || isReplacing ? turn.messageId : facts.newId(),
+      ...(isReplacing && { replaces: turn.replaces! }),
+      epoch: turn.epoch,
+      ...answered(turn),
+      outcome,
+      ...(error && { error }),
+      tokens,
+      parts,
+      ...(metadata !== undefined && { metadata }),
+      clientId: null,
+    },
+    facts,
+  );
+  const { pending, lastSeq } = stored.header;
+  const replaced = { messageId: turn.messageId, seq: lastSeq };
+  const ended = isReplacing
+    ? withHeader(stored, { pending: withReplaced(pending, replaced), replacedSeq: lastSeq })
+    : stored;
+  return goOn(ended, turn.agent, facts);
+}
+
+/** Whatever has been said so far, as an answer that ended so. */
+function replySoFar(
+  checkpoint: Reply | undefined,
+  end: { outcome: ReplyOutcome; error?: EntryError },
+): Reply {
+  return { tokens: 0, parts: [], ...checkpoint, ...end };
+}
+
+/** Tells the runner to end a turn or compaction. Where none was found yet there is nobody to tell. */
+export function abortWork(step: Step, { keep }: { keep: boolean }): Step {
+  const { work } = step.header;
+  if (!work || work.runner === null) return step;
+  const { runner, epoch, attempt } = work;
+  return withEffect(step, { type: "abort_turn", runner, epoch, attempt, keep });
+}
+
+/** What comes after an agent's turn: a compaction if one is due, else what waits. */
+function goOn(step: Step, agent: string, facts: Facts): Step {
+  const open = dropUnanswerable(markDue(step, agent, facts), facts);
+  if (open.header.status !== "active") return open;
+  const next = open.header.pending[0]?.agent;
+  const due =
+    startDueCompaction(open, agent, facts) ?? (next && startDueCompaction(open, next, facts));
+  return due || answerNext(open, facts);
+}
+
+/** What comes after a compaction. Never another one: a summary that is too long would make them without end. */
+export function goOnAfterCompaction(step: Step, facts: Facts): Step {
+  return answerNext(dropUnanswerable(step, facts), facts);
+}
+
+function answerNext(step: Step, facts: Facts): Step {
+  const [next, ...pending] = step.header.pending;
+  return next ? startTurn(withHeader(step, { pending }), next, facts) : step;
+}
+
+/** Says that a compaction should be done, where it is done by hand. */
+export function markDue(step: Step, agent: string, facts: Facts): Step {
+  const { header } = step;
+  const policy = factsOf(facts, agent).compaction;
+  if (header.needsCompaction || policy?.when !== "manual" || !isDue(header, policy)) return step;
+  return withHeader(step, { needsCompaction: true });
+}
+
+/** What waits for an agent that left, or in a session that was archived, ends here and can be seen to. */
+function dropUnanswerable(step: Step, facts: Facts): Step {
+  const { header } = step;
+  const isAnswerable = ({ agent }: Pending) =>
+    header.status === "active" && header.agents.includes(agent);
+  const pending = header.pending.filter(isAnswerable);
+  if (pending.length === header.pending.length) return step;
+  return header.pending
+    .filter((each) => !isAnswerable(each))
+    .reduce((to, each) => unanswered(to, each, facts), withHeader(step, { pending }));
+}
+
+function unanswered(step: Step, pending: Pending, facts: Facts): Step {
+  const { agent, trigger, messageId } = pending;
+  return withEntry(
+    step,
+    {
+      kind: "message",
+      role: "assistant",
+      author: agent,
+      messageId: trigger === "submit" ? messageId : facts.newId(),
+      ...answered(pending),
+      ...endOf(step.header, agent),
+      tokens: 0,
+      parts: [],
+      clientId: null,
+    },
+    facts,
+  );
+}
+
+/** Only what users said is answered; a regeneration is about an answer. */
+function answered({ trigger, upToSeq }: Pick<Turn, "trigger" | "upToSeq">): { upToSeq?: number } {
+  return trigger === "submit" ? { upToSeq } : {};
+}
+
+function endOf({ status }: Header, agent: string): { outcome: ReplyOutcome; error?: EntryError } {
+  if (status !== "active") return { outcome: "stopped" };
+  const message = `${agent} has left the session`;
+  return { outcome: "failed", error: { code: "agent_removed", message } };
+}
+
+/** Headers are bounded, so what waits is too. One agent's messages wait together and count once. */
+export const pendingMost = 16;
+
+type Waiting = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace"> & {
+  /** The first entry that waits, and what was counted before it. */
+  readonly fromSeq: number;
+  readonly tokensBefore: number;
+};
+
+/**
+ * Adds what has to wait. A later message to the same agent is answered together with the earlier ones,
+ * as is a later result for the same message, or the same regeneration asked again: each keeps the place
+ * of the first. Everything else waits on its own. Undefined where too much waits already.
+ */
+export function waitFor(
+  header: Pick<Header, "pending" | "lastSeq">,
+  waiting: Waiting,
+): readonly Pending[] | undefined {
+  const { pending, lastSeq } = header;
+  const same = pending.findIndex((each) => isSame(each, waiting));
+  if (same >= 0) {
+    return pending.map((each, at) => (at === same ? { ...each, upToSeq: lastSeq } : each));
+  }
+  if (pending.length >= pendingMost) return undefined;
+  return [...pending, { ...waiting, upToSeq: lastSeq }];
+}
+
+function isSame(pending: Pending, { agent, trigger, messageId }: Waiting): boolean {
+  if (pending.agent !== agent || pending.trigger !== trigger) return false;
+  return trigger === "submit" || pending.messageId === messageId;
+}
+
+/** What still waits once a turn of the agent answers all that was said to it. */
+function withoutSubmitsTo(pending: readonly Pending[], agent: string): readonly Pending[] {
+  return pending.some((each) => isSubmitTo(each, agent))
+    ? pending.filter((each) => !isSubmitTo(each, agent))
+    : pending;
+}
+
+function isSubmitTo(pending: Pending, agent: string): boolean {
+  return pending.agent === agent && pending.trigger === "submit";
+}
+
+/** A message has been replaced: what waits to replace it too has to replace the newer entry. */
+function withReplaced(
+  pending: readonly Pending[],
+  replaced: { messageId: string; seq: number },
+): readonly Pending[] {
+  return pending.map((each) =>
+    each.replaces !== null && each.messageId === replaced.messageId
+      ? { ...each, replaces: replaced.seq }
+      : each,
+  );
+}
+
+/**
+ * Whether so much was said since the last summary that it should be summed up. After a compaction that
+ * failed, a tenth of the budget more has to be said first, and twice as much after each that fails too:
+ * there is no clock here, and nothing new is said to a session that is left alone.
+ */
+function isDue(header: Header, { tokenBudget, triggerRatio }: CompactionFacts): boolean {
+  const { tokens, compactionFailures, failedAtTokens } = header;
+  if (tokens < triggerRatio * tokenBudget) return false;
+  if (failedAtTokens === 0) return true;
+  const doublings = Math.min(Math.max(compactionFailures - 1, 0), 10);
+  return tokens >= failedAtTokens + 0.1 * tokenBudget * 2 ** doublings;
+}
+
+/**
+ * What a summary made now would stand for: everything before the first entry that waits for its answer,
+ * since an agent has to see in full what it is to answer. Undefined where that is nothing new.
+ */
+function rangeOf(header: Header): Pick<Compaction, "toSeq" | "tokens"> | undefined {
+  const { lastSeq, compactedSeq, summarySeq, tokens, pending } = header;
+  let range = { toSeq: lastSeq, tokens };
+  for (const { fromSeq, tokensBefore } of pending) {
+    if (fromSeq <= range.toSeq) range = { toSeq: fromSeq - 1, tokens: tokensBefore };
+  }
+  // The last summary stands behind its own range, among what came later.
+  const isSummaryWithin = summarySeq > compactedSeq && summarySeq <= range.toSeq;
+  const newEntries = range.toSeq - compactedSeq - (isSummaryWithin ? 1 : 0);
+  return newEntries > 0 ? range : undefined;
 }

@@ -3,9 +3,8 @@ import type { Entry } from "../../protocol/message.ts";
 import type { LiveChunks } from "../runner.ts";
 import type { Joined, Place, SessionEvent, Sink } from "../service.ts";
 import { type Answers, createAnswers } from "./live-answer.ts";
-import { createReplay } from "./replay.ts";
+import { createReplay, stateFor, type Subscriber } from "./replay.ts";
 import type { Ring } from "./ring.ts";
-import { stateFor, type Subscriber } from "./subscriber.ts";
 import { isLater, turnOf, type View } from "./view.ts";
 
 /**

@@ -3,12 +3,14 @@ import { createFewAtOnce } from "../../base/semaphore.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { createDigestedSet } from "./digested-set.ts";
 import { createFeed, type Feed, type FeedParts } from "./feed.ts";
-import { createFollowers } from "./remote-publisher.ts";
-import { createFollowing } from "./following.ts";
-import { createListeners } from "./listeners.ts";
-import { createListening, runnerElsewhere } from "./listening.ts";
+import { createFollowers, createListeners } from "./remote-publisher.ts";
+import {
+  createFollowing,
+  createListening,
+  createPods,
+  runnerElsewhere,
+} from "./remote-subscriber.ts";
 import type { Hub, HubLimits, HubParts } from "./delivery.ts";
-import { createPods } from "./remote-subscriber.ts";
 import { createRing, type Room } from "./ring.ts";
 import { createUsers } from "./watched-users.ts";
 import { turnOf, type View, viewOf } from "./view.ts";

@@ -1,6 +1,6 @@
 import type { LiveChunks } from "../runner.ts";
 import type { SessionEvent } from "../service.ts";
-import { chunksFor, type Subscriber } from "./subscriber.ts";
+import { chunksFor, type Subscriber } from "./replay.ts";
 
 /** The answer that is being made in a session, as its live subscribers are told of it. */
 export type Answers = {

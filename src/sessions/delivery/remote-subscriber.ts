@@ -2,7 +2,9 @@ import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
+import type { LiveChunks } from "../runner.ts";
 import { createDigestedSet, type DigestedSet } from "./digested-set.ts";
+import { type Feed, missing } from "./feed.ts";
 import {
   asJson,
   type Count,
@@ -11,7 +13,9 @@ import {
   listOf,
   type News,
   readCount,
+  readLive,
   readNews,
+  readReach,
   readSets,
   readText,
   readTouched,
@@ -20,7 +24,7 @@ import {
   topics,
   type Touched,
 } from "./remote-protocol.ts";
-import type { View } from "./view.ts";
+import { turnOf, type View } from "./view.ts";
 
 /**
  * The gateway's side of following: the pods whose sessions or users this process wants to hear of, and
@@ -42,9 +46,9 @@ export type Pods = {
   close(): void;
 };
 
-export type Said = { readonly view: View | undefined } | "elsewhere";
+type Said = { readonly view: View | undefined } | "elsewhere";
 
-export type PodsParts = {
+type PodsParts = {
   bus: Bus;
   log: Logger;
   /** Those that are watched. */
@@ -278,4 +282,207 @@ const none = stateOf(createDigestedSet());
 
 function stateOf({ size, digest }: DigestedSet): SetState {
   return { size, digest };
+}
+
+/** The gateway's side of live answers: those that runners elsewhere make. */
+type Listening = {
+  /** The answer so far; from now on its runner tells of what comes after. */
+  ask(address: string, sessionId: string): Promise<LiveChunks | undefined>;
+  /** Says to every runner that it is still listened to, and sees whether all that it said was heard. */
+  tick(feeds: Iterable<Feed>): void;
+  close(): void;
+};
+
+const answerMs = 1_000;
+
+export function createListening(
+  bus: Bus,
+  feedOf: (sessionId: string) => Feed | undefined,
+): Listening {
+  const unserve = bus.serve(topics.chunks, (body) => {
+    for (const live of listOf(fieldsOf(body)["live"], readLive)) {
+      feedOf(live.sessionId)?.chunks(live);
+    }
+    return null;
+  });
+
+  const request = async (address: string, sessions: object[]) => {
+    const options = { timeoutMs: answerMs };
+    const answer = await bus.request(address, topics.listen, asJson({ sessions }), options);
+    return fieldsOf(answer)["sessions"];
+  };
+
+  const renew = async (address: string, feeds: readonly Feed[]): Promise<void> => {
+    const answers = await request(
+      address,
+      feeds.map(({ sessionId }) => ({ sessionId })),
+    );
+    for (const reach of listOf(answers, readReach)) feedOf(reach.sessionId)?.heardOf(reach);
+  };
+
+  return {
+    async ask(address, sessionId) {
+      const answers = await request(address, [{ sessionId, snapshot: true }]);
+      return listOf(answers, (each) => readLive(fieldsOf(each)["live"]))[0];
+    },
+    tick(feeds) {
+      const byRunner = new Map<string, Feed[]>();
+      for (const feed of feeds) {
+        const address = feed.subscribers > 0 && feed.view && runnerElsewhere(feed.view, bus);
+        if (!address) continue;
+        const there = byRunner.get(address);
+        if (there) there.push(feed);
+        else byRunner.set(address, [feed]);
+      }
+      // Where none answers, the next second asks again, or the owner names another runner.
+      for (const [address, theirs] of byRunner) renew(address, theirs).catch(() => {});
+    },
+    close: unserve,
+  };
+}
+
+/** The address of the runner of the turn that goes on, if that isn't here. */
+export function runnerElsewhere(view: View, { address }: Pick<Bus, "address">): string | undefined {
+  return turnOf(view) && view.runner !== null && view.runner !== address ? view.runner : undefined;
+}
+
+/**
+ * Keeps every feed at its source: this process where it owns the log, else the pod that does. While
+ * nobody does, nothing can happen; what the last owner did before is in the journal.
+ */
+type Following = {
+  /** Brings a new feed its first view, or fails it. */
+  attach(feed: Feed): void;
+  detach(sessionId: string): void;
+  /** Looks whether the source of a feed is still the same. */
+  check(feed: Feed): void;
+  /** Whether its source is this process, as far as is known. */
+  isHere(sessionId: string): boolean;
+  /** This process may have another part in it than before: its source is looked for again. */
+  forget(sessionId: string): void;
+  /** Takes what a pod said of a session when it was asked for again. */
+  said(feed: Feed | undefined, address: string, sessionId: string, said: Said): void;
+};
+
+type FollowingParts = {
+  bus: Bus;
+  pods: Pods;
+  isLocal: (sessionId: string) => boolean;
+  ownerOf: (sessionId: string) => Promise<string | undefined>;
+  look: (sessionId: string) => View | undefined;
+  readView: (sessionId: string) => Promise<View | undefined>;
+  /** Not dropped meanwhile. */
+  isCurrent: (feed: Feed) => boolean;
+  /** Its source isn't this process: whether it is still the same is to be looked at every second. */
+  onElsewhere: (sessionId: string) => void;
+};
+
+/** What is "unknown" is looked for again, and the journal is asked whatever is found. */
+type Source = "here" | "nowhere" | "unknown" | { readonly address: string };
+
+export function createFollowing(parts: FollowingParts): Following {
+  const { bus, pods } = parts;
+  const sources = new Map<string, Source>();
+  /** Whose source is being looked for, so that each is looked for once at a time. */
+  const looking = new Set<Feed>();
+
+  const addressOf = (source: Source | undefined) =>
+    typeof source === "object" ? source.address : undefined;
+
+  const find = async (sessionId: string): Promise<Source> => {
+    if (parts.isLocal(sessionId)) return "here";
+    const address = await parts.ownerOf(sessionId);
+    if (address === undefined || address === bus.address) return "nowhere";
+    return { address };
+  };
+
+  const move = (sessionId: string, source: Source): void => {
+    const before = addressOf(sources.get(sessionId));
+    if (before !== undefined && before !== addressOf(source)) pods.unfollow(before, sessionId);
+    sources.set(sessionId, source);
+    if (source !== "here") parts.onElsewhere(sessionId);
+  };
+
+  /** What the source knows; undefined where only the journal can tell. */
+  const ask = async (sessionId: string, source: Source): Promise<View | undefined> => {
+    if (source === "here") return parts.look(sessionId);
+    if (typeof source !== "object") return undefined;
+    const said = await pods.follow(source.address, sessionId);
+    if (said !== "elsewhere") return said.view;
+    lose(sessionId, source.address);
+    return undefined;
+  };
+
+  const lose = (sessionId: string, address: string): void => {
+    if (addressOf(sources.get(sessionId)) === address) move(sessionId, "unknown");
+  };
+
+  const lookAgain = (feed: Feed): void => {
+    if (parts.isCurrent(feed)) move(feed.sessionId, "unknown");
+  };
+
+  const bring = async (feed: Feed, source: Source): Promise<void> => {
+    const { sessionId } = feed;
+    if (!parts.isCurrent(feed)) return;
+    move(sessionId, source);
+    let view: View | undefined;
+    try {
+      view = await ask(sessionId, source);
+    } catch (error) {
+      // An owner that doesn't answer doesn't keep anybody from what the journal has.
+      if (hasCode(error, "closed")) throw error;
+    }
+    view ??= await parts.readView(sessionId);
+    if (view) feed.accept(view, []);
+    else feed.fail(missing(sessionId));
+  };
+
+  const once = (feed: Feed, look: () => Promise<void>): void => {
+    if (looking.has(feed)) return;
+    looking.add(feed);
+    look()
+      .catch((error: unknown) => {
+        // Where something is known already, the next second asks again.
+        if (!feed.view) feed.fail(error);
+        else lookAgain(feed);
+      })
+      .finally(() => looking.delete(feed));
+  };
+
+  return {
+    attach: (feed) => once(feed, async () => bring(feed, await find(feed.sessionId))),
+    check(feed) {
+      const isHere = sources.get(feed.sessionId) === "here";
+      if (isHere && parts.isLocal(feed.sessionId)) return;
+      once(feed, async () => {
+        const source = await find(feed.sessionId);
+        const before = sources.get(feed.sessionId);
+        const isSame = before === source || addressOf(before) === (addressOf(source) ?? null);
+        if (!isSame) await bring(feed, source);
+      });
+    },
+    forget(sessionId) {
+      if (addressOf(sources.get(sessionId)) === undefined) move(sessionId, "unknown");
+    },
+    isHere: (sessionId) => sources.get(sessionId) === "here",
+    detach(sessionId) {
+      const address = addressOf(sources.get(sessionId));
+      sources.delete(sessionId);
+      if (address !== undefined) pods.unfollow(address, sessionId);
+    },
+    said(feed, address, sessionId, said) {
+      if (!feed) return;
+      if (said === "elsewhere") lose(sessionId, address);
+      else if (said.view) feed.accept(said.view, []);
+      else refresh(feed);
+    },
+  };
+
+  function refresh(feed: Feed): void {
+    // The next second asks the pod again where this fails.
+    parts.readView(feed.sessionId).then(
+      (view) => view && feed.accept(view, []),
+      () => lookAgain(feed),
+    );
+  }
 }

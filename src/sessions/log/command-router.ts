@@ -1,14 +1,12 @@
-import type { Bus } from "../../bus/bus.ts";
 import { contentionMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
+import type { Bus } from "../../bus/bus.ts";
 import type { Answer, Command } from "../conversation/command.ts";
-import { decided, neverStored } from "./decided.ts";
 import type { Head } from "./journal.ts";
-import type { Heads } from "./owner-heads.ts";
-import type { Owners } from "./ownership.ts";
+import type { Heads, Owners } from "./ownership.ts";
 import { lateMs, patienceMs, retryMostMs, storeAway } from "./retry.ts";
 
 /**
@@ -21,7 +19,7 @@ export type Courier = {
   close(): void;
 };
 
-export type AskOptions = {
+type AskOptions = {
   /** Default 15,000. */
   timeoutMs?: number;
   signal?: AbortSignal;
@@ -282,3 +280,15 @@ function unknown(cause: unknown): FlotillaError {
     { cause },
   );
 }
+
+/** Of what no session could take, whatever has become of it. */
+const neverStored = ["payload_not_storable", "payload_too_deep", "payload_too_large"] as const;
+
+/** What an owner decides once it has looked whether the same was stored before. */
+export const decided = [
+  "conflict",
+  "forbidden",
+  "invalid_input",
+  "not_found",
+  ...neverStored,
+] as const;

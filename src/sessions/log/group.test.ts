@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { groupOf, groups, logOf } from "./group.ts";
+import { groupOf, groups, logOf } from "./placement.ts";
 
 test("a session stays in its group for ever", () => {
   // Worked out once: another answer would lose every session that is stored.

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, turns } from "../../base/contract/movable-clock.ts";
 import type { Head, Journal } from "./journal.ts";
-import { createHeads } from "./owner-heads.ts";
+import { createHeads } from "./ownership.ts";
 
 /** Heads over reads that a test answers by hand. */
 function scened() {

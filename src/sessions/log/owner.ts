@@ -5,12 +5,10 @@ import type { Ids } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Answer, Command, Effect, Facts } from "../conversation/command.ts";
-import { draftRecord, type Draft, type Item } from "./record.ts";
 import type { Header } from "../conversation/header.ts";
-import type { Committed, Head, Journal, LogRecord } from "./journal.ts";
-import { knownIds } from "./known-ids.ts";
+import type { AskedId, Committed, Head, Journal, LogRecord } from "./journal.ts";
+import { type Draft, draftRecord, type Item } from "./record.ts";
 import { patienceMs, retryMostMs, storeAway } from "./retry.ts";
-import { createStoredBefore } from "./stored-before.ts";
 
 /**
  * Appends to one log. It decides in memory and commits one record at a time, with everything that was
@@ -35,7 +33,7 @@ export type Owner = {
   drop(): void;
 };
 
-export type SubmitOptions = {
+type SubmitOptions = {
   /** How long its caller waits for the answer. Default 15,000, which is the most. */
   patienceMs?: number;
 };
@@ -424,3 +422,57 @@ function agentsOf(command: Command): readonly string[] {
 }
 
 const none: readonly string[] = [];
+
+/**
+ * The places of what clients have sent lately, so that sending it again is answered at once. What isn't
+ * known here is found by the journal, which stores no client id twice.
+ */
+function knownIds(most = 65_536) {
+  const seqs = new Map<string, number>();
+  const key = (sessionId: string, clientId: string) => `${sessionId} ${clientId}`;
+  return {
+    seqOf: (sessionId: string, clientId: string) => seqs.get(key(sessionId, clientId)),
+    add(sessionId: string, clientId: string, seq: number): void {
+      seqs.set(key(sessionId, clientId), seq);
+      if (seqs.size > most) seqs.delete(seqs.keys().next().value!);
+    },
+  };
+}
+
+type KnownIds = ReturnType<typeof knownIds>;
+
+/**
+ * What was stored isn't refused when it is sent again, whatever has become of its session since. An owner
+ * may know nothing of what the one before it has stored, so it looks before it refuses.
+ */
+function createStoredBefore({
+  journal,
+  known,
+}: {
+  journal: Pick<Journal, "storedIds">;
+  known: KnownIds;
+}) {
+  const looked = new WeakSet<Item>();
+  return {
+    /** Those that would be refused without anybody having looked. */
+    doubted: ({ outcomes }: Draft): Item[] =>
+      outcomes
+        .filter(([item, outcome]) => outcome instanceof FlotillaError && !looked.has(item))
+        .map(([item]) => item)
+        .filter((item) => askedId(item) !== undefined),
+
+    async look(items: readonly Item[]): Promise<void> {
+      const asked = items.flatMap((item) => askedId(item) ?? []);
+      for (const { sessionId, clientId, seq } of await journal.storedIds(asked)) {
+        known.add(sessionId, clientId, seq);
+      }
+      for (const item of items) looked.add(item);
+    },
+  };
+}
+
+/** A regeneration stores no entry that would keep its id. */
+function askedId({ sessionId, command }: Item): AskedId | undefined {
+  if (command.type !== "append" && command.type !== "tool_result") return undefined;
+  return { sessionId, clientId: command.clientId };
+}

@@ -5,9 +5,8 @@ import { type MovableClock, movableClock, turns } from "../../base/contract/mova
 import { seededRandom } from "../../base/random.ts";
 import type { Head, Journal } from "./journal.ts";
 import { createMemoryJournal } from "./memory-journal.ts";
-import { createHeads } from "./owner-heads.ts";
+import { createHeads, createOwners, type Owners, type OwnersParts } from "./ownership.ts";
 import type { Owner } from "./owner.ts";
-import { createOwners, type Owners, type OwnersParts } from "./ownership.ts";
 import { placeLogs } from "./placement.ts";
 
 const logs = 4;

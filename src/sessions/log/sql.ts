@@ -1,9 +1,18 @@
-import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
-import type { Header } from "../conversation/header.ts";
-import type { Changes } from "./changes.ts";
-import { moveHead } from "./heads.ts";
-import type { Head } from "./journal.ts";
-import { entryColumns, fromEntry, fromHeader, headerColumns, rareColumns, rareOf } from "./rows.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Entry } from "../../protocol/message.ts";
+import type { Row } from "../../store/database.ts";
+import {
+  isAmong,
+  migrationLock,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+  type Value,
+} from "../../store/sql.ts";
+import { type Header, stateOf } from "../conversation/header.ts";
+import type { Checkpoint, Head, LogRecord } from "./journal.ts";
 
 const heads = table("log_head");
 const sessions = table("session");
@@ -187,4 +196,282 @@ function sessionRows(sessionIds: readonly string[]): Statement {
     sessionIds.map((sessionId) => [sessionId]),
   );
   return sql`select session_id from ${ids} ids`;
+}
+
+const columns = sql`log_id, incarnation, term, owner, host, log_offset, record_id, beat`;
+
+export function readHeads(): Statement {
+  return sql`select ${columns} from ${heads} order by log_id`;
+}
+
+/**
+ * Makes all logs or none. Of several who try at once, all but the first find that they are there. They
+ * begin behind everything that is stored, in case that there were others before.
+ */
+export function createHeads(incarnations: readonly string[]): Statement[] {
+  const fresh = rows(
+    { log_id: "integer", incarnation: "text" },
+    incarnations.map((incarnation, logId): Value[] => [logId, incarnation]),
+  );
+  return [
+    sql`${migrationLock}`,
+    sql`
+      insert into ${heads} (log_id, incarnation, record_id, log_offset)
+      select log_id, incarnation, '',
+        (select coalesce(max(last_offset), 0) from ${table("session")})
+      from ${fresh} fresh
+      where not exists (select 1 from ${heads})`,
+  ];
+}
+
+/**
+ * Moves a log on by one record, from exactly where its owner has seen it. Whoever sends the same
+ * record again finds it there and moves nothing, but holds the row as the first send did. Gives no row
+ * where the log stands anywhere else.
+ */
+export function moveHead(at: Head, recordId: string): Statement {
+  return sql`
+    update ${heads} set log_offset = ${at.offset + 1}, record_id = ${recordId}
+    where log_id = ${at.logId} and incarnation = ${at.incarnation} and term = ${at.term}
+      and ((log_offset = ${at.offset} and record_id = ${at.recordId})
+        or (log_offset = ${at.offset + 1} and record_id = ${recordId}))
+    ${returning(columns, { after: headOf(at, { term: at.term, recordId }) })}`;
+}
+
+/**
+ * The same with a record that says nothing but who appends from now on. Sent again when its pod has
+ * already given the log up, it takes nothing: nobody would serve it.
+ */
+export function takeHead(
+  seen: Head,
+  { podId, host, recordId }: { podId: string; host: string | null; recordId: string },
+): Statement {
+  const term = seen.term + 1;
+  return sql`
+    update ${heads}
+    set term = ${term}, owner = ${podId}, host = ${host}, beat = beat + 1,
+      log_offset = ${seen.offset + 1}, record_id = ${recordId}
+    where log_id = ${seen.logId} and incarnation = ${seen.incarnation}
+      and ((term = ${seen.term} and log_offset = ${seen.offset} and record_id = ${seen.recordId})
+        or (term = ${term} and log_offset = ${seen.offset + 1} and record_id = ${recordId}
+          and owner = ${podId}))
+    ${returning(columns, {
+      after: sql`${headOf(seen, { term, recordId })} and owner = ${podId}`,
+    })}`;
+}
+
+/** Nobody else makes a record with this id, so it is there only if we have put it there. */
+function headOf(
+  { logId, offset }: Head,
+  { term, recordId }: { term: number; recordId: string },
+): Statement {
+  return sql`
+    select ${columns} from ${heads}
+    where log_id = ${logId} and term = ${term} and log_offset = ${offset + 1}
+      and record_id = ${recordId}`;
+}
+
+type Owned = readonly { readonly logId: number; readonly term: number }[];
+
+export function beatHeads(podId: string, logs: Owned): Statement {
+  const own = ownRows(logs);
+  return sql`
+    update ${heads} set beat = beat + 1 from ${own} own
+    where ${heads}.log_id = own.log_id and ${heads}.term = own.term and owner = ${podId}
+    ${returning(sql`${heads}.log_id`, {
+      after: sql`
+        select head.log_id from ${heads} head
+        join ${own} own on own.log_id = head.log_id and own.term = head.term
+        where head.owner = ${podId}`,
+    })}`;
+}
+
+export function releaseHeads(podId: string, logs: Owned): Statement {
+  return sql`
+    update ${heads} set owner = null, host = null from ${ownRows(logs)} own
+    where ${heads}.log_id = own.log_id and ${heads}.term = own.term and owner = ${podId}`;
+}
+
+function ownRows(logs: Owned) {
+  return rows(
+    { log_id: "integer", term: "integer" },
+    logs.map(({ logId, term }) => [logId, term]),
+  );
+}
+
+/** What a record changes, each row named once. Every journal stores exactly this, or nothing of it. */
+export type Changes = {
+  readonly entries: LogRecord["entries"];
+  readonly headers: readonly Header[];
+  /** Those whose users are to be what the header says. */
+  readonly members: readonly Header[];
+  readonly metadata: ReadonlyMap<string, string>;
+  readonly reads: LogRecord["reads"];
+  readonly checkpoints: readonly Checkpoint[];
+  /** Turns that are over: what was kept of them, in case that their runners die, isn't wanted any more. */
+  readonly ended: readonly { readonly sessionId: string; readonly epoch: number }[];
+  /** Of these, nothing but the header stays. */
+  readonly deleted: readonly string[];
+};
+
+export function changesOf(record: LogRecord): Changes {
+  const headers = new Map(record.headers.map((each) => [each.sessionId, each]));
+  const isThere = ({ sessionId }: { sessionId: string }) =>
+    headers.get(sessionId)?.status !== "deleted";
+  const ended = new Map<string, number>();
+  for (const { sessionId, seq, epoch } of record.entries) {
+    const header = headers.get(sessionId);
+    if (header === undefined || header.lastSeq < seq) throw uncounted(sessionId);
+    if (epoch !== undefined && header.work?.epoch !== epoch) ended.set(sessionId, epoch);
+  }
+  for (const { sessionId } of record.metadata) {
+    if (!headers.has(sessionId)) throw uncounted(sessionId);
+  }
+  const deleted = record.headers.filter((each) => !isThere(each)).map((each) => each.sessionId);
+  const stored = [...headers.values()].map((each) => (isThere(each) ? each : tombstone(each)));
+  const changed = record.members && new Set([...record.members, ...deleted]);
+  return {
+    entries: deleted.length === 0 ? record.entries : record.entries.filter(isThere),
+    headers: stored,
+    members: changed ? stored.filter(({ sessionId }) => changed.has(sessionId)) : stored,
+    metadata: new Map(
+      record.metadata.filter(isThere).map((each) => [each.sessionId, each.metadata]),
+    ),
+    reads: furthest(record.reads.filter(isThere)),
+    checkpoints: lastOfEach(
+      record.checkpoints.filter((each) => isCurrent(each, headers.get(each.sessionId))),
+    ),
+    ended: [...ended].map(([sessionId, epoch]) => ({ sessionId, epoch })),
+    deleted: [...new Set(deleted)],
+  };
+}
+
+function uncounted(sessionId: string): FlotillaError {
+  return new FlotillaError("internal", `a change of ${sessionId} comes without its header`);
+}
+
+/** Where the record says nothing of the session, whoever decided it has compared the numbers. */
+function isCurrent(checkpoint: Checkpoint, header: Header | undefined): boolean {
+  if (header === undefined) return true;
+  const { status, work } = header;
+  if (status === "deleted" || work === null) return false;
+  return work.epoch === checkpoint.epoch && work.attempt === checkpoint.attempt;
+}
+
+/** Enough to know that the id was used, and nothing of what was said by whom. */
+function tombstone(header: Header): Header {
+  return {
+    ...header,
+    agents: [],
+    users: [],
+    work: null,
+    pending: [],
+    preview: "",
+    previewAuthor: "",
+  };
+}
+
+function lastOfEach<Each extends { readonly sessionId: string }>(all: readonly Each[]): Each[] {
+  return [...new Map(all.map((each) => [each.sessionId, each])).values()];
+}
+
+function furthest(reads: LogRecord["reads"]): LogRecord["reads"] {
+  const highest = new Map<string, LogRecord["reads"][number]>();
+  for (const read of reads) {
+    const key = JSON.stringify([read.sessionId, read.user]);
+    if ((highest.get(key)?.seq ?? 0) < read.seq) highest.set(key, read);
+  }
+  return [...highest.values()];
+}
+
+const entryColumns = {
+  session_id: "text",
+  seq: "integer",
+  role: "text",
+  author: "text",
+  message_id: "text",
+  client_id: "text",
+  body: "text",
+  at: "integer",
+} as const;
+
+/** What nobody looks for travels together as `body`, which costs less than a column each. */
+function fromEntry(entry: LogRecord["entries"][number]): Value[] {
+  const { sessionId, seq, role, author, messageId, clientId, atMs } = entry;
+  return [sessionId, seq, role, author, messageId, clientId, bodyOf(entry), atMs];
+}
+
+/** The columns that nearly every entry leaves at their defaults. */
+const rareColumns = { kind: "text", replaces: "integer" } as const;
+
+function rareOf({ kind, replaces = null }: { kind: string; replaces?: number | null }) {
+  return [kind, replaces];
+}
+
+function bodyOf(entry: Entry): string {
+  const { epoch, upToSeq, outcome, error, tokens, parts, metadata } = entry;
+  const { results, throughSeq, stop } = entry;
+  return JSON.stringify({
+    epoch,
+    upToSeq,
+    outcome,
+    error,
+    tokens,
+    parts,
+    metadata,
+    results,
+    throughSeq,
+    stop,
+  });
+}
+
+export function toEntry(row: Row): Entry {
+  const replaces = row["replaces"];
+  return {
+    seq: Number(row["seq"]),
+    kind: row["kind"],
+    role: row["role"],
+    author: row["author"],
+    messageId: row["message_id"],
+    ...(replaces !== null && { replaces: Number(replaces) }),
+    ...(JSON.parse(row["body"]) as Pick<Entry, "tokens" | "parts">),
+    atMs: Number(row["at"]),
+  };
+}
+
+const headerColumns = {
+  session_id: "text",
+  tenant: "text",
+  status: "text",
+  state: "text",
+  agent: "text",
+  last_seq: "integer",
+  header: "text",
+  created_at: "integer",
+  active_at: "integer",
+} as const;
+
+function fromHeader(header: Header): Value[] {
+  const { sessionId, tenant, status, agents, lastSeq, createdAtMs, activeAtMs } = header;
+  const { state } = stateOf(header);
+  const text = JSON.stringify(header);
+  const agent = agents[0] ?? null;
+  return [sessionId, tenant, status, state, agent, lastSeq, text, createdAtMs, activeAtMs];
+}
+
+export function toHeader(row: Row): Header {
+  return JSON.parse(row["header"]) as Header;
+}
+
+export function toHead(row: Row): Head {
+  return {
+    logId: Number(row["log_id"]),
+    incarnation: row["incarnation"],
+    term: Number(row["term"]),
+    owner: row["owner"],
+    host: row["host"],
+    offset: Number(row["log_offset"]),
+    recordId: row["record_id"],
+    beat: Number(row["beat"]),
+  };
 }

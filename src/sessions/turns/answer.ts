@@ -9,14 +9,14 @@ import {
   waitingChunk,
   withMessageId,
 } from "../../protocol/chunk.ts";
-import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
 import { createRepair } from "../../protocol/limits.ts";
+import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
 import { messageToChunks } from "../../protocol/to-chunks.ts";
 import type { InLine } from "../../throttles/limiter/wait-queue.ts";
 import type { LiveChunks, WorkName } from "../runner.ts";
 import { AgentFailure } from "./failure.ts";
 
-export type AnswerOptions = {
+type AnswerOptions = {
   readonly name: WorkName;
   readonly messageId: string;
   /** The message that it goes on with. */
@@ -169,4 +169,54 @@ function isChunk(parsed: Chunk | { readonly error: string }): parsed is Chunk {
 
 export function errorOf({ code, message }: AgentFailure): EntryError {
   return { code, message };
+}
+
+const checkpointEveryMs = 2_000;
+/** Less than that isn't worth a write: it is said again in a moment. */
+const checkpointLeastBytes = 1_024;
+
+type Checkpoints = {
+  /** There is more of the answer. */
+  changed(): void;
+  stop(): void;
+};
+
+/**
+ * Keeps what was said so far, now and then, for the case that this pod is lost. One is under way at a
+ * time, and none where nothing has changed.
+ */
+export function keepCheckpoints(
+  clock: Clock,
+  answer: {
+    readonly bytes: () => number /** Never rejects. */;
+    readonly store: () => Promise<void>;
+  },
+): Checkpoints {
+  let cancel: (() => void) | undefined;
+  let underWay = false;
+  let changedMeanwhile = false;
+  let stopped = false;
+
+  const changed = (): void => {
+    if (stopped) return;
+    if (underWay) changedMeanwhile = true;
+    else cancel ??= clock.after(checkpointEveryMs, () => void due());
+  };
+
+  const due = async (): Promise<void> => {
+    cancel = undefined;
+    if (underWay || answer.bytes() < checkpointLeastBytes) return;
+    underWay = true;
+    changedMeanwhile = false;
+    await answer.store();
+    underWay = false;
+    if (changedMeanwhile) changed();
+  };
+  return {
+    changed,
+    stop() {
+      stopped = true;
+      cancel?.();
+    },
+  };
 }

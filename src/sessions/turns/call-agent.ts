@@ -1,15 +1,14 @@
-import { sleep } from "../../base/clock.ts";
+import { backoffMs } from "../../base/backoff.ts";
+import { type Clock, sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
+import type { Call } from "../../throttles/limiter/permit.ts";
+import type { InLine } from "../../throttles/limiter/wait-queue.ts";
 import { runHere } from "../../throttles/run.ts";
 import { runHandler } from "../../throttles/scope.ts";
-import type { InLine } from "../../throttles/limiter/wait-queue.ts";
-import type { Call } from "../../throttles/limiter/permit.ts";
-import type { AgentSpec } from "../agents/spec.ts";
+import type { AgentSpec } from "../agents/agent.ts";
 import type { Answer } from "./answer.ts";
-import { AgentFailure, timedOut } from "./failure.ts";
-import { type Pieces, saidItself } from "./given.ts";
-import { createInterrupt } from "./interrupt.ts";
-import { watchLimits } from "./limits.ts";
+import { AgentFailure, failureOf, timedOut } from "./failure.ts";
+import { type Pieces, saidItself } from "./call-function.ts";
 import type { Control, RunnerParts } from "./parts.ts";
 
 /** An agent that has said how its answer ended may take so long to end it. */
@@ -19,7 +18,7 @@ const leaveMs = 5_000;
 /** After so many chunks everything else has its turn, whoever sends them. */
 const chunksPerTurn = 512;
 
-export type AgentCall = {
+type AgentCall = {
   readonly spec: Pick<AgentSpec, "name" | "throttle" | "idleTimeoutMs" | "deadlineMs">;
   /** Of `clock.monotonic`; undefined until the first try begins. */
   deadlineAtMs: number | undefined;
@@ -38,7 +37,7 @@ type Parts = Pick<RunnerParts, "clock" | "log" | "throttles">;
  * Asks an agent once, under a permit of its throttle, and takes in all that it says. Resolves when it
  * ended well, which may have been by an `abort` of its own; rejects with whatever went wrong.
  */
-export function callAgent(parts: Parts, call: AgentCall): Promise<void> {
+function callAgent(parts: Parts, call: AgentCall): Promise<void> {
   const { throttle, deadlineMs } = call.spec;
   const { signal } = call.control;
   const priority = "interactive";
@@ -146,5 +145,121 @@ function follow(
   });
   return () => {
     for (const each of undo) each?.();
+  };
+}
+
+type TryParts = Pick<RunnerParts, "clock" | "random" | "log" | "throttles">;
+
+/**
+ * Asks an agent until it answers, or until asking again is of no use. What it has said can't be unsaid:
+ * once anything of an answer is there, there is no further try. Gives what went wrong with the last one.
+ */
+export async function tryAgent(
+  parts: TryParts,
+  call: AgentCall,
+  { retries, backoff }: Pick<AgentSpec, "retries" | "backoff">,
+): Promise<AgentFailure | undefined> {
+  const { clock, random, log } = parts;
+  const { spec, answer, control } = call;
+  for (let tries = 1; ; tries++) {
+    const failure = await callAgent(parts, call).then(
+      () => undefined,
+      (error: unknown) => failureOf(error),
+    );
+    if (failure === undefined || control.signal.aborted) return undefined;
+    const { code, cause = failure } = failure;
+    log.warn({ agent: spec.name, code, tries, error: messageOf(cause) }, "an agent gave no answer");
+    const waitMs = Math.max(failure.retryAfterMs ?? 0, backoffMs(tries, random, backoff));
+    const inTime = clock.monotonic() + waitMs < (call.deadlineAtMs ?? Infinity);
+    if (answer.begun || !failure.retryable || tries >= retries || !inTime) return failure;
+    answer.reset();
+    await sleep(clock, waitMs, control.signal).catch(() => {});
+    if (control.signal.aborted) return undefined;
+  }
+}
+
+type Limits = {
+  /** Something has come. */
+  touch(): void;
+  /** Whether it has said how it ended: then it is only waited for so long, whatever comes. */
+  ending(isEnding: boolean): void;
+  clear(): void;
+};
+
+type LimitsOptions = {
+  readonly clock: Clock;
+  readonly idleMs: number;
+  /** Of `clock.monotonic`. */
+  readonly deadlineAtMs: number;
+  readonly graceMs: number;
+  onIdle(): void;
+  onDeadline(): void;
+  /** Told in place of the others once it has said how it ended. */
+  onGrace(): void;
+};
+
+/** How long an answer may take between its pieces, and in all. Told of one of them, once. */
+function watchLimits(options: LimitsOptions): Limits {
+  const { clock, idleMs, deadlineAtMs, graceMs } = options;
+  let touchedMs = clock.monotonic();
+  let graceAtMs: number | undefined;
+  let cancel: (() => void) | undefined;
+
+  // A timer for every piece would cost more than the piece, so one that rings too early is set again.
+  const ring = (): void => {
+    const nowMs = clock.monotonic();
+    const dueMs = Math.min(deadlineAtMs, graceAtMs ?? touchedMs + idleMs);
+    if (nowMs < dueMs) cancel = clock.after(dueMs - nowMs, ring);
+    else if (graceAtMs !== undefined) options.onGrace();
+    else if (nowMs >= deadlineAtMs) options.onDeadline();
+    else options.onIdle();
+  };
+  ring();
+  return {
+    touch() {
+      touchedMs = clock.monotonic();
+    },
+    ending(isEnding) {
+      if (isEnding === (graceAtMs !== undefined)) return;
+      graceAtMs = isEnding ? clock.monotonic() + graceMs : undefined;
+      cancel?.();
+      ring();
+    },
+    clear: () => cancel?.(),
+  };
+}
+
+type Interrupt = {
+  /** What the promise gives, or rejects as soon as it is broken. One at a time. */
+  race<Value>(promise: PromiseLike<Value>): Promise<Value>;
+  /** Rejects whoever waits, and whoever will. The first reason stays. */
+  break(reason: unknown): void;
+  readonly broken: boolean;
+};
+
+/**
+ * Lets one wait after another be cut short. Unlike `Promise.race` with one promise for all of them, it
+ * keeps nothing of the waits that are over, of which an answer has one for each chunk.
+ */
+function createInterrupt(): Interrupt {
+  let cut: { readonly reason: unknown } | undefined;
+  let rejectNow: ((reason: unknown) => void) | undefined;
+  return {
+    race(promise) {
+      return new Promise((resolve, reject) => {
+        // Also where nobody waits for it any more, what it rejects with is somebody's.
+        promise.then(resolve, reject);
+        if (cut) return reject(cut.reason);
+        rejectNow = reject;
+      });
+    },
+    break(reason) {
+      if (cut) return;
+      cut = { reason };
+      rejectNow?.(reason);
+    },
+    get broken() {
+      return cut !== undefined;
+    },
   };
 }

@@ -1,13 +1,15 @@
+import { createHash, createHmac } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
-import type { AgentRequest } from "../../protocol/agent-http.ts";
-import type { UrlSource } from "../agents/spec.ts";
+import { messageOf } from "../../base/errors.ts";
+import { type AgentRequest, secretKey } from "../../protocol/agent-http.ts";
+import { type BodyItem, createBodyReader, formatOf } from "../../protocol/stream.ts";
+import { readLimitHeaders } from "../../throttles/rate-headers.ts";
+import type { UrlSource } from "../agents/agent.ts";
 import { AgentFailure } from "./failure.ts";
-import type { Pieces } from "./given.ts";
-import type { AgentNetwork } from "./network.ts";
-import { type Body, readBody } from "./read-body.ts";
-import { signatureHeaders, webhookIdOf } from "./sign.ts";
+import type { Pieces } from "./call-function.ts";
+import type { AgentNetwork, Received } from "./network.ts";
 
-export type UrlCall = {
+type UrlCall = {
   readonly source: UrlSource;
   readonly request: AgentRequest;
   readonly network: AgentNetwork;
@@ -54,5 +56,137 @@ function unreachable(error: unknown): AgentFailure {
   return new AgentFailure("agent_unreachable", "the agent can't be reached", {
     retryable: true,
     cause: error,
+  });
+}
+
+type Signed = {
+  readonly webhookId: string;
+  readonly nowMs: number;
+  readonly body: string;
+  readonly secrets: readonly string[];
+};
+
+/** The headers by which an agent knows a request for ours, after Standard Webhooks. */
+export function signatureHeaders({
+  webhookId,
+  nowMs,
+  body,
+  secrets,
+}: Signed): Record<string, string> {
+  const timestamp = String(Math.floor(nowMs / 1_000));
+  const signed = `${webhookId}.${timestamp}.${body}`;
+  const signatures = secrets.map((secret) => {
+    const key = secretKey("the agent", secret);
+    return `v1,${createHmac("sha256", key).update(signed).digest("base64")}`;
+  });
+  return {
+    "webhook-id": webhookId,
+    "webhook-timestamp": timestamp,
+    ...(signatures.length > 0 && { "webhook-signature": signatures.join(" ") }),
+  };
+}
+
+/**
+ * The same for every try of every runner at the same work, and for nothing else. Session ids may hold
+ * what a header can't.
+ */
+export function webhookIdOf(sessionId: string, epoch: number): string {
+  const plain = `${sessionId}:${epoch}`;
+  if (/^[A-Za-z0-9_:-]{1,128}$/.test(plain)) return plain;
+  return createHash("sha256").update(plain).digest("hex");
+}
+
+export type Body = Omit<Received, "body"> & {
+  readonly body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+  /** Since 1970, to read what it says about when to come back. */
+  readonly nowMs: number;
+};
+
+// A message takes far less, but what is shown on the way to it may be replaced many times.
+const bodyBytesMost = 64 * 1024 * 1024;
+const lineFeed = 0x0a;
+
+/** The chunks of an answer's body. Throws an `AgentFailure` where it is no answer, or stops being one. */
+export async function* readBody(answer: Body, touch: () => void): AsyncGenerator<unknown> {
+  checkStatus(answer);
+  const format = formatOf(headerOf(answer, "content-type"));
+  if (!format || !isPlain(answer)) throw notAnAnswer(answer);
+  const reader = createBodyReader({ format });
+  for await (const bytes of bytesOf(answer)) {
+    // A line that never ends counts for nothing, or it could drip in for ever.
+    if (bytes.includes(lineFeed)) touch();
+    for (const item of reader.push(bytes)) {
+      if (item.type === "done") return;
+      yield chunkOf(item);
+    }
+  }
+  for (const item of reader.end()) {
+    if (item.type === "done") return;
+    // What can't be read at the very end is what was cut off.
+    if (item.type === "error" && !item.fatal) throw diedInside();
+    yield chunkOf(item);
+  }
+}
+
+/** Refuses every status but those of success, and says whether another try might help. */
+export function checkStatus({ status, headers, nowMs }: Body): void {
+  if (status >= 200 && status < 300) return;
+  if (status >= 300 && status < 400) {
+    const message = `the agent answered with a redirect (${status}), which isn't followed`;
+    throw new AgentFailure("agent_refused", message, { status, headers });
+  }
+  throw new AgentFailure("agent_refused", `the agent answered with the status ${status}`, {
+    status,
+    headers,
+    retryable: status === 408 || status === 429 || status >= 500,
+    retryAfterMs: readLimitHeaders(headers, nowMs).retryAfterMs,
+  });
+}
+
+/** The bytes as they come, up to a limit. A connection that breaks is an agent that has died. */
+export async function* bytesOf({ body }: Body, most = bodyBytesMost): AsyncGenerator<Uint8Array> {
+  let total = 0;
+  try {
+    for await (const bytes of body) {
+      total += bytes.length;
+      if (total > most) {
+        throw new AgentFailure("answer_too_large", `the answer is longer than ${most} bytes`);
+      }
+      yield bytes;
+    }
+  } catch (error) {
+    throw error instanceof AgentFailure ? error : diedInside(error);
+  }
+}
+
+export function headerOf({ headers }: Body, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value[0] : value;
+}
+
+/** Whether it is written as was asked, not compressed: a few bytes could stand for more than there is room. */
+export function isPlain(answer: Body): boolean {
+  return (headerOf(answer, "content-encoding") ?? "identity") === "identity";
+}
+
+export function notAnAnswer(answer: Body): AgentFailure {
+  const type = headerOf(answer, "content-type") ?? "nothing";
+  const encoding = isPlain(answer) ? "" : `, compressed by ${headerOf(answer, "content-encoding")}`;
+  return new AgentFailure(
+    "agent_invalid",
+    `an answer is text/event-stream or application/x-ndjson, not ${messageOf(type, 100)}${encoding}`,
+  );
+}
+
+function chunkOf(item: Exclude<BodyItem, { type: "done" }>): unknown {
+  if (item.type === "chunk") return item.chunk;
+  const code = item.error.code === "payload_too_large" ? "answer_too_large" : "agent_invalid";
+  throw new AgentFailure(code, item.error.message);
+}
+
+function diedInside(cause?: unknown): AgentFailure {
+  return new AgentFailure("agent_died", "the agent went away before its answer ended", {
+    retryable: true,
+    cause,
   });
 }

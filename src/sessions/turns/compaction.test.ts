@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
-import { agent } from "../agents/agent.ts";
-import type { CompactorContext } from "../agents/function.ts";
-import type { CompactionOptions } from "../agents/compaction.ts";
+import { agent, type CompactorContext } from "../agents/agent.ts";
+import type { CompactionOptions } from "../agents/options.ts";
 import type { Command } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 import {

@@ -1,19 +1,25 @@
 import { messageOf } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
 import { estimateTokens } from "../../protocol/message.ts";
-import type { AgentSpec, CompactionSpec } from "../agents/spec.ts";
+import type { AgentSpec, CompactionSpec } from "../agents/agent.ts";
 import type { Compaction, Header } from "../conversation/header.ts";
 import { createAnswer } from "./answer.ts";
-import { callUrl } from "./call-url.ts";
+import {
+  type Body,
+  bytesOf,
+  callUrl,
+  checkStatus,
+  headerOf,
+  isPlain,
+  notAnAnswer,
+  readBody,
+} from "./call-url.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
-import { type Pieces, piecesOf } from "./given.ts";
+import { type Pieces, piecesOf } from "./call-function.ts";
 import { readRange } from "./history.ts";
 import type { Control } from "./parts.ts";
-import { readSummaryBody } from "./summary-body.ts";
-import { patiently } from "./patiently.ts";
-import { tell } from "./tell.ts";
-import { tryAgent } from "./tries.ts";
-import type { TurnParts } from "./turn.ts";
+import { patiently, tell, type TurnParts } from "./turn.ts";
+import { tryAgent } from "./call-agent.ts";
 
 // A summary stands for far more than itself, or it is of no use.
 const summaryBytes = 256 * 1024;
@@ -113,4 +119,40 @@ async function open(
   const flotilla = { sessionId, tenant, agent, epoch, attempt, ...before, seq: toSeq };
   const request = { id: sessionId, messages, trigger: "compact", flotilla } as const;
   return callUrl({ source, request, network, clock, signal, touch, read: readSummaryBody });
+}
+
+const plainBytesMost = 1024 * 1024;
+
+/** A compactor may answer as agents do, or with the summary as it is: text, or JSON that holds it. */
+async function* readSummaryBody(answer: Body, touch: () => void): AsyncGenerator<unknown> {
+  const type = headerOf(answer, "content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "text/plain" && type !== "application/json") {
+    yield* readBody(answer, touch);
+    return;
+  }
+  checkStatus(answer);
+  if (!isPlain(answer)) throw notAnAnswer(answer);
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const bytes of bytesOf(answer, plainBytesMost)) {
+    touch();
+    text += decoder.decode(bytes, { stream: true });
+  }
+  const summary = type === "text/plain" ? text : summaryIn(text);
+  yield { type: "text-start", id: "summary" };
+  yield { type: "text-delta", id: "summary", delta: summary };
+  yield { type: "text-end", id: "summary" };
+  yield { type: "finish" };
+}
+
+function summaryIn(json: string): string {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch {
+    value = undefined;
+  }
+  const found = (value as { summary?: unknown } | null | undefined)?.summary ?? value;
+  if (typeof found === "string") return found;
+  throw new AgentFailure("agent_invalid", 'a summary as JSON is {"summary": "…"}');
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, turns } from "../../base/contract/movable-clock.ts";
-import { createGate, type Suspect } from "./gate.ts";
+import { createGate, type Suspect } from "./runner.ts";
 
 const aloneMs = 2_000;
 

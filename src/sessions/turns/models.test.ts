@@ -14,9 +14,8 @@ import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { until } from "../../base/contract/movable-clock.ts";
 import type { UIMessage } from "../../protocol/message.ts";
-import { agent } from "../agents/agent.ts";
+import { agent, type AgentSpec } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
-import type { AgentSpec } from "../agents/spec.ts";
 import type { AgentRequest } from "../../protocol/agent-http.ts";
 import {
   runnerScene,

@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Throttles } from "../../throttles/registry.ts";
-import type { AgentSpec } from "../agents/spec.ts";
+import type { AgentSpec } from "../agents/agent.ts";
 import type { Answer, Command } from "../conversation/command.ts";
 import type { Journal } from "../log/journal.ts";
 import type { LiveChunks } from "../runner.ts";

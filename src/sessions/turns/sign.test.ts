@@ -1,6 +1,6 @@
 import { Webhook } from "standardwebhooks";
 import { describe, expect, test } from "vitest";
-import { signatureHeaders, webhookIdOf } from "./sign.ts";
+import { signatureHeaders, webhookIdOf } from "./call-url.ts";
 
 const secretOf = (byte: number) => `whsec_${Buffer.alloc(32, byte).toString("base64")}`;
 

@@ -1,22 +1,21 @@
+import { contentionMs } from "../../base/backoff.ts";
+import { sleep } from "../../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
 import { estimateTokens } from "../../protocol/message.ts";
-import type { AgentSpec } from "../agents/spec.ts";
-import type { Reply } from "../conversation/command.ts";
+import type { AgentSpec } from "../agents/agent.ts";
+import type { Command, Answer as CommandAnswer, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
-import { type Answer, createAnswer, errorOf } from "./answer.ts";
-import { contextOf, triggerOf } from "./call-function.ts";
+import { decided } from "../log/command-router.ts";
+import { storeAway } from "../log/retry.ts";
+import { type Answer, createAnswer, errorOf, keepCheckpoints } from "./answer.ts";
+import { contextOf, type Pieces, piecesOf, triggerOf } from "./call-function.ts";
 import { callUrl } from "./call-url.ts";
-import { keepCheckpoints } from "./checkpoints.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
-import { type Pieces, piecesOf } from "./given.ts";
 import { type History, readHistory } from "./history.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
-import { patiently } from "./patiently.ts";
-import { tell } from "./tell.ts";
-import { tryAgent } from "./tries.ts";
-import { tellWaits } from "./wait-told.ts";
+import { tryAgent } from "./call-agent.ts";
 
 export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
 
@@ -237,4 +236,110 @@ function dropped(control: Control): AbortSignal {
   };
   if (!control.signal.aborted) control.signal.addEventListener("abort", look, { once: true });
   return gone.signal;
+}
+
+type Told = Extract<
+  Command,
+  {
+    type:
+      | "turn_finished"
+      | "turn_released"
+      | "work_begun"
+      | "turn_waiting"
+      | "compaction_finished"
+      | "compaction_failed";
+  }
+>;
+
+/** What can't be helped by asking again. */
+const definite = ["closed", "unsupported", ...decided] as const;
+
+/**
+ * Tells the session's owner what became of its work, for as long as that isn't heard: a model was paid
+ * for it. Rejects where it was refused for good.
+ */
+export async function tell(
+  { ask, clock, random, log }: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
+  { tenant, sessionId }: Pick<Header, "tenant" | "sessionId">,
+  command: Told,
+  signal: AbortSignal,
+): Promise<CommandAnswer> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await ask(tenant, sessionId, command, { signal });
+    } catch (error) {
+      if (signal.aborted || hasCode(error, ...definite)) throw error;
+      const fields = { session: sessionId, tries, error: messageOf(error) };
+      log.warn(fields, `${command.type} isn't stored yet`);
+    }
+    await sleep(clock, contentionMs(tries, random), signal);
+  }
+}
+
+/**
+ * Reads until the store gives something: that it is away for a moment is no reason for an answer to fail.
+ * Undefined where nobody waits for it any more.
+ */
+export async function patiently<Found>(
+  { clock, random }: Pick<RunnerParts, "clock" | "random">,
+  { signal }: Pick<Control, "signal">,
+  read: () => Promise<Found>,
+): Promise<Found | undefined> {
+  for (let tries = 1; !signal.aborted; tries++) {
+    try {
+      return await read();
+    } catch (error) {
+      if (!hasCode(error, ...storeAway)) throw error;
+    }
+    await sleep(clock, contentionMs(tries, random), signal).catch(() => {});
+  }
+  return undefined;
+}
+
+type WaitTold = {
+  /** Whether the turn waits for a permit now. */
+  set(waits: boolean): void;
+  stop(): void;
+};
+
+/**
+ * Tells the session's owner that a turn waits for a permit of its agent's throttle, and that it no longer
+ * does, so that the session's state shows it. The turn waits for neither. Each time has a higher count, and
+ * the owner takes only a higher one: what comes late or twice changes nothing. A count that never arrives
+ * is made good by the next one, or by the end of the attempt, which ends the wait in any case.
+ */
+function tellWaits(
+  parts: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
+  header: Pick<Header, "tenant" | "sessionId">,
+  { epoch, attempt }: Pick<Turn, "epoch" | "attempt">,
+  control: Control,
+): WaitTold {
+  let count = 0;
+  let last = new AbortController();
+
+  const say = async (signal: AbortSignal): Promise<void> => {
+    const command = { type: "turn_waiting", epoch, attempt, count } as const;
+    try {
+      const told = await tell(parts, header, command, signal);
+      // The turn is another's now; once it has ended here, that it is over is no news.
+      if (told.done === false && !signal.aborted) control.end({ keep: false });
+    } catch (error) {
+      // An owner of an earlier release doesn't know it, and shows the turn as one that is answered.
+      if (signal.aborted) return;
+      const fields = { session: header.sessionId, epoch, attempt, error: messageOf(error) };
+      parts.log.debug(fields, "that a turn waits for a permit wasn't stored");
+    }
+  };
+
+  return {
+    set(waits) {
+      if (waits === (count % 2 === 1)) return;
+      count++;
+      last.abort();
+      last = new AbortController();
+      // What ends the turn ends its wait.
+      if (!control.signal.aborted) void say(AbortSignal.any([last.signal, control.signal]));
+    },
+    stop: () => last.abort(),
+  };
 }

@@ -1,7 +1,7 @@
 /** Which writes of sessions a fence has refused, told by what they asked for and what they met. */
 import type { FlotillaError } from "../../../src/base/errors.ts";
 import type { Head } from "../../../src/sessions/log/journal.ts";
-import { beatHeads, moveHead, releaseHeads, takeHead } from "../../../src/sessions/log/heads.ts";
+import { beatHeads, moveHead, releaseHeads, takeHead } from "../../../src/sessions/log/sql.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Statement } from "../../../src/store/sql.ts";
 import type { World } from "../world.ts";

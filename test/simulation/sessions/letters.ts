@@ -5,7 +5,7 @@
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { decodeMail, encodeMail } from "../../../src/bus/envelope.ts";
 import { putMail, readMail } from "../../../src/bus/sql.ts";
-import { logOf } from "../../../src/sessions/log/group.ts";
+import { logOf } from "../../../src/sessions/log/placement.ts";
 import type { Head } from "../../../src/sessions/log/journal.ts";
 import type { Database, Row, WriteOptions } from "../../../src/store/database.ts";
 import { sql, type Statement } from "../../../src/store/sql.ts";

@@ -4,17 +4,17 @@
  */
 import { type Mutation, of } from "../mutation.ts";
 
-const heads = of("sessions/log/heads");
-const journal = of("sessions/log/sql", "sessions/log/rows");
+const heads = of("sessions/log/sql");
+const journal = of("sessions/log/sql", "sessions/log/sql");
 const owner = of("sessions/log/owner", "sessions/log/record");
 const owners = of("sessions/log/ownership");
 const overseer = of("sessions/log/turn-monitor");
 const courier = of("sessions/log/command-router");
 const pod = of("sessions/pod");
 const conversation = of("sessions/conversation");
-const runner = of("sessions/turns/runner", "sessions/turns/patiently");
+const runner = of("sessions/turns/runner", "sessions/turns/turn");
 const hub = of("sessions/delivery");
-const logHeads = of("sessions/log/owner-heads");
+const logHeads = of("sessions/log/ownership");
 
 const place = "((log_offset = ${at.offset} and record_id = ${at.recordId})";
 const term = "incarnation = ${at.incarnation} and term = ${at.term}";

@@ -4,7 +4,7 @@
  */
 import { FlotillaError } from "../../../src/base/errors.ts";
 import type { Entry } from "../../../src/protocol/message.ts";
-import { logOf } from "../../../src/sessions/log/group.ts";
+import { logOf } from "../../../src/sessions/log/placement.ts";
 import type { Header, Turn } from "../../../src/sessions/conversation/header.ts";
 import type { Head } from "../../../src/sessions/log/journal.ts";
 import { nothingSeen } from "../fences.ts";
