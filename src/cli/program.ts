@@ -20,7 +20,7 @@ import { sessionsCommand } from "./commands/sessions.ts";
 import { statsCommand } from "./commands/stats.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 import { throttlesCommand } from "./commands/throttles.ts";
-import { version } from "../runtime/version.ts";
+import { version } from "../runtime/process.ts";
 
 const after = `
 Examples:

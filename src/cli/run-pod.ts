@@ -10,7 +10,7 @@ import type { Settings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { machinesOf } from "../runtime/flows.ts";
 import { handlersByName, isAgent, workedOn } from "../runtime/handlers.ts";
-import { defaultLogger } from "../runtime/log.ts";
+import { defaultLogger } from "../runtime/process.ts";
 import { startPod } from "../runtime/start-pod.ts";
 import { lazyService } from "../sessions/create-service.ts";
 import type { SessionService } from "../sessions/service.ts";

@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import process from "node:process";
-import { stoppable } from "./stoppable.ts";
+import { stoppable } from "./start-pod.ts";
 import type { Backoff } from "../base/backoff.ts";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
@@ -14,8 +14,7 @@ import { openStore } from "../store/open.ts";
 import { enlist } from "../throttles/scope.ts";
 import { assemblePod } from "./pod.ts";
 import { type Config, resolveConfig } from "./config.ts";
-import { defaultLogger } from "./log.ts";
-import { identifyProcess } from "./process.ts";
+import { defaultLogger, identifyProcess } from "./process.ts";
 
 const ofConfig = [
   "store",

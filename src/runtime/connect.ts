@@ -1,27 +1,24 @@
 import process from "node:process";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { uuidv7 } from "../base/ids.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { silentLogger } from "../base/log.ts";
-import { uuidv7 } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
+import { createMailbox } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { listPods } from "../pods/sql.ts";
-import { createTasks, type Tasks } from "../tasks/tasks.ts";
-import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
-import type { PodState } from "../tasks/run/pod-status.ts";
-import { type Depth, readDepth } from "../tasks/inspect/depth.ts";
-import { prune, type Pruned, type PruneOptions } from "../tasks/leader/prune.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
-import type { SessionsHere } from "../sessions/start.ts";
+import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
+import { lazyService } from "../sessions/create-service.ts";
 import { readSessionCounts, type SessionCounts } from "../sessions/list.ts";
+import { createSqlJournal } from "../sessions/log/sql-journal.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
-import { lazyService } from "../sessions/create-service.ts";
-import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
-import { type Database, quiet, writeProbe } from "../store/database.ts";
+import { createSessionsHere, type HereParts, type SessionsHere } from "../sessions/start.ts";
+import { coldReads, type Database, quiet, writeProbe } from "../store/database.ts";
 import {
   checkedStore,
   openStore,
@@ -31,11 +28,16 @@ import {
   type StoreOptions,
   transactionOn,
 } from "../store/open.ts";
+import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
+import { type Depth, readDepth } from "../tasks/inspect/depth.ts";
+import { prune, type Pruned, type PruneOptions } from "../tasks/leader/prune.ts";
+import type { PodState } from "../tasks/run/pod-status.ts";
+import { createTasks, type Tasks } from "../tasks/tasks.ts";
+import { carriedHere } from "../tasks/trace.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
-import { connectSessions } from "./connect-sessions.ts";
-import { failedViews } from "./failed-views.ts";
+import { failedViews } from "./local-files.ts";
 
 export type ConnectOptions = StoreOptions & {
   /** Default 256 KiB. */
@@ -215,4 +217,25 @@ function stateOf(text: unknown): PodState | null {
   } catch {
     return null;
   }
+}
+
+type ConnectedParts = Omit<HereParts, "journal" | "bus"> & { address: string };
+
+/**
+ * Sessions in a program that is no pod: it asks those who are. Nothing that makes answers is loaded
+ * for it, since every command would take longer to start.
+ */
+export function connectSessions(parts: ConnectedParts): SessionsHere {
+  return createSessionsHere(sharedParts(parts));
+}
+
+/** What sessions on pods have, too. */
+export function sharedParts<Parts extends ConnectedParts>(parts: Parts): Parts & HereParts {
+  return {
+    ...parts,
+    journal: createSqlJournal(parts),
+    coldJournal: createSqlJournal({ ...parts, database: coldReads(parts.database) }),
+    bus: createMailbox(parts),
+    traceHere: carriedHere,
+  };
 }

@@ -8,8 +8,7 @@ import { migrate } from "../store/migrate.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { resolveConfig } from "./config.ts";
 import { dataFolderOf } from "./data-folder.ts";
-import { localProgressFor } from "./local-progress.ts";
-import { outboxDiskFor } from "./local-files.ts";
+import { localProgressFor, outboxDiskFor } from "./local-files.ts";
 
 const postgres = "postgres://nobody@127.0.0.1/none";
 let folder: string;

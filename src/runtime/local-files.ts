@@ -1,7 +1,10 @@
+import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
-import type { OutboxDisk } from "../tasks/finish/outbox.ts";
+import { type Views, viewsIn } from "../dead-letters/index-files.ts";
 import type { Database } from "../store/database.ts";
 import { placeOf } from "../store/open.ts";
+import type { OutboxDisk } from "../tasks/finish/outbox.ts";
+import type { LocalProgress } from "../tasks/run/local-progress.ts";
 import type { Settings } from "./config.ts";
 import { canBeWritten, dataFolderOf } from "./data-folder.ts";
 
@@ -24,4 +27,30 @@ export async function outboxDiskFor(
   }
   const { outboxFolder } = await import("../tasks/finish/outbox-files.ts");
   return { outboxDisk: outboxFolder(await dataFolderOf(dataDir, database), log) };
+}
+
+/** Where this machine keeps progress, if one of the handlers asks for that. */
+export async function localProgressFor(
+  { use, dataDir }: Settings,
+  database: Database,
+  { clock, log }: { clock: Clock; log: Logger },
+): Promise<{ localProgress?: LocalProgress }> {
+  if (!use.some((each) => "options" in each && each.options.progress === "local")) return {};
+  if (dataDir === false || !canBeWritten(dataDir)) {
+    log.warn({ dataDir }, "progress isn't kept on this machine: it has no folder for it");
+    return {};
+  }
+  const { localProgress } = await import("../tasks/run/local-progress.ts");
+  return { localProgress: localProgress(await dataFolderOf(dataDir, database), { clock, log }) };
+}
+
+/** Where this machine keeps its view of failed tasks: in its folder, if it has one that can be written. */
+export function failedViews(
+  dataDir: string | false | undefined,
+  database: Database,
+  log?: Logger,
+): Views {
+  const findFolder = async () =>
+    dataDir && canBeWritten(dataDir) ? dataFolderOf(dataDir, database) : undefined;
+  return viewsIn(findFolder, log);
 }

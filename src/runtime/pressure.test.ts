@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createPressureGauge, lateness } from "./pressure.ts";
+import { createPressureGauge, lateness } from "./process.ts";
 
 /** Sums of gaps as the gauge keeps them. */
 const sums = (...gapsMs: number[]) => ({

@@ -1,20 +1,23 @@
+import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import { FlotillaError } from "../base/errors.ts";
+import { contextOfText } from "../base/trace-context.ts";
 import type { Runs } from "../flows/runs.ts";
-import type { Tasks } from "../tasks/tasks.ts";
-import { createAgentBook, warnOfShadowed } from "../sessions/agents/registry.ts";
 import { type AgentSpec, factsOf } from "../sessions/agents/agent.ts";
+import { createAgentBook, warnOfShadowed } from "../sessions/agents/registry.ts";
 import type { AgentFacts } from "../sessions/conversation/command.ts";
-import { createSessionsHere, type SessionLoad, type SessionsHere } from "../sessions/start.ts";
-import { createFleet } from "../sessions/log/fleet.ts";
 import { lazyService } from "../sessions/create-service.ts";
+import { createFleet } from "../sessions/log/fleet.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
+import { createSessionsHere, type SessionLoad, type SessionsHere } from "../sessions/start.ts";
+import type { TurnSpan, TurnTraced } from "../sessions/turns/parts.ts";
 import { createRunner } from "../sessions/turns/runner.ts";
+import type { Tasks } from "../tasks/tasks.ts";
+import { activeTracer, inSpan, quietly, remote } from "../tasks/trace.ts";
 import type { Throttles } from "../throttles/registry.ts";
-import { sharedParts } from "./connect-sessions.ts";
+import { sharedParts } from "./connect.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
-import { startTurnSpan } from "./turn-spans.ts";
 
-export type PodSessionsParts = Pick<
+type PodSessionsParts = Pick<
   PodParts,
   "podId" | "database" | "clock" | "random" | "ids" | "log" | "thisProcess" | "agentNetwork"
 > & {
@@ -106,4 +109,48 @@ export function noSessions(): Sessions {
     throw new FlotillaError("unsupported", "this pod has `sessions: false` in its config");
   };
   return { create: refuse, open: refuse, list: refuse, inbox: refuse };
+}
+
+/**
+ * The span of one attempt at an answer, below what has sent the message that it answers. It says which
+ * turn of which session it is and how it ended, and nothing of what was said: not even the text of an
+ * error, which may be the agent's.
+ */
+function startTurnSpan(turn: TurnTraced, podId: string): TurnSpan | undefined {
+  const tracer = activeTracer();
+  if (tracer === undefined) return undefined;
+  const span = quietly(() =>
+    tracer.startSpan(
+      `turn ${turn.agent}`,
+      {
+        kind: SpanKind.INTERNAL,
+        attributes: {
+          "flotilla.session.id": turn.sessionId,
+          "flotilla.session.tenant": turn.tenant,
+          "flotilla.agent.name": turn.agent,
+          "flotilla.turn.epoch": turn.epoch,
+          "flotilla.turn.attempt": turn.attempt,
+          "flotilla.turn.trigger": turn.trigger,
+          "flotilla.pod.id": podId,
+        },
+      },
+      // Never what happens to be active: the end of another turn may have begun this one.
+      remote(ROOT_CONTEXT, contextOfText(turn.trace)),
+    ),
+  );
+  if (span === undefined) return undefined;
+  return {
+    run: (work) => inSpan(span, work),
+    end({ outcome, chunks, error }) {
+      quietly(() => {
+        span.setAttribute("flotilla.turn.outcome", outcome);
+        span.setAttribute("flotilla.turn.chunks", chunks);
+        if (error !== undefined) {
+          span.setAttribute("error.type", error);
+          span.setStatus({ code: SpanStatusCode.ERROR, message: error });
+        }
+        span.end();
+      });
+    },
+  };
 }

@@ -1,22 +1,17 @@
 import { hostname } from "node:os";
 import process from "node:process";
-import { stoppable } from "./stoppable.ts";
 import { systemClock } from "../base/clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { watchLeftBehind } from "../pods/unhandled-errors.ts";
-import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
 import { openStore } from "../store/open.ts";
+import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
 import { enlist } from "../throttles/scope.ts";
-import { failedViews } from "./failed-views.ts";
-import { localProgressFor } from "./local-progress.ts";
-import { outboxDiskFor } from "./local-files.ts";
-import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
 import { type Config, resolveConfig } from "./config.ts";
-import { defaultLogger } from "./log.ts";
-import { createPressureGauge } from "./pressure.ts";
-import { identifyProcess } from "./process.ts";
+import { failedViews, localProgressFor, outboxDiskFor } from "./local-files.ts";
+import { createPressureGauge, defaultLogger, identifyProcess } from "./process.ts";
+import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
 
 export type StartPodOptions = {
   /** Told of every claim, ending and recovery; metrics are made of it. */
@@ -81,4 +76,18 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
     await database.close();
     throw error;
   }
+}
+
+/** The same with a `stop` that happens once, however often it is asked for, also by `await using`. */
+export function stoppable<Made extends AsyncDisposable & { stop(): Promise<void> }>(
+  made: Made,
+  stop: () => Promise<void>,
+): Made {
+  let stopped: Promise<void> | undefined;
+  const once = () => (stopped ??= stop());
+  return Object.defineProperties({} as Made, {
+    ...Object.getOwnPropertyDescriptors(made),
+    stop: { value: once, enumerable: true },
+    [Symbol.asyncDispose]: { value: once },
+  });
 }

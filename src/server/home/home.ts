@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { accepts } from "hono/accepts";
-import { version } from "../../runtime/version.ts";
+import { version } from "../../runtime/process.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { callerOf } from "../auth/authenticate.ts";
 import { type Caller, may } from "../auth/caller.ts";
