@@ -9,9 +9,9 @@ const adapters: Record<string, string> = {
   "src/base/random.ts": "is the system's randomness that everything else is given",
   "src/client/environment.ts":
     "is the page or process that a client runs in, unless it is given another",
-  "src/server/listen.ts": "is the server's door to the network; its routes are tested without it",
+  "src/server/serve.ts": "is the server's door to the network; its routes are tested without it",
   "src/sessions/turns/network.ts": "is the way to agents at URLs, which turns are given",
-  "src/server/socket/turn.ts":
+  "src/server/socket/sockets.ts":
     "ends a turn of the event loop, which is when sockets send what came up in it",
   "src/throttles/fetch.ts":
     "is the network that a throttle's fetch calls unless it is given another",

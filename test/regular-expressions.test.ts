@@ -13,7 +13,7 @@ const lengths = [2 * 1024, 8 * 1024, 32 * 1024, charactersMost];
 
 /** Those that aren't linear by themselves, and why they need not be. */
 const guarded: Readonly<Record<string, string>> = {
-  [String.raw`src/server/folder.ts /^assets\/(?:.*\/)?[^/]+-(?=[\w-]*[A-Z0-9])[\w-]{8}\.\w+(?:\.map)?$/`]:
+  [String.raw`src/server/pages.ts /^assets\/(?:.*\/)?[^/]+-(?=[\w-]*[A-Z0-9])[\w-]{8}\.\w+(?:\.map)?$/`]:
     "reads names of files in a folder that the config names",
   [String.raw`src/store/open.ts /\/\/.*@/`]: "reads the store's own address",
   [String.raw`src/store/open.ts /\?.*$/`]: "reads the store's own address",

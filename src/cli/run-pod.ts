@@ -16,7 +16,7 @@ import { lazyService } from "../sessions/create-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { withoutSecrets } from "../store/open.ts";
 import { checkListening } from "../server/auth/origins.ts";
-import type { Listening } from "../server/listen.ts";
+import type { Listening } from "../server/serve.ts";
 import type { Metrics } from "../server/metrics/metrics.ts";
 import type { ServerFlags } from "./flags.ts";
 import { countsLine, countsTable, type Live, startLive } from "./live-counts.ts";

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { callerOf } from "./auth/authenticate.ts";
-import { untilExpiry } from "./socket/expiry.ts";
+import { untilExpiry } from "./socket/connection.ts";
 import { cutOff, streaming } from "./admission/admission.ts";
 
 /** Answers that go on until somebody ends them: server-sent events. */

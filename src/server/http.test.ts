@@ -7,7 +7,7 @@ import { systemClock } from "../base/clock.ts";
 import { silentLogger } from "../base/log.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { createApp } from "./app.ts";
-import { listen, type Listening } from "./listen.ts";
+import { listen, type Listening } from "./serve.ts";
 import { createMetrics } from "./metrics/metrics.ts";
 
 let folder: string;

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { systemClock } from "../base/clock.ts";
 import { until } from "../base/contract/movable-clock.ts";
 import { checkListening } from "./auth/origins.ts";
-import { listen } from "./listen.ts";
+import { listen } from "./serve.ts";
 
 const clock = systemClock;
 

@@ -23,8 +23,7 @@ import { storeThrottle } from "../throttles/contract/shares-stored.ts";
 import { createApp } from "./app.ts";
 import { statusOf } from "./errors.ts";
 import { createMetrics } from "./metrics/metrics.ts";
-import { openApi } from "./openapi.ts";
-import { allSpecs } from "./all.ts";
+import { allSpecs, openApi } from "./openapi.ts";
 import { createStreams } from "./event-streams.ts";
 
 type Operation = {

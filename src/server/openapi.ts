@@ -1,8 +1,16 @@
 import { z } from "zod";
 import { type ErrorCode, errorCodes } from "../base/errors.ts";
-import { statusOf } from "./errors.ts";
-import { allSpecs } from "./all.ts";
+import { agentSpecs } from "./api/agents.schema.ts";
+import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
+import { fleetSpecs } from "./api/fleet.schema.ts";
+import { gateSpecs } from "./api/limits.schema.ts";
+import { runSpecs } from "./api/runs.schema.ts";
+import { scheduleSpecs } from "./api/schedules.schema.ts";
 import { documented, named, type RouteSpec } from "./api/schema.ts";
+import { sessionSpecs } from "./api/sessions.schema.ts";
+import { taskSpecs } from "./api/tasks.schema.ts";
+import { throttleSpecs } from "./api/throttles.schema.ts";
+import { statusOf } from "./errors.ts";
 
 type JsonObject = Record<string, unknown>;
 
@@ -183,3 +191,16 @@ function components(): Record<string, JsonObject> {
   }
   return byId;
 }
+
+/** Every route that there is. */
+export const allSpecs: readonly RouteSpec[] = [
+  ...Object.values(taskSpecs),
+  ...Object.values(runSpecs),
+  ...Object.values(scheduleSpecs),
+  ...Object.values(deadLetterSpecs),
+  ...Object.values(gateSpecs),
+  ...Object.values(throttleSpecs),
+  ...Object.values(agentSpecs),
+  ...Object.values(sessionSpecs),
+  ...Object.values(fleetSpecs),
+];

@@ -4,7 +4,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { movableClock } from "../base/contract/movable-clock.ts";
 import { createRefusals } from "./errors.ts";
-import { frameErrorOf } from "./socket/frame-error.ts";
+import { frameErrorOf } from "./socket/send-buffer.ts";
 
 type Line = { level: string; message: string; fields: Record<string, unknown> };
 

@@ -2,12 +2,11 @@ import type { Context, Hono } from "hono";
 import type { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
 import type { FewAtOnce } from "../base/semaphore.ts";
+import { accountIn, bodyOf, comingIn, isGone } from "./admission/admission.ts";
+import type { RouteSpec } from "./api/schema.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, demand } from "./auth/caller.ts";
 import { checked } from "./validate.ts";
-import { jsonBody, optionalJsonBody } from "./parse.ts";
-import type { RouteSpec } from "./api/schema.ts";
-import { accountIn, bodyOf, isGone } from "./admission/admission.ts";
 
 /** A route: what was declared of it, and what it does. */
 export type Route = {
@@ -16,7 +15,7 @@ export type Route = {
 };
 
 /** What a handler gets: its input as declared, checked. */
-export type Asked<S extends RouteSpec> = {
+type Asked<S extends RouteSpec> = {
   readonly params: Readonly<Record<ParamsOf<S["path"]>, string>>;
   readonly query: S["query"] extends z.ZodType ? z.output<S["query"]> : undefined;
   /** The body, read and checked when it is asked for. */
@@ -26,7 +25,7 @@ export type Asked<S extends RouteSpec> = {
 };
 
 /** What a handler may give: a status that was declared, with the body that was declared for it. */
-export type Answered<S extends RouteSpec> = {
+type Answered<S extends RouteSpec> = {
   [Status in keyof S["answers"] & number]: {
     readonly status: Status;
     readonly body: S extends { answerType: string } ? Streamed : z.input<S["answers"][Status]>;
@@ -79,7 +78,7 @@ type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> 
 // Enough for names, ids and settings.
 const smallBodyBytes = 4_096;
 
-export type MountParts = {
+type MountParts = {
   /** Nothing but reads is taken then. */
   isStopping: () => boolean;
   /** Pages of lists wait here: until it is counted as an answer, each takes several times its size. */
@@ -112,4 +111,59 @@ export function mount(
       throw new FlotillaError("closed", "the server is stopping: ask another one");
     return isPage ? inTurn(c, pageTurns, () => handle(c)) : handle(c);
   });
+}
+
+async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
+  const type = typeOf(c);
+  if (type !== "application/json") {
+    throw new FlotillaError(
+      "unsupported",
+      `the body must be JSON: send \`Content-Type: application/json\`, not ${JSON.stringify(type ?? "nothing")}`,
+    );
+  }
+  const bytes = await readBody(c, maxBytes);
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw new FlotillaError("invalid_input", "the body isn't JSON in UTF-8", { cause: error });
+  }
+}
+
+/** The same where the body may be left out, which says as much as one that holds nothing. */
+async function optionalJsonBody(c: Context, maxBytes: number): Promise<unknown> {
+  const isEmpty = c.req.raw.body === null || c.req.header("content-length") === "0";
+  return isEmpty ? {} : jsonBody(c, maxBytes);
+}
+
+/** What the body says it is, without parameters. */
+export function typeOf(c: Context): string | undefined {
+  return c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
+}
+
+/** Read bit by bit, because a body needn't say how long it is, and needn't keep to what it said. */
+export async function readBody(c: Context, maxBytes: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  const coming = comingIn(c);
+  let bytes = 0;
+  try {
+    for await (const chunk of c.req.raw.body ?? []) {
+      bytes += chunk.length;
+      if (bytes > maxBytes) {
+        throw new FlotillaError(
+          "payload_too_large",
+          `the body takes more than ${maxBytes} bytes: store it elsewhere and pass a reference`,
+          { details: { maxBytes } },
+        );
+      }
+      chunks.push(chunk);
+      coming?.add(chunk.length);
+    }
+  } catch (error) {
+    // A client that hangs up is no trouble of the server's, whose log it would fill.
+    if (error instanceof FlotillaError || !isGone(c)) throw error;
+    throw new FlotillaError("closed", "the client has left", { cause: error });
+  } finally {
+    coming?.end();
+  }
+  return Buffer.concat(chunks);
 }

@@ -1,16 +1,28 @@
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { getRequestListener } from "@hono/node-server";
+import type { Hono } from "hono";
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
-import { createAnonymous, usualAnonymous } from "./admission/anonymous-connections.ts";
+import {
+  type Anonymous,
+  createAnonymous,
+  usualAnonymous,
+} from "./admission/anonymous-connections.ts";
+import { createCallerLimits, usualAtOnce } from "./admission/caller-limits.ts";
+import { createBodies } from "./admission/incoming-bytes.ts";
 import { type AppParts, createAdminApp, createApp, frameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
-import { createBodies } from "./admission/incoming-bytes.ts";
 import { createMembers } from "./auth/members.ts";
-import { createCallerLimits, usualAtOnce } from "./admission/caller-limits.ts";
-import { listen, type Listening, usualConnections } from "./listen.ts";
-import { openPeerCheck, type PeerCheckOptions } from "./auth/peer-user.ts";
-import { openPages } from "./pages.ts";
-import { createSockets } from "./socket/sockets.ts";
+import { openPeerCheck, type PeerCheck, type PeerCheckOptions } from "./auth/peer-user.ts";
+import { type ErrorBody, retryAfter, statusOf } from "./errors.ts";
 import { createStreams, usualBufferBytes } from "./event-streams.ts";
+import { openPages } from "./pages.ts";
+import { refuseUpgrade } from "./socket/handshake.ts";
+import { createSockets, type Sockets } from "./socket/sockets.ts";
 
 export type ServeParts = Omit<
   AppParts,
@@ -105,4 +117,162 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     await main.close();
     throw error;
   }
+}
+
+export type Listening = {
+  readonly url: string;
+  readonly port: number;
+  /** Where health and metrics are asked for, if they have a port of their own. */
+  readonly adminUrl?: string;
+  /** Ends sockets and streams, so that their clients go elsewhere, while requests are still answered. */
+  leave(): Promise<void>;
+  /** Takes no new connections, lets requests under way end, then cuts what is left. */
+  close(): Promise<void>;
+};
+
+export type ListenOptions = {
+  host: string;
+  /** 0 takes a free one. */
+  port: number;
+  clock: Clock;
+  /** Connections at once, sockets among them. Default 10,000. */
+  maxConnections?: number | undefined;
+  /** What takes requests for a socket. Without it they are answered like any other. */
+  sockets?: Pick<Sockets, "upgrade" | "close"> | undefined;
+  /** Counts connections until their callers are known. Without it they have no limit of their own. */
+  anonymous?: Pick<Anonymous, "add"> | undefined;
+  /** Ends answers that would go on for ever. */
+  endStreams?: (() => void) | undefined;
+  /** On a server without keys: whose processes connect. Only those of the same user are let in. */
+  checkPeer?: PeerCheck | undefined;
+};
+
+// A client that sends its request drop by drop holds a socket no longer than this.
+const headersTimeoutMs = 10_000;
+const requestTimeoutMs = 30_000;
+const keepAliveTimeoutMs = 5_000;
+export const usualConnections = 10_000;
+const closeLimitMs = 5_000;
+// Requests that come ahead of the answers to those before them are kept in memory, also those of unknown callers.
+const aheadMost = 256;
+
+/** Serves the app over HTTP. */
+export async function listen(app: Hono, options: ListenOptions): Promise<Listening> {
+  const { host, port, clock, sockets, anonymous, endStreams, checkPeer } = options;
+  const handle = getRequestListener(app.fetch, { overrideGlobalObjects: false });
+  const server = createServer(
+    {
+      headersTimeout: headersTimeoutMs,
+      requestTimeout: requestTimeoutMs,
+      keepAliveTimeout: keepAliveTimeoutMs,
+      connectionsCheckingInterval: 1_000,
+    },
+    (request, response) => {
+      const { socket } = request;
+      const before = unanswered.get(socket) ?? 0;
+      if (before >= aheadMost) return void socket.destroy();
+      unanswered.set(socket, before + 1);
+      response.once("close", () => {
+        unanswered.set(socket, unanswered.get(socket)! - 1);
+        // A connection whose last answer is out has nothing left to wait for when the server closes.
+        if (closing) server.closeIdleConnections();
+      });
+      if (!checkPeer) return void handle(request, response);
+      void refusalOf(request.socket).then((error) =>
+        error ? refuseRequest(response, error) : handle(request, response),
+      );
+    },
+  );
+  const unanswered = new WeakMap<Socket, number>();
+  // A connection stays its process's, so that one look is enough for all of its requests.
+  const refusals = new WeakMap<Socket, Promise<FlotillaError | undefined>>();
+  const refusalOf = (socket: Socket): Promise<FlotillaError | undefined> => {
+    const known = refusals.get(socket);
+    if (known || !checkPeer) return known ?? Promise.resolve(undefined);
+    const asked = checkPeer(socket).then((whose) =>
+      whose === "same" ? undefined : turnAway(whose),
+    );
+    refusals.set(socket, asked);
+    return asked;
+  };
+  let closing = false;
+  server.maxConnections = options.maxConnections ?? usualConnections;
+  if (sockets && !checkPeer) server.on("upgrade", sockets.upgrade);
+  else if (sockets) {
+    server.on("upgrade", (request, socket: Socket, head) => {
+      // No other listener is there yet, and an error without a listener ends the process.
+      socket.on("error", () => {});
+      void refusalOf(socket).then((error) =>
+        error ? refuseUpgrade(socket, error, silentLogger) : sockets.upgrade(request, socket, head),
+      );
+    });
+  }
+  if (anonymous) server.on("connection", anonymous.add);
+
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => reject(cantListen(error, options)));
+    server.listen({ host, port }, resolve);
+  });
+  // Whoever can't be accepted, for want of file descriptors, has to come again; the others stay.
+  server.on("error", () => {});
+  const { address, family, port: taken } = server.address() as AddressInfo;
+  const shown = family === "IPv6" ? `[${address}]` : address;
+  const leave = async () => {
+    endStreams?.();
+    await sockets?.close();
+  };
+  return {
+    url: `http://${shown}:${taken}`,
+    port: taken,
+    leave,
+    close: async () => {
+      closing = true;
+      const cancel = clock.after(closeLimitMs, () => server.closeAllConnections());
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeIdleConnections();
+      await leave();
+      await closed;
+      cancel();
+    },
+  };
+}
+
+function turnAway(whose: "other" | "unknown"): FlotillaError {
+  if (whose === "unknown") {
+    const message =
+      "this server has no keys, and can't see now which user's program calls: try again soon";
+    return new FlotillaError("unavailable", message);
+  }
+  return new FlotillaError(
+    "forbidden",
+    "this server has no keys and answers programs of the user that started it alone: configure server.apiKeys",
+  );
+}
+
+function refuseRequest(response: ServerResponse, error: FlotillaError): void {
+  const { code, message } = error;
+  const status = statusOf(code);
+  const headers = {
+    "Content-Type": "application/json",
+    "Cache-Control": "no-store",
+    Connection: "close",
+    ...(status === 503 && { "Retry-After": retryAfter(error) }),
+  };
+  const body: ErrorBody = { error: { code, message, details: {} } };
+  response.writeHead(status, headers).end(JSON.stringify(body));
+}
+
+function cantListen(error: NodeJS.ErrnoException, { host, port }: ListenOptions): FlotillaError {
+  const advice: Record<string, string> = {
+    EADDRINUSE: "something listens there already: choose another with --port, or 0 for a free one",
+    EACCES: "this user may not use that port: choose one above 1023 with --port",
+    EADDRNOTAVAIL: "this machine has no such address: check --host",
+    ENOTFOUND: "there is no such host: check --host",
+  };
+  const code = error.code ?? "";
+  return new FlotillaError(
+    code === "EADDRINUSE" ? "conflict" : "invalid_option",
+    `can't listen on ${host}:${port}: ${advice[code] ?? error.message}`,
+    { cause: error },
+  );
 }

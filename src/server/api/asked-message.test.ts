@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { stopperOf } from "./asked-message.ts";
+import { stopperOf } from "./sessions.ts";
 
 test.each([
   ["user", { user: "ada" }, { author: "ada", by: "user" }],

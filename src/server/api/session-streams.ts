@@ -13,12 +13,9 @@ import type {
 } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
-import type { Members } from "../auth/members.ts";
-import { ownInbox } from "../auth/own-inbox.ts";
-import { watchMember } from "../auth/still-member.ts";
+import { type Members, ownInbox, watchMember } from "../auth/members.ts";
 import { inTurn, route, type Route } from "../route.ts";
-import { frameErrorOf } from "../socket/frame-error.ts";
-import { prepareEvent } from "../socket/prepared.ts";
+import { frameErrorOf, prepareEvent } from "../socket/send-buffer.ts";
 import { sessionSpecs } from "./sessions.schema.ts";
 import type { EventWriter, Streams } from "../event-streams.ts";
 import { pagedBody } from "../admission/admission.ts";

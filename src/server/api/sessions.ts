@@ -1,15 +1,21 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
+import type { FrameMessage } from "../../protocol/frames.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
-import type { Sent, SessionService, SessionView } from "../../sessions/service.ts";
-import { asWritten, authorOf, stopperOf, tracedBy } from "./asked-message.ts";
-import { type Caller, demand, may, userOf } from "../auth/caller.ts";
+import type {
+  SendMessage,
+  Sent,
+  SessionService,
+  SessionView,
+  StopTurn,
+} from "../../sessions/service.ts";
+import { type Caller, demand, localUser, may, userOf } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
 import { sessionSpecs } from "./sessions.schema.ts";
 import { given, traceOf } from "./tasks.ts";
 
-export type SessionRoutes = {
+type SessionRoutes = {
   sessions: SessionService;
   members: Members;
   /** The longest body that is read. */
@@ -190,4 +196,42 @@ function versionOf(match: string | undefined): number | undefined {
   const digits = /^(?:W\/)?"?(\d{1,15})"?$/.exec(match)?.[1];
   if (digits !== undefined) return Number(digits);
   throw new FlotillaError("invalid_input", 'If-Match must name a version: If-Match: "3"');
+}
+
+/** A message as its writer may write it: users only as themselves, programs as whom they say. */
+export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
+  const { role = "user", author, tokens, ...rest } = message;
+  if (caller.kind !== "user") {
+    const counted = tokens === undefined ? {} : { tokens };
+    return { ...rest, ...counted, role, author: author ?? authorOf(caller) };
+  }
+  if (role !== "user")
+    throw new FlotillaError("forbidden", "a user's token writes messages of the role `user` only");
+  if (author !== undefined && author !== caller.user)
+    throw new FlotillaError("forbidden", "a user's token writes as that user only");
+  return { ...rest, role, author: authorOf(caller) };
+}
+
+/**
+ * The trace that what is asked belongs to, where a program says so. A user's token says nothing of it: it
+ * would put answers below any span, and choose which of them are sampled.
+ */
+export function tracedBy<Trace>({ kind }: Caller, trace: Trace | undefined): { trace?: Trace } {
+  return kind === "user" || trace === undefined ? {} : { trace };
+}
+
+/** Who stops an answer, as far as the server knows: a key needn't speak for a user. */
+export function stopperOf({ kind, user, keyName }: Caller): Pick<StopTurn, "author" | "by"> {
+  if (user !== undefined) return { author: user, by: "user" };
+  if (kind === "local") return { author: localUser, by: "user" };
+  return { author: keyName ?? "key", by: "key" };
+}
+
+export function authorOf({ kind, user }: Caller): string {
+  if (user !== undefined) return user;
+  if (kind === "local") return localUser;
+  throw new FlotillaError(
+    "invalid_input",
+    "say who writes: `author`, `Flotilla-User` as a header, or `user` of a client",
+  );
 }

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
-import type { SessionService } from "../../sessions/service.ts";
+import { hasCode } from "../../base/errors.ts";
+import type { InboxEvent, SessionService, Sink } from "../../sessions/service.ts";
 import { type Caller, may, noSession } from "./caller.ts";
 
 /** Who may reach which session. */
@@ -103,4 +104,58 @@ function askedKey(key: string, patient = false): string {
 /** Neither part holds the character between them: nobody's name may. */
 function keyOf(tenant: string, sessionId: string): string {
   return `${tenant}\0${sessionId}`;
+}
+
+/** Looks whether somebody who follows a session still takes part in it. */
+export type StillMember = {
+  /** To be called when something happens. Asks only now and then. */
+  look(): void;
+  stop(): void;
+};
+
+type StillMemberParts = {
+  members: Members;
+  clock: Clock;
+  /** As it is now: a token may have been renewed. */
+  caller: () => Caller;
+  sessionId: string;
+  onRemoved: (error: unknown) => void;
+};
+
+// Whoever was removed by way of another server may see what happens for as long, and one thing more.
+const trustedMs = 30_000;
+
+export function watchMember(parts: StillMemberParts): StillMember {
+  const { members, clock, caller, sessionId, onRemoved } = parts;
+  let checkedAtMs = clock.monotonic();
+  const check = (forMs: number) => {
+    checkedAtMs = clock.monotonic();
+    members.checkAgain(caller(), sessionId, forMs)?.catch((error: unknown) => {
+      // Trouble with looking isn't a reason to end what was allowed.
+      if (hasCode(error, "not_found")) onRemoved(error);
+    });
+  };
+  return {
+    look() {
+      if (clock.monotonic() - checkedAtMs >= trustedMs) check(trustedMs);
+    },
+    stop: members.watch(caller().tenant, sessionId, () => check(0)),
+  };
+}
+
+/** An inbox as its reader may see it: a token that names the sessions it is good for shows those only. */
+export function ownInbox({ sessions: named }: Caller, sink: Sink<InboxEvent>): Sink<InboxEvent> {
+  if (!named) return sink;
+  return {
+    ...sink,
+    push(event) {
+      if (event.type === "removed") {
+        const sessionIds = event.sessionIds.filter((sessionId) => named.has(sessionId));
+        return sessionIds.length === 0 || sink.push({ ...event, sessionIds });
+      }
+      const sessions = event.sessions.filter(({ sessionId }) => named.has(sessionId));
+      const isNothing = event.type === "changed" && sessions.length === 0;
+      return isNothing || sink.push({ ...event, sessions });
+    },
+  };
 }

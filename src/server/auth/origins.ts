@@ -1,3 +1,4 @@
+import type { MiddlewareHandler } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
 import type { ServerConfig } from "../../runtime/server-config.ts";
 
@@ -30,7 +31,7 @@ export function checkListening(
   );
 }
 
-export function isLoopback(host: string): boolean {
+function isLoopback(host: string): boolean {
   const name = host.toLowerCase().replace(/^\[(.*)\]$/, "$1");
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
 }
@@ -70,4 +71,48 @@ function checkSite(header: Headed["header"], origins: readonly string[]): void {
 
 function withoutPort(host: string): string {
   return host.replace(/:\d*$/, "");
+}
+
+// How long a browser needn't ask again.
+const rememberedSeconds = 600;
+const headersTaken = [
+  "Authorization",
+  "Content-Type",
+  "If-Match",
+  "Last-Event-ID",
+  "Flotilla-Tenant",
+  "Flotilla-User",
+];
+
+/**
+ * Lets pages of the sites that are named call, with their token in a header. Cookies play no part, so no
+ * page can use what somebody else's browser has.
+ */
+export function allowOrigins(origins: readonly string[]): MiddlewareHandler {
+  return async (c, next) => {
+    const origin = c.req.header("origin");
+    if (origin === undefined || !origins.includes(origin)) return next();
+    const asksFirst = c.req.method === "OPTIONS" && c.req.header("access-control-request-method");
+    if (asksFirst) c.res = new Response(null, { status: 204 });
+    else await next();
+    c.header("Access-Control-Allow-Origin", origin);
+    c.header("Vary", "Origin", { append: true });
+    if (!asksFirst) return;
+    c.header("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
+    c.header("Access-Control-Allow-Headers", headersTaken.join(", "));
+    c.header("Access-Control-Max-Age", String(rememberedSeconds));
+  };
+}
+
+/**
+ * Whether a web page may open a socket here: one of this server itself, or of a site that is configured.
+ * Programs that aren't pages send no origin, and must bring credentials like everybody else.
+ */
+export function isOriginAllowed(
+  origin: string | undefined,
+  host: string | undefined,
+  origins: readonly string[],
+): boolean {
+  if (origin === undefined || origins.includes(origin)) return true;
+  return origin === `http://${host}` || origin === `https://${host}`;
 }

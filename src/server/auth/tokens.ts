@@ -11,8 +11,7 @@ import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { usualVerbs, type Verb, verbs } from "../../protocol/frames.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
-import type { Caller } from "./caller.ts";
-import { isName, nameRule } from "./names.ts";
+import { type Caller, isName, nameRule } from "./caller.ts";
 
 export type TokenVerifier = (token: string) => Promise<Caller>;
 

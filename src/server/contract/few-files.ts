@@ -1,7 +1,7 @@
 import process from "node:process";
 import { Hono } from "hono";
 import { systemClock } from "../../base/clock.ts";
-import { listen } from "../listen.ts";
+import { listen } from "../serve.ts";
 
 /** A server in a process of its own, which a test starts with few file descriptors. */
 if (process.send) {

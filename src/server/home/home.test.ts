@@ -10,7 +10,7 @@ import { version } from "../../runtime/process.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { asking, openPlace } from "../contract/asking.ts";
 import { serving } from "../contract/serving.ts";
-import { findDocs } from "./docs.ts";
+import { findDocs } from "./home.ts";
 
 // What browsers send for a page.
 const Accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";

@@ -1,17 +1,18 @@
+import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { accepts } from "hono/accepts";
-import { version } from "../../runtime/process.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import { packageFile } from "../../base/package-files.ts";
+import { version } from "../../runtime/process.ts";
+import { bodyOf, refusalIn } from "../admission/admission.ts";
+import { fleetSpecs } from "../api/fleet.schema.ts";
 import { callerOf } from "../auth/authenticate.ts";
 import { type Caller, may } from "../auth/caller.ts";
-import { findDocs } from "./docs.ts";
+import { route, type Route } from "../route.ts";
 import { createOverview, type OverviewParts } from "./overview.ts";
 import { type Home, homePage, pageHeaders } from "./page.ts";
-import { route, type Route } from "../route.ts";
-import { fleetSpecs } from "../api/fleet.schema.ts";
-import { bodyOf, refusalIn } from "../admission/admission.ts";
 
-export type HomeRoutes = OverviewParts & {
+type HomeRoutes = OverviewParts & {
   /** Where pages are served, such as `/chat`. */
   pagePaths: readonly string[];
 };
@@ -66,4 +67,23 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
       return { status: 200, body: await readFile(file, "utf8"), headers };
     }),
   ];
+}
+
+const first = "quickstart.md";
+
+/** The pages of the docs that came with the package, by their names; none where a bundler left them out. */
+export function findDocs(folder = packageFile("docs/")): ReadonlyMap<string, URL> {
+  const names = namesIn(folder).filter((name) => name.endsWith(".md"));
+  const ordered = names.toSorted(
+    (a, b) => Number(b === first) - Number(a === first) || (a < b ? -1 : 1),
+  );
+  return new Map(ordered.map((name) => [name, new URL(name, folder)]));
+}
+
+function namesIn(folder: URL): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
 }

@@ -2,21 +2,16 @@ import type { RawData, WebSocket } from "ws";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { createBucket } from "../../base/token-bucket.ts";
 import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../protocol/frames.ts";
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
 import type { Joined, SessionService } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, demand } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
-import { createBucket } from "../../base/token-bucket.ts";
-import { untilExpiry } from "./expiry.ts";
-import { errorFrame } from "./frame-error.ts";
-import { followInbox, seesSame } from "./inbox.ts";
-import { createInOrder, type InOrder } from "./in-order.ts";
-import { createOutbox } from "./send-buffer.ts";
-import { prepare } from "./prepared.ts";
-import { createSubscriptions } from "./subscriptions.ts";
-import { write, type Writing } from "./commands.ts";
+import { createInOrder, type InOrder, write, type Writing } from "./commands.ts";
+import { createOutbox, errorFrame, prepare } from "./send-buffer.ts";
+import { createSubscriptions, followInbox, seesSame } from "./subscriptions.ts";
 
 export type ConnectionParts = {
   sessions: SessionService;
@@ -287,3 +282,23 @@ export function createConnection(
 function isExpired({ expiresAtMs }: Caller, clock: Clock): boolean {
   return expiresAtMs !== undefined && clock.now() >= expiresAtMs;
 }
+
+/** Calls back when the caller's token has expired; never where it has no end. */
+export function untilExpiry(
+  clock: Clock,
+  { expiresAtMs }: Caller,
+  callback: () => void,
+): () => void {
+  if (expiresAtMs === undefined) return () => {};
+  let cancel: () => void;
+  const look = () => {
+    const leftMs = expiresAtMs - clock.now();
+    // A timer can't be set for longer than some weeks, and clocks are corrected: so look again.
+    if (leftMs <= 0) callback();
+    else cancel = clock.after(Math.min(leftMs, lookAgainMs), look);
+  };
+  cancel = clock.after(Math.max(0, Math.min(expiresAtMs - clock.now(), lookAgainMs)), look);
+  return () => cancel();
+}
+
+const lookAgainMs = 3_600_000;

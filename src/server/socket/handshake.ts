@@ -5,7 +5,7 @@ import type { Logger } from "../../base/log.ts";
 import { subprotocol } from "../../protocol/frames.ts";
 import type { Asking } from "../auth/authenticate.ts";
 import { retryAfter, statusOf } from "../errors.ts";
-import { frameErrorOf } from "./frame-error.ts";
+import { frameErrorOf } from "./send-buffer.ts";
 
 /** Where sockets are opened. */
 export const socketPath = "/v1/socket";

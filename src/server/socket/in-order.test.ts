@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { turns } from "../../base/contract/movable-clock.ts";
 import { createBucket } from "../../base/token-bucket.ts";
-import { createInOrder } from "./in-order.ts";
+import { createInOrder } from "./commands.ts";
 
 /** Something that ends when it is told to. */
 function work(log: string[], name: string, options: { alone?: boolean; checks?: boolean } = {}) {

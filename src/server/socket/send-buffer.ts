@@ -1,5 +1,10 @@
 import type { WebSocket } from "ws";
-import { aloneOf, type Prepared } from "./prepared.ts";
+import { FlotillaError, messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { FrameError, Ref, ServerFrame } from "../../protocol/frames.ts";
+import type { Entry } from "../../protocol/message.ts";
+import type { SessionEvent } from "../../sessions/service.ts";
+import { isTooMuch, shownOf, statusOf } from "../errors.ts";
 
 /** What waits to be sent to one client. */
 export type Outbox = {
@@ -12,7 +17,7 @@ export type Outbox = {
   close(): void;
 };
 
-export type OutboxParts = {
+type OutboxParts = {
   socket: WebSocket;
   /** What may wait, here and in the socket. One frame alone may be larger. */
   limitBytes: number;
@@ -80,4 +85,66 @@ export function createOutbox(parts: OutboxParts): Outbox {
     flush,
     close,
   };
+}
+
+/** A frame as text, and alone in a message as bytes, made once for all who get it. */
+type Prepared = { readonly text: string; bytes?: Buffer };
+
+export function prepare(frame: ServerFrame): Prepared {
+  return { text: JSON.stringify(frame) };
+}
+
+/** The message that holds only this frame. */
+function aloneOf(prepared: Prepared): Buffer {
+  return (prepared.bytes ??= Buffer.from(`[${prepared.text}]`));
+}
+
+type SharedEvent = Exclude<SessionEvent, { type: "joined" | "deleted" }>;
+
+const ofEvents = new WeakMap<SharedEvent, { session: string; prepared: Prepared }>();
+const ofEntries = new WeakMap<Entry, string>();
+
+/** What happened in a session, for whoever follows it: the same event is written out once. */
+export function prepareEvent(session: string, event: SharedEvent): Prepared {
+  const found = ofEvents.get(event);
+  if (found?.session === session) return found.prepared;
+  const prepared = { text: textOf(session, event) };
+  ofEvents.set(event, { session, prepared });
+  return prepared;
+}
+
+function textOf(session: string, event: SharedEvent): string {
+  const id = JSON.stringify(session);
+  if (event.type === "entries")
+    return `{"type":"entries","session":${id},"entries":[${event.entries.map(entryText).join(",")}]}`;
+  const { type, ...rest } = event;
+  return JSON.stringify({ type, session, ...rest });
+}
+
+/** An entry never changes, so neither does its text. */
+function entryText(entry: Entry): string {
+  let text = ofEntries.get(entry);
+  if (text === undefined) ofEntries.set(entry, (text = JSON.stringify(entry)));
+  return text;
+}
+
+/** An error as clients may see it. What wasn't thrown on purpose is logged, and not shown. */
+export function frameErrorOf(thrown: unknown, log: Logger): FrameError {
+  const isOurs = thrown instanceof FlotillaError;
+  const code = isOurs ? thrown.code : "internal";
+  // A server that stops refuses what is still coming in, and its clients go elsewhere.
+  if (isTooMuch(code)) log.debug({ code }, "a socket's frame was refused for too much");
+  else if (statusOf(code) >= 500 && code !== "closed")
+    log.error({ code, error: messageOf(thrown) }, "a socket's frame failed");
+  const error = isOurs ? thrown : new FlotillaError("internal", messageOf(thrown));
+  const { details, retryAfterMs } = error;
+  return {
+    code,
+    ...shownOf(error, details),
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
+  };
+}
+
+export function errorFrame(ref: Ref | undefined, thrown: unknown, log: Logger): ServerFrame {
+  return { type: "error", ...(ref !== undefined && { ref }), ...frameErrorOf(thrown, log) };
 }

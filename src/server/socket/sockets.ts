@@ -1,13 +1,10 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
+import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { closeCodes, subprotocol } from "../../protocol/frames.ts";
 import type { Anonymous } from "../admission/anonymous-connections.ts";
-import type { Asking } from "../auth/authenticate.ts";
-import type { Caller } from "../auth/caller.ts";
-import { isOriginAllowed } from "../auth/origin.ts";
-import type { Bodies } from "../admission/incoming-bytes.ts";
 import {
   accountOf,
   accountOfAddress,
@@ -15,11 +12,13 @@ import {
   createCallerLimits,
   type Visit,
 } from "../admission/caller-limits.ts";
+import type { Bodies } from "../admission/incoming-bytes.ts";
+import type { Asking } from "../auth/authenticate.ts";
+import type { Caller } from "../auth/caller.ts";
+import { isOriginAllowed } from "../auth/origins.ts";
 import { createRefusalCount, isTooMuch } from "../errors.ts";
 import { type Connection, type ConnectionParts, createConnection, type Cut } from "./connection.ts";
 import { askingOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";
-import { createPings } from "./pings.ts";
-import { createTurn } from "./turn.ts";
 
 export type Sockets = {
   /** Makes a socket of a request that asks for one, or refuses it. */
@@ -30,7 +29,7 @@ export type Sockets = {
   close(): Promise<void>;
 };
 
-export type SocketParts = Omit<ConnectionParts, "later" | "onCut" | "count"> & {
+type SocketParts = Omit<ConnectionParts, "later" | "onCut" | "count"> & {
   origins: readonly string[];
   limits?: CallerLimits;
   /** What callers are in the middle of sending. */
@@ -191,5 +190,57 @@ export function createSockets(parts: SocketParts): Sockets {
       return open.size;
     },
     close: () => (closing ??= close()),
+  };
+}
+
+/** Pings every connection once per interval, a part of them at a time, on one timer for all. */
+type Pings = {
+  /** The function that is returned ends it. */
+  add(connection: { ping(): void }): () => void;
+};
+
+const parts = 20;
+
+function createPings(clock: Clock, everyMs: number): Pings {
+  const turns = Array.from({ length: parts }, () => new Set<{ ping(): void }>());
+  let added = 0;
+  let count = 0;
+  let turn = 0;
+  let cancel: (() => void) | undefined;
+
+  const tick = () => {
+    cancel = clock.after(everyMs / parts, tick);
+    turn = (turn + 1) % parts;
+    for (const connection of turns[turn]!) connection.ping();
+  };
+
+  return {
+    add(connection) {
+      const mine = turns[added++ % parts]!;
+      mine.add(connection);
+      count++;
+      cancel ??= clock.after(everyMs / parts, tick);
+      return () => {
+        if (!mine.delete(connection) || --count > 0) return;
+        cancel?.();
+        cancel = undefined;
+      };
+    },
+  };
+}
+
+/**
+ * Calls back at the end of this turn of the event loop, all that were asked for at once. Thousands of
+ * connections that got something in one turn share one callback.
+ */
+function createTurn(): (callback: () => void) => void {
+  let waiting: (() => void)[] = [];
+  const run = () => {
+    const due = waiting;
+    waiting = [];
+    for (const each of due) each();
+  };
+  return (callback) => {
+    if (waiting.push(callback) === 1) setImmediate(run);
   };
 }

@@ -1,19 +1,22 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { ClientFrame, Ref } from "../../protocol/frames.ts";
-import type { Joined, SessionEvent, SessionService, Sink } from "../../sessions/service.ts";
-import { type Caller, may, noSession } from "../auth/caller.ts";
-import type { Members } from "../auth/members.ts";
-import { type StillMember, watchMember } from "../auth/still-member.ts";
-import { errorFrame, frameErrorOf } from "./frame-error.ts";
-import type { Outbox } from "./send-buffer.ts";
-import { prepare, prepareEvent } from "./prepared.ts";
+import type { ClientFrame, Ref, ServerFrame } from "../../protocol/frames.ts";
+import type {
+  InboxEvent,
+  Joined,
+  SessionEvent,
+  SessionService,
+  Sink,
+} from "../../sessions/service.ts";
+import { type Caller, may, noSession, userOf } from "../auth/caller.ts";
+import { type Members, ownInbox, type StillMember, watchMember } from "../auth/members.ts";
+import { errorFrame, frameErrorOf, type Outbox, prepare, prepareEvent } from "./send-buffer.ts";
 
 type Join = Extract<ClientFrame, { type: "join" }>;
 
 /** The sessions that one connection follows. */
-export type Subscriptions = {
+type Subscriptions = {
   join(frame: Join): void;
   leave(session: string, ref: Ref): void;
   /** The caller may have become another: what it may not follow any more is ended. */
@@ -22,7 +25,7 @@ export type Subscriptions = {
   close(): void;
 };
 
-export type SubscriptionParts = {
+type SubscriptionParts = {
   sessions: SessionService;
   members: Members;
   caller: () => Caller;
@@ -158,4 +161,53 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
       for (const [session, subscription] of all) drop(session, subscription);
     },
   };
+}
+
+type InboxParts = {
+  sessions: Pick<SessionService, "inbox">;
+  caller: Caller;
+  ref: Ref;
+  outbox: Outbox;
+  log: Logger;
+};
+
+/** Sends a user's inbox and what changes in it, until left. */
+export function followInbox({ sessions, caller, ref, outbox, log }: InboxParts): Joined {
+  let isLeft = false;
+  const sink: Sink<InboxEvent> = {
+    push: (event) => !isLeft && outbox.push(prepare(frameOf(event, ref))),
+    fail(error) {
+      if (!isLeft) outbox.push(prepare(errorFrame(ref, error, log)));
+      isLeft = true;
+    },
+    drained: outbox.drained,
+  };
+  const joined = sessions.inbox(caller.tenant, userOf(caller), ownInbox(caller, sink));
+  // What goes wrong comes through the sink.
+  joined.ready.catch(() => {});
+  return {
+    ready: joined.ready,
+    leave() {
+      isLeft = true;
+      joined.leave();
+    },
+  };
+}
+
+/** Whether two callers may see the same in an inbox. */
+export function seesSame(one: Caller, other: Caller): boolean {
+  const [a, b] = [one.sessions, other.sessions];
+  const isSame = !a || !b ? a === b : a.size === b.size && [...a].every((each) => b.has(each));
+  return isSame && may(one, "inbox:read") === may(other, "inbox:read");
+}
+
+function frameOf(event: InboxEvent, ref: Ref): ServerFrame {
+  switch (event.type) {
+    case "snapshot":
+      return { type: "inbox", ref, sessions: event.sessions };
+    case "changed":
+      return { type: "inbox_changed", sessions: event.sessions };
+    case "removed":
+      return { type: "inbox_removed", sessionIds: event.sessionIds };
+  }
 }
