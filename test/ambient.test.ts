@@ -15,7 +15,7 @@ const adapters: Record<string, string> = {
     "ends a turn of the event loop, which is when sockets send what came up in it",
   "src/throttles/fetch.ts":
     "is the network that a throttle's fetch calls unless it is given another",
-  "src/testing/turns.ts": "waits for handlers under test, which may await real things",
+  "src/testing/clock.ts": "waits for handlers under test, which may await real things",
   "src/store/sqlite/*.ts": "run on threads of their own, where nothing can be handed in",
 };
 

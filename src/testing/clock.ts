@@ -1,7 +1,9 @@
 import type { Clock } from "../base/clock.ts";
+import type { Database } from "../store/database.ts";
+import { sql, table } from "../store/sql.ts";
 
 /** A clock that stands still until it is moved. */
-export type MovableClock = Clock & {
+type MovableClock = Clock & {
   /** When the next timer is due, by `monotonic`. */
   nextMs(): number | undefined;
   /** Moves to the next timer, if it is due by then, and fires it. Gives whether there was one. */
@@ -68,4 +70,97 @@ export function watchedClock(clock: Clock): Clock & { nextMs(): number } {
     },
     nextMs: () => Math.min(Infinity, ...[...due].map((timer) => timer.atMs)),
   };
+}
+
+type Moving = {
+  /** Lets one thing happen that is due by then. Gives whether there was one; else time is there. */
+  step(untilMs: number): Promise<boolean>;
+  /** Something was done from outside, so time goes on step by step for a while. */
+  stir(): void;
+};
+
+/**
+ * Moves time on timer by timer, and in leaps while nothing can happen: pods beat and poll every second,
+ * and a test that waits for a schedule of tomorrow shouldn't wait for all of that. A leap ends well
+ * before what is due next, and to pods it is as if the machine had been asleep.
+ */
+export function createMoving(parts: {
+  store: Database;
+  clock: MovableClock;
+  /** How long after anything happened others may still find out, such as that a pod is dead. */
+  settleMs: number;
+  /** When the test's own timers are due, which aren't leapt over either. */
+  ownMs: () => number;
+}): Moving {
+  const { store, clock, settleMs, ownMs } = parts;
+  let quietMs = 0;
+
+  const leap = async (untilMs: number): Promise<void> => {
+    const nowMs = clock.monotonic();
+    if (nowMs < quietMs || untilMs - nowMs < settleMs * 2) return;
+    quietMs = nowMs + settleMs;
+    const dueInMs = (await nextDueMs(store, clock.now())) - clock.now();
+    const dueMs = Math.min(nowMs + dueInMs, ownMs());
+    const leapMs = Math.min(untilMs, dueMs - settleMs);
+    // Where nothing is due at all there is nowhere to leap to.
+    if (leapMs <= nowMs + settleMs || leapMs === Infinity) return;
+    clock.moveTo(leapMs);
+    quietMs = dueMs + settleMs;
+  };
+
+  return {
+    async step(untilMs) {
+      await leap(untilMs);
+      if (!clock.fireNext(untilMs)) return false;
+      await turn();
+      return true;
+    },
+    stir() {
+      quietMs = clock.monotonic() + settleMs;
+    },
+  };
+}
+
+const tasks = table("step_tracker");
+const schedules = table("schedule");
+const redrives = table("redrive");
+const sessions = table("session");
+
+/**
+ * When something is due next by the store, in milliseconds since 1970: `Infinity` if nothing is, and 0 if
+ * something is under way, such as a task that runs, one that a dead pod holds, or an answer. Nobody knows what that
+ * waits for, so time must not leap over it.
+ */
+async function nextDueMs(database: Database, nowMs: number): Promise<number> {
+  const [row] = await database.read(sql`
+    select
+      (select count(*) from ${tasks} where status = 'claimed')
+        + (select count(*) from ${sessions} where state <> 'idle')
+        + (select count(*) from ${redrives} where state in ('running', 'stopping'))
+        + (select count(*) from ${schedules} where paused = 0 and next_at = 0) as busy,
+      (select min(run_at) from ${tasks} where status = 'pending' and run_at > ${nowMs}) as task_at,
+      (select min(next_at) from ${schedules} where paused = 0 and next_at > ${nowMs}) as schedule_at`);
+  if (Number(row!["busy"]) > 0) return 0;
+  return Math.min(Number(row!["task_at"] ?? Infinity), Number(row!["schedule_at"] ?? Infinity));
+}
+
+/**
+ * Real time, for the one thing that needs it in a test: handlers that await real things, such as
+ * files and timers, and settle after some turns of the event loop.
+ */
+
+/** Lets every promise that can settle by itself do so. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Leaves the processor to whatever a handler waits for. */
+export function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+/** Tells whether so much real time has passed. */
+export function realLimit(limitMs: number): () => boolean {
+  const startedMs = performance.now();
+  return () => performance.now() - startedMs > limitMs;
 }

@@ -1,11 +1,11 @@
 export type { CrashPoint } from "./crash.ts";
 export {
   type PlannedCrash,
+  type ReachedState,
   testFlotilla,
   type TestFlotilla,
   type TestOptions,
 } from "./test-flotilla.ts";
 export type { TestPod } from "./test-pod.ts";
-export type { ReachedState } from "./reached.ts";
 export { type ScriptedAgent, scriptedAgent, type ScriptedAnswer } from "./scripted-agent.ts";
 export { runTransition, type TransitionOptions, type TransitionResult } from "./transition.ts";

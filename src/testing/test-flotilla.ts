@@ -1,30 +1,27 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
+import type { Json } from "../base/json.ts";
 import { silentLogger } from "../base/log.ts";
 import { checkChoice, checkNumber } from "../base/options.ts";
 import { seededRandom } from "../base/random.ts";
-import { resultOf } from "../tasks/inspect/wait-for.ts";
-import { createTasks, type EnqueuedTask, type Tasks } from "../tasks/tasks.ts";
-import type { Json } from "../base/json.ts";
-import type { Enqueued, EnqueueOptions } from "../tasks/enqueue/options.ts";
-import type { Task } from "../tasks/rows.ts";
-import type { InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
-import { type Config, resolveConfig } from "../runtime/config.ts";
-import type { Usable } from "../runtime/handlers.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
+import { type Config, resolveConfig } from "../runtime/config.ts";
+import type { Usable } from "../runtime/handlers.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+import type { Enqueued, EnqueueOptions } from "../tasks/enqueue/options.ts";
+import { resultOf } from "../tasks/inspect/wait-for.ts";
+import type { Task } from "../tasks/rows.ts";
+import type { InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
+import { createTasks, type EnqueuedTask, type TaskEvent, type Tasks } from "../tasks/tasks.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
-import { movableClock, watchedClock } from "./clock.ts";
+import { createMoving, movableClock, pause, realLimit, turn, watchedClock } from "./clock.ts";
 import { type CrashPoint, crashPoints } from "./crash.ts";
-import { createMoving } from "./moving.ts";
-import { startTestPod, type TestPod } from "./test-pod.ts";
-import { hasReached, type ReachedState } from "./reached.ts";
 import { createTestSessions, type TestSessionsParts } from "./sessions.ts";
 import { testStore } from "./store.ts";
-import { pause, realLimit, turn } from "./turns.ts";
+import { startTestPod, type TestPod } from "./test-pod.ts";
 
 export type TestOptions = Omit<Config, "store" | "durability" | "migrate" | "server"> & {
   /** How many pods are there from the start. Default 1. */
@@ -295,4 +292,25 @@ function idOf(given: Enqueued | string): string {
 
 function hasEnded({ status }: Task): boolean {
   return status !== "pending" && status !== "claimed";
+}
+
+/** `retried`: an attempt has failed and there is another. `snoozed`: it has asked to be run later. */
+export type ReachedState = "claimed" | "retried" | "snoozed" | "completed" | "failed" | "cancelled";
+
+/** Whether a task is or has been in a state. The row says some of it, its events the rest. */
+function hasReached(task: Task, events: readonly TaskEvent[], state: ReachedState): boolean {
+  const happened = (type: string) => events.some((event) => event.type === type);
+  switch (state) {
+    case "claimed":
+      return task.claimToken > 0;
+    case "retried":
+      return happened("retry");
+    case "snoozed":
+      return task.snoozes > 0;
+    case "completed":
+    case "failed":
+    case "cancelled":
+      // A task that was started over has its earlier end among its events.
+      return task.status === state || happened(state);
+  }
 }

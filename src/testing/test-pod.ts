@@ -12,7 +12,7 @@ import { lazyService } from "../sessions/create-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import type { Database } from "../store/database.ts";
 import { enlist } from "../throttles/scope.ts";
-import { createAnswering, mortalAgent } from "./agent.ts";
+import { createAnswering, mortalAgent } from "./scripted-agent.ts";
 import {
   type CrashPoint,
   type Life,
