@@ -1,9 +1,9 @@
-import type { Task } from "../tasks/rows.ts";
+import type { Flotilla } from "../runtime/connect.ts";
 import type { HeldByThrottle } from "../tasks/inspect/blocked-by.ts";
+import type { Task } from "../tasks/rows.ts";
 import { everything } from "../tasks/sql/limits.ts";
 import { tenantScope } from "../tasks/sql/task-state.ts";
-import type { Flotilla } from "../runtime/connect.ts";
-import { oneLine } from "./output.ts";
+import { note, oneLine } from "./output.ts";
 
 type Asked = Pick<Flotilla, "limits" | "paused">;
 
@@ -44,4 +44,21 @@ function throttled(by: HeldByThrottle): string {
 
 function because({ reason }: { reason: string | null }): string {
   return reason === null ? "" : `: ${oneLine(reason, 200)}`;
+}
+
+// A reader takes in no more lines.
+const namesMost = 20;
+
+/**
+ * Says which of the names that something was stored under no pod which is up works on. What was stored
+ * stays the answer where the store can't say so.
+ */
+export async function noteNoWorker(
+  flotilla: Pick<Flotilla, "noWorker">,
+  names: Iterable<string>,
+): Promise<void> {
+  const found = await flotilla.noWorker([...names]).catch(() => []);
+  if (found.length === 0) return;
+  const { noWorkerWarning } = await import("../tasks/inspect/blocked-by.ts");
+  for (const name of found.slice(0, namesMost)) note(noWorkerWarning(name));
 }

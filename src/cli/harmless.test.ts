@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { harmless } from "./harmless.ts";
+import { harmless } from "./output.ts";
 
 test.each([
   ["\u001b[2Jgone", "\\x1b[2Jgone"],

@@ -1,6 +1,6 @@
 import process from "node:process";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { createScreen, type Terminal } from "./screen.ts";
+import { createScreen, type Terminal } from "./live-counts.ts";
 
 export type ProgressParts = {
   /** Where it is shown: in place on a terminal, as a line now and then elsewhere. */

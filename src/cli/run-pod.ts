@@ -1,29 +1,35 @@
 import { flushCompileCache } from "node:module";
+import { constants } from "node:os";
 import process from "node:process";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import { isFlow } from "../flows/drive/drive.ts";
-import type { Pod, PodEvent } from "../runtime/pod.ts";
 import type { Settings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { machinesOf } from "../runtime/flows.ts";
 import { handlersByName, isAgent, workedOn } from "../runtime/handlers.ts";
+import type { Pod, PodEvent } from "../runtime/pod.ts";
 import { defaultLogger } from "../runtime/process.ts";
 import { startPod } from "../runtime/start-pod.ts";
+import { checkListening } from "../server/auth/origins.ts";
+import type { Metrics } from "../server/metrics/metrics.ts";
+import type { Listening } from "../server/serve.ts";
 import { lazyService } from "../sessions/create-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { withoutSecrets } from "../store/open.ts";
-import { checkListening } from "../server/auth/origins.ts";
-import type { Listening } from "../server/serve.ts";
-import type { Metrics } from "../server/metrics/metrics.ts";
 import type { ServerFlags } from "./flags.ts";
-import { countsLine, countsTable, type Live, startLive } from "./live-counts.ts";
+import {
+  countsLine,
+  countsTable,
+  createScreen,
+  type Live,
+  type Screen,
+  startLive,
+} from "./live-counts.ts";
 import { note, paint, print } from "./output.ts";
 import { prettyLogger } from "./pretty-log.ts";
-import { createScreen, type Screen } from "./screen.ts";
-import { stopSignals } from "./signals.ts";
 
 export type RunOptions = {
   settings: Settings;
@@ -220,4 +226,28 @@ function startCounts(flotilla: Flotilla, pod: Pod | undefined, url: string, scre
     everyMs: screen ? redrawMs : lineMs,
     show: (counts) => (screen ? screen.show(countsTable(counts, url)) : print(countsLine(counts))),
   });
+}
+
+export type StopSignals = {
+  /** Resolves with the first signal that asks this process to stop. */
+  readonly asked: Promise<NodeJS.Signals>;
+};
+
+/**
+ * The first SIGTERM, SIGINT or SIGHUP (a terminal that is closed) asks for a graceful stop; a second one
+ * ends the process at once.
+ */
+export function stopSignals(): StopSignals {
+  let stopping = false;
+  const asked = new Promise<NodeJS.Signals>((resolve) => {
+    const onSignal = (signal: NodeJS.Signals) => {
+      if (stopping) process.exit(128 + constants.signals[signal]);
+      stopping = true;
+      resolve(signal);
+    };
+    process.on("SIGTERM", onSignal);
+    process.on("SIGINT", onSignal);
+    process.on("SIGHUP", onSignal);
+  });
+  return { asked };
 }

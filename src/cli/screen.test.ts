@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createScreen } from "./screen.ts";
+import { createScreen } from "./live-counts.ts";
 
 describe("a terminal with a status", () => {
   test("redraws the status in place, with what is printed above it", () => {

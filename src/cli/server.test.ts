@@ -6,10 +6,9 @@ import { movableClock, until } from "../base/contract/movable-clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { seededRandom } from "../base/random.ts";
 import type { SessionView } from "../sessions/service.ts";
-import { chatOverHttp } from "./chat/over-http.ts";
-import { startTalk } from "./chat/chat.ts";
+import { chatOverHttp, startTalk } from "./chat/chat.ts";
 import { createTranscript } from "./chat/transcript.ts";
-import { openServer } from "./server.ts";
+import { openServer } from "./connect.ts";
 
 /** A server that answers as it is told. */
 async function listening(answer: RequestListener) {

@@ -4,15 +4,21 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Random } from "../../base/random.ts";
 import type { Entry } from "../../protocol/message.ts";
-import type { Joined, SessionService, SessionView } from "../../sessions/service.ts";
-import { harmless } from "../harmless.ts";
-import { oneLine } from "../output.ts";
+import type {
+  Joined,
+  Sent,
+  SessionEvent,
+  SessionService,
+  SessionView,
+} from "../../sessions/service.ts";
+import { harmless, oneLine } from "../output.ts";
+import { causeOf, errorOf, queryOf, type Server } from "../connect.ts";
 import type { Transcript } from "./transcript.ts";
 
 /** What a conversation needs of sessions, straight from the store or over HTTP. */
 export type ChatService = Pick<SessionService, "create" | "get" | "send" | "stop" | "join">;
 
-export type TalkParts = {
+type TalkParts = {
   service: ChatService;
   session: SessionView;
   /** Who writes; the server knows where it isn't said. */
@@ -163,4 +169,74 @@ function unknown(cause: unknown): FlotillaError {
 
 function why(error: unknown): string {
   return harmless(oneLine(messageOf(error), 200));
+}
+
+/** A conversation as a server offers it. The tenant is what the key or the token says. */
+export function chatOverHttp({ ask, json }: Server): ChatService {
+  const at = (sessionId: string) => `sessions/${encodeURIComponent(sessionId)}`;
+
+  return {
+    create: (_, input) => json<SessionView>("POST", "sessions", input),
+    get: (_, sessionId) => json<SessionView>("GET", at(sessionId)),
+    send: (_, sessionId, { id, parts }) =>
+      json<Sent>("POST", `${at(sessionId)}/messages`, { id, parts }),
+    async stop(_, sessionId) {
+      return (await json<{ done: boolean }>("POST", `${at(sessionId)}/stop`)).done;
+    },
+    join(_, sessionId, place, sink) {
+      const over = new AbortController();
+      const { lastSeq, incarnation, lastMessageId } = place;
+      const query = queryOf({ lastSeq, incarnation, lastMessageId });
+      const follow = async (): Promise<void> => {
+        const { signal } = over;
+        const answer = await ask("GET", `${at(sessionId)}/events${query}`, { signal });
+        for await (const { type, data } of eventsIn(answer.body ?? [])) {
+          const said = JSON.parse(data) as object;
+          if (type === "error") throw errorOf(said);
+          if (!sink.push({ ...said, type } as SessionEvent)) return;
+        }
+        throw new FlotillaError("unavailable", "the server has ended the stream");
+      };
+      const ready = follow().catch((error: unknown) => {
+        if (over.signal.aborted) return;
+        const told =
+          error instanceof FlotillaError
+            ? error
+            : new FlotillaError("unavailable", causeOf(error), { cause: error });
+        sink.fail(told);
+      });
+      return { ready, leave: () => over.abort() };
+    },
+  };
+}
+
+type StreamEvent = { readonly type: string; readonly data: string };
+
+// More than any event that a server sends.
+const eventCharsMost = 64 * 1024 * 1024;
+
+/** Server-sent events, one by one. Comments, which only keep a connection alive, are passed over. */
+export async function* eventsIn(
+  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+): AsyncGenerator<StreamEvent> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  let type = "message";
+  let data: string[] = [];
+  for await (const bytes of body) {
+    const lines = (rest + decoder.decode(bytes, { stream: true })).split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop()!;
+    if (rest.length > eventCharsMost) {
+      throw new FlotillaError("unsupported", "the server sends an event that never ends");
+    }
+    for (const line of lines) {
+      const [, field, value] = /^([^:]*)(?:: ?(.*))?$/s.exec(line)!;
+      if (line === "") {
+        if (data.length > 0) yield { type, data: data.join("\n") };
+        type = "message";
+        data = [];
+      } else if (field === "event") type = value ?? "";
+      else if (field === "data") data.push(value ?? "");
+    }
+  }
 }

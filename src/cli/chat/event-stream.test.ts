@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { eventsIn } from "./event-stream.ts";
+import { eventsIn } from "./chat.ts";
 
 const text =
   ':\n\nid: 3\nevent: entries\ndata: {"a":"ü👩"}\n\n: alive\n\nevent: state\r\ndata: 1\r\ndata: 2\r\n\r\ndata:x\n\nevent: cut\ndata: off';

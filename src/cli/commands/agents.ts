@@ -12,10 +12,8 @@ import {
   withPage,
   withStore,
 } from "../flags.ts";
-import { harmless } from "../harmless.ts";
-import { onAgents, usualTenant } from "../looked-after.ts";
-import { columns, oneLine, paint, print, printJson } from "../output.ts";
-import { type UrlFlags, withUrl } from "../server.ts";
+import { columns, harmless, oneLine, paint, print, printJson } from "../output.ts";
+import { onAgents, type UrlFlags, usualTenant, withUrl } from "../connect.ts";
 
 type Flags = StoreFlags & UrlFlags & { json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };

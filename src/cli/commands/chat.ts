@@ -7,15 +7,12 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { SessionView } from "../../sessions/service.ts";
-import { chatOverHttp } from "../chat/over-http.ts";
-import { type ChatService, startTalk, type Talk } from "../chat/chat.ts";
+import { chatOverHttp, type ChatService, startTalk, type Talk } from "../chat/chat.ts";
 import { type ChatTerminal, openTerminal } from "../chat/terminal.ts";
 import { createTranscript, firstPlace, type Transcript } from "../chat/transcript.ts";
-import { onStore } from "../connect.ts";
+import { keyOfServer, onStore, openServer, withUrl } from "../connect.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
-import { harmless } from "../harmless.ts";
-import { oneLine } from "../output.ts";
-import { keyOfServer, openServer, withUrl } from "../server.ts";
+import { harmless, oneLine } from "../output.ts";
 
 type Flags = StoreFlags & {
   url?: string;

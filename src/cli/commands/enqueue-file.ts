@@ -9,8 +9,8 @@ import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/jso
 import { exitCodes } from "../exit-codes.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import { barOf, count, plural, startProgress } from "../progress.ts";
-import { stopSignals } from "../signals.ts";
-import { noteNoWorker } from "../no-worker.ts";
+import { stopSignals } from "../run-pod.ts";
+import { noteNoWorker } from "../blocked-by.ts";
 
 export type FileOptions = {
   /** A path, or `-` for standard input. */

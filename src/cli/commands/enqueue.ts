@@ -9,7 +9,7 @@ import { onStore } from "../connect.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
-import { noteNoWorker } from "../no-worker.ts";
+import { noteNoWorker } from "../blocked-by.ts";
 import {
   type NewTaskFlags,
   parseInput,

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { runError, unrecoverable } from "../../flows/decide/thrown.ts";
-import { errorText } from "./runs-history.ts";
+import { errorText } from "./runs-show.ts";
 
 test("an error says whose fault it was, where somebody has said so", () => {
   const error = (by: "system" | "user") => runError(unrecoverable("no such card", { by }));

@@ -1,14 +1,12 @@
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { OpenSignal, RunPage } from "../../flows/runs.ts";
 import type { HistoryEntry, RunView } from "../../flows/rows.ts";
+import type { OpenSignal, RunPage } from "../../flows/runs.ts";
 import type { Flotilla, PodInfo } from "../../runtime/connect.ts";
+import { whatHoldsUp } from "../blocked-by.ts";
 import { onStore } from "../connect.ts";
 import type { StoreFlags } from "../flags.ts";
-import { whatHoldsUp } from "../blocked-by.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
-import { errorText, historyLines } from "./runs-history.ts";
-import { doingText, json, paintRunStatus, time } from "./runs-text.ts";
 
 type Shown = {
   readonly run: RunView;
@@ -144,4 +142,181 @@ const idsShown = 10;
 function ids(all: readonly string[]): string {
   const more = all.length - idsShown;
   return `${all.slice(0, idsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What happened to a run, one line each: when, what, where, which attempt, how long it took, and what came of it. */
+function historyLines(history: readonly HistoryEntry[]): string {
+  return columns(history.map(toCells));
+}
+
+function toCells(entry: HistoryEntry): string[] {
+  const { atMs, type, attempt, podId, transition, startedAtMs } = entry;
+  return [
+    paint("dim", `  ${time(atMs)}`),
+    paintType(type),
+    transition === null ? "" : oneLine(transition, 100),
+    attempt === null ? "" : `attempt ${attempt}`,
+    startedAtMs === null ? "" : took(atMs - startedAtMs),
+    [
+      ...whatItSays(type, (entry.detail ?? {}) as Fields),
+      ...(podId === null ? [] : [paint("dim", `on ${podId}`)]),
+    ].join("  "),
+  ];
+}
+
+function paintType(type: string): string {
+  const shown = oneLine(type, 40);
+  if (type === "error" || type === "set_aside" || type === "pod_died") return paint("red", shown);
+  const isCancel = type === "cancel" || type === "cancel_requested" || type === "given_up";
+  return isCancel ? paint("yellow", shown) : shown;
+}
+
+function whatItSays(type: string, detail: Fields): string[] {
+  const { next, version } = detail;
+  const onward = typeof next === "string" && next !== "$end" ? [`→ ${oneLine(next, 100)}`] : [];
+  switch (type) {
+    case "start":
+      return [`version ${json(version)}`, ...onward];
+    case "move":
+      return [
+        `version ${json(version)}`,
+        `${text(detail["why"])} ${text(detail["from"])}`,
+        ...onward,
+      ];
+    case "complete":
+      return [...(detail["set"] ? [json(detail["set"])] : []), ...ending(detail), ...onward];
+    case "error":
+      return [errorText(detail["error"]), ...retried(detail), ...ending(detail)];
+    case "park":
+      return [...parkedFor(detail), ...(detail["message"] ? [text(detail["message"])] : [])];
+    case "cancel":
+      return [...reasonOf(detail["intent"]), ...onward];
+    case "finish":
+      return [text(detail["status"])];
+    case "set_aside":
+      return [`by version ${json(detail["byVersion"])}`, text(detail["message"])];
+    case "cancel_requested":
+      return [];
+    case "given_up":
+      return ["cancelled as it was, without its finalizers"];
+    case "resume":
+      return [`as version ${json(version)}`];
+    case "retried":
+    case "redriven":
+      return ["started over from where it stopped"];
+    default:
+      return Object.keys(detail).length === 0 ? [] : [json(detail)];
+  }
+}
+
+/** A handoff, an abort: what ends the run earlier than its last transition. */
+function ending(detail: Fields): string[] {
+  const { type } = (detail["intent"] ?? {}) as Fields;
+  return typeof type === "string" && type !== "completed" ? [`the run is ${type}`] : [];
+}
+
+function retried({ retryAtMs }: Fields): string[] {
+  return typeof retryAtMs === "number" ? [`tried again at ${time(retryAtMs)}`] : [];
+}
+
+function parkedFor({ waiting, untilMs }: Fields): string[] {
+  const what = ((waiting ?? {}) as Fields)["for"];
+  return [
+    ...(typeof what === "string" ? [`waits for ${what === "sleep" ? "a time" : what}`] : []),
+    ...(typeof untilMs === "number" ? [`until ${time(untilMs)}`] : []),
+  ];
+}
+
+function reasonOf(intent: unknown): string[] {
+  const { reason } = (intent ?? {}) as Fields;
+  return typeof reason === "string" ? [text(reason)] : [];
+}
+
+export function errorText(error: unknown): string {
+  const { code, message, by } = (error ?? {}) as Fields;
+  const whose = by === "user" || by === "system" ? ` by the ${by}` : "";
+  return `${text(code)}${whose}: ${text(message)}`;
+}
+
+function text(value: unknown): string {
+  return oneLine(typeof value === "string" ? value : (JSON.stringify(value) ?? ""), 500);
+}
+
+const statusStyles = {
+  open: "cyan",
+  completed: "green",
+  failed: "red",
+  cancelled: "gray",
+} as const;
+
+export function paintRunStatus(status: RunView["status"]): string {
+  return paint(statusStyles[status], status);
+}
+
+/** What a run does right now, and what keeps it from going on. */
+export function doingText(run: RunView, nowMs: number): string {
+  return [whatItDoes(run, nowMs), ...heldUp(run)].filter((each) => each !== "").join(", ");
+}
+
+/** Whoever reads `no worker` of a run that a later version has advanced must know which version is missing. */
+export function noWorkerText(version: number): string {
+  return version > 0 ? `no worker for version ${version}` : "no worker";
+}
+
+function heldUp({ noWorker, paused, version, cancelRequested, intent }: RunView): string[] {
+  return [
+    ...(paused ? ["paused"] : []),
+    ...(noWorker ? [noWorkerText(version)] : []),
+    ...(cancelRequested && intent === null ? ["asked to cancel"] : []),
+  ];
+}
+
+function whatItDoes({ doing }: RunView, nowMs: number): string {
+  switch (doing?.type) {
+    case undefined:
+      return "";
+    case "running":
+      return `running for ${ago(nowMs, doing.sinceMs)} on ${doing.podId}`;
+    case "ready":
+      return "ready to run";
+    case "retrying":
+      return `tried again ${until(nowMs, doing.atMs)}`;
+    case "delayed":
+      return `starts ${until(nowMs, doing.untilMs)}`;
+    case "sleeping":
+      return `sleeps, wakes ${until(nowMs, doing.untilMs)}`;
+    case "waiting_for_signal": {
+      const most = doing.untilMs === null ? "" : `, until ${time(doing.untilMs)} at most`;
+      const since = `for ${ago(nowMs, doing.sinceMs)}`;
+      return `waits for the signal ${oneLine(doing.name, 100)} ${since}${most}`;
+    }
+    case "waiting_for_children":
+      return `waits for its children for ${ago(nowMs, doing.sinceMs)}`;
+    case "waiting_for_others":
+      return "waits for those it runs after";
+    case "waiting_for_room":
+      return `waits for room${doing.scope === null ? "" : ` in ${oneLine(doing.scope, 100)}`}`;
+    case "set_aside":
+      return `set aside by version ${doing.byVersion}: ${oneLine(doing.message, 300)}`;
+  }
+}
+
+function until(nowMs: number, atMs: number): string {
+  return atMs <= nowMs ? "now" : `in ${ago(atMs, nowMs)}, at ${time(atMs)}`;
+}
+
+function time(atMs: number): string {
+  return new Date(atMs).toISOString();
+}
+
+/** How long something took, as people say it. */
+function took(ms: number): string {
+  if (ms < 10_000) return `${Math.max(0, Math.round(ms))} ms`;
+  return ago(ms, 0);
+}
+
+function json(value: unknown): string {
+  return oneLine(JSON.stringify(value), 1_000);
 }

@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { type Entry, isTurn } from "../../protocol/message.ts";
 import type { ListSessions, SessionView } from "../../sessions/service.ts";
-import { entryText, outcomeText } from "../chat/entry-text.ts";
+import { entryText, outcomeText } from "../chat/transcript.ts";
 import {
   listsByDefault,
   number,
@@ -12,10 +12,8 @@ import {
   withPage,
   withStore,
 } from "../flags.ts";
-import { harmless } from "../harmless.ts";
-import { onSessions, type Sessions, usualTenant } from "../looked-after.ts";
-import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
-import { type UrlFlags, withUrl } from "../server.ts";
+import { ago, columns, harmless, oneLine, paint, print, printJson } from "../output.ts";
+import { onSessions, type Sessions, type UrlFlags, usualTenant, withUrl } from "../connect.ts";
 
 type Flags = StoreFlags & UrlFlags & { json?: true };
 type ListFlags = Flags & ListSessions & { limit: number };

@@ -2,14 +2,13 @@ import { systemClock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Durability } from "../../store/database.ts";
 import { schemaState } from "../../store/migrate.ts";
+import type { CheckedStore, PostgresStore } from "../../store/postgres/config.ts";
 import { openPlain, type PlainConnection } from "../../store/postgres/inspect.ts";
-import type { CheckedStore } from "../../store/postgres/config.ts";
 import { openPostgres } from "../../store/postgres/postgres.ts";
 import { type Check, fail, ok, warn } from "./check.ts";
 import { lookAtFleet } from "./fleet.ts";
-import { lookAtPooler } from "./pooler.ts";
-import { attempt, isBehind, schemaCheck } from "./schema.ts";
 import { lookAtSessions, type SessionLimits, sessionLimits } from "./postgres-activity.ts";
+import { attempt, isBehind, schemaCheck } from "./schema.ts";
 import { lookAtTables, type TableLimits, tableLimits } from "./tables.ts";
 
 /** Beyond these, something is worth a word. Tests bring them nearer. */
@@ -148,4 +147,59 @@ async function clockCheck({ ask }: PlainConnection): Promise<Check> {
     "clock",
     `the server's is ${(apartMs / 1_000).toFixed(1)} s ${side} this machine's; tasks are due by the server's`,
   );
+}
+
+/**
+ * Whether something keeps connections between us and the server, and in which mode. A pooler makes
+ * up the number of the session's process; one per transaction lets two sessions share a process.
+ */
+async function lookAtPooler(first: PlainConnection, store: PostgresStore): Promise<Check> {
+  const told = store.pooler;
+  const process = await processOf(first);
+  if (first.processId === process) {
+    return told === "transaction" || told === "session"
+      ? warn("pooler", `none, and the store says pooler=${told}: leave that out`)
+      : ok("pooler", "none, as far as can be told");
+  }
+  const second = await openPlain(store);
+  try {
+    const shared = (await processOf(second)) === process || (await processOf(first)) !== process;
+    if (!shared) {
+      return told === "session"
+        ? ok("pooler", "there is one, which keeps sessions as far as can be told")
+        : ok(
+            "pooler",
+            "there is one, which keeps sessions as far as can be told; with pooler=session in the URL hints would be listened for",
+          );
+    }
+    if (!(await allowsTransactions(second))) {
+      return fail(
+        "pooler",
+        "there is one that deals out connections per statement: it must be per transaction or session",
+      );
+    }
+    return told === "session" || told === "none"
+      ? warn(
+          "pooler",
+          `there is one that deals out connections per transaction, and the store says pooler=${told}: hints get lost`,
+        )
+      : ok("pooler", "there is one, per transaction: new tasks are found by polling, not by hints");
+  } finally {
+    await second.end();
+  }
+}
+
+async function processOf({ ask }: PlainConnection): Promise<number> {
+  const [row] = await ask("select pg_backend_pid() as pid");
+  return row!["pid"];
+}
+
+async function allowsTransactions({ ask }: PlainConnection): Promise<boolean> {
+  try {
+    await ask("begin");
+    await ask("commit");
+    return true;
+  } catch {
+    return false;
+  }
 }
