@@ -1,5 +1,5 @@
 import { DatabaseSync } from "../store/sqlite/driver.ts";
-import { makePrivate } from "../store/sqlite/sqlite.ts";
+import { makePrivate } from "../store/sqlite/private-file.ts";
 import type { DeadLetter } from "./dead-letter.ts";
 import { fingerprintVersion } from "./fingerprint.ts";
 import type { Picking, Selection } from "./redrive.ts";

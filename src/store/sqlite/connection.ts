@@ -5,7 +5,7 @@ import type { Dialect, Query, Value } from "../sql.ts";
 import { sqliteDialect } from "./dialect.ts";
 import { isBusy, isTooWide, storeError } from "./errors.ts";
 import { DatabaseSync, type StatementSync } from "./driver.ts";
-import { makePrivate } from "./sqlite.ts";
+import { makePrivate } from "./private-file.ts";
 
 /** The rows of one statement, as arrays because they may cross threads by the thousand. */
 export type Table = { readonly columns: readonly string[]; readonly rows: readonly Value[][] };

@@ -91,8 +91,6 @@ export function createLimiters(throttles: Throttles, onRoom: () => void) {
   };
 }
 
-type Limiters = ReturnType<typeof createLimiters>;
-
 // Hints come as fast as tasks do.
 const leastMs = 50;
 const countMost = 200;

@@ -175,8 +175,6 @@ function isTrue(value: unknown): boolean {
   return value === true || Number(value) === 1;
 }
 
-export type { LimitOf };
-
 /** The part of a claim that goes through the gates. */
 type GatePass = {
   readonly statements: ReturnType<typeof passGates>["statements"];

@@ -5,7 +5,7 @@ import type { Logger } from "../../base/log.ts";
 import { render, rows, sql, type Statement } from "../../store/sql.ts";
 import { toObjects } from "../../store/sqlite/connection.ts";
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
-import { makePrivate } from "../../store/sqlite/sqlite.ts";
+import { makePrivate } from "../../store/sqlite/private-file.ts";
 import { keepThread, type KeptThread } from "../../store/sqlite/thread-client.ts";
 import type { Finish } from "../sql/finish.ts";
 import type { Entry, EntryKey, OutboxDisk } from "./outbox.ts";

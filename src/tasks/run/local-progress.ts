@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
-import { makePrivate } from "../../store/sqlite/sqlite.ts";
+import { makePrivate } from "../../store/sqlite/private-file.ts";
 
 /** The attempt that a progress belongs to. */
 export type Attempt = { readonly taskId: string; readonly token: number };
