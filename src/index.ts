@@ -106,7 +106,7 @@ export { type ApiKey, type ServerConfig, type TokenConfig } from "./runtime/serv
 export { type ClaimerConfig, startClaimer } from "./runtime/claimer.ts";
 export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./runtime/connect.ts";
 export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/schedules.ts";
-export type { Missed } from "./schedules/times.ts";
+export type { Missed } from "./schedules/plan.ts";
 export type { Schedule } from "./schedules/rows.ts";
 export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./schedules/schedule.ts";
 export {

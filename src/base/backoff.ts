@@ -36,13 +36,3 @@ export function backoffMs(failures: number, random: Random, backoff: Backoff = {
 export function contentionMs(retries: number, random: Random): number {
   return backoffMs(retries, random, { baseMs: 100, maxMs: 5_000, jitter: 0.5 });
 }
-
-const firstMs = 250;
-
-/**
- * How long to wait after the so-manieth failure: anything up to a bound that doubles, so that many who
- * lost the same server don't come back at the same time.
- */
-export function jitteredMs(failures: number, chance: number, mostMs = 20_000): number {
-  return Math.round(chance * Math.min(mostMs, firstMs * 2 ** (failures - 1)));
-}

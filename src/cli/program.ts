@@ -1,6 +1,7 @@
 import process from "node:process";
 import { styleText } from "node:util";
 import { Command } from "commander";
+import { version } from "../runtime/version.ts";
 import { agentsCommand } from "./commands/agents.ts";
 import { benchCommand } from "./commands/bench.ts";
 import { chatCommand } from "./commands/chat.ts";
@@ -20,7 +21,6 @@ import { sessionsCommand } from "./commands/sessions.ts";
 import { statsCommand } from "./commands/stats.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 import { throttlesCommand } from "./commands/throttles.ts";
-import { version } from "../runtime/process.ts";
 
 const after = `
 Examples:

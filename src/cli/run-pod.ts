@@ -1,5 +1,4 @@
 import { flushCompileCache } from "node:module";
-import { constants } from "node:os";
 import process from "node:process";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
@@ -30,6 +29,7 @@ import {
 } from "./live-counts.ts";
 import { note, paint, print } from "./output.ts";
 import { prettyLogger } from "./pretty-log.ts";
+import { stopSignals } from "./signals.ts";
 
 export type RunOptions = {
   settings: Settings;
@@ -226,28 +226,4 @@ function startCounts(flotilla: Flotilla, pod: Pod | undefined, url: string, scre
     everyMs: screen ? redrawMs : lineMs,
     show: (counts) => (screen ? screen.show(countsTable(counts, url)) : print(countsLine(counts))),
   });
-}
-
-export type StopSignals = {
-  /** Resolves with the first signal that asks this process to stop. */
-  readonly asked: Promise<NodeJS.Signals>;
-};
-
-/**
- * The first SIGTERM, SIGINT or SIGHUP (a terminal that is closed) asks for a graceful stop; a second one
- * ends the process at once.
- */
-export function stopSignals(): StopSignals {
-  let stopping = false;
-  const asked = new Promise<NodeJS.Signals>((resolve) => {
-    const onSignal = (signal: NodeJS.Signals) => {
-      if (stopping) process.exit(128 + constants.signals[signal]);
-      stopping = true;
-      resolve(signal);
-    };
-    process.on("SIGTERM", onSignal);
-    process.on("SIGINT", onSignal);
-    process.on("SIGHUP", onSignal);
-  });
-  return { asked };
 }

@@ -1,11 +1,11 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { errorOf } from "./http.ts";
-import type { SessionEvent } from "./index.ts";
-import { loadBeside } from "./session/view.ts";
-import { readEvents } from "./session/handle.ts";
 import { simulatedClient } from "./contract/simulated-client.ts";
 import { calm } from "./contract/simulated-network.ts";
+import { errorOf } from "./http.ts";
+import type { SessionEvent } from "./index.ts";
 import { createListeners } from "./observable.ts";
+import { readEvents } from "./session/reader.ts";
+import { loadBeside } from "./session/view.ts";
 
 function simulated() {
   const { clock, server, client, count } = simulatedClient();

@@ -1,6 +1,7 @@
 export { type ErrorCode, FlotillaError } from "../base/errors.ts";
 export type { Json } from "../base/json.ts";
-export type { Chunk, Waiting } from "../protocol/chunk.ts";
+export type { Chunk } from "../protocol/chunk.ts";
+export type { Waiting } from "../protocol/waiting.ts";
 export type {
   Entry,
   EntryError,

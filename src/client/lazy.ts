@@ -1,3 +1,3 @@
 /** What the client loads beside what a page loads at once. */
 export { createAssembler } from "../protocol/assembler/assembler.ts";
-export { readEvents } from "./session/handle.ts";
+export { readEvents } from "./session/reader.ts";

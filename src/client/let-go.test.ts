@@ -1,14 +1,14 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { movableClock, turns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
-import { errorOf } from "./http.ts";
-import { createClient, type SessionEvent } from "./index.ts";
-import { loadBeside } from "./session/view.ts";
-import type { SocketLike } from "./options.ts";
-import { readEvents } from "./session/handle.ts";
 import { simulatedClient } from "./contract/simulated-client.ts";
 import { simulate } from "./contract/simulated.ts";
+import { errorOf } from "./http.ts";
+import { createClient, type SessionEvent } from "./index.ts";
 import { createListeners } from "./observable.ts";
+import type { SocketLike } from "./options.ts";
+import { readEvents } from "./session/reader.ts";
+import { loadBeside } from "./session/view.ts";
 
 // Loaded beside, which takes a time that the clock of a test doesn't know.
 beforeAll(() => loadBeside());

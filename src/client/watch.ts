@@ -1,7 +1,7 @@
-import { jitteredMs } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
 import type { FlotillaError } from "../base/errors.ts";
 import { fraction, type Random } from "../base/random.ts";
+import { jitteredMs } from "./backoff.ts";
 import { asError } from "./http.ts";
 import { createListeners, type Listeners, type Store } from "./observable.ts";
 import { isDefinite, lingering, type Want } from "./socket/subscription.ts";

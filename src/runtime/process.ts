@@ -6,7 +6,6 @@ import { getHeapStatistics } from "node:v8";
 import { pino } from "pino";
 import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import { packageFile } from "../base/package-files.ts";
 import type { Pressure } from "../tasks/claim/capacity.ts";
 
 /** Tells the processes of one machine apart, and which of them are gone. */
@@ -152,12 +151,6 @@ function memoryUsed(): number {
   const isLimited = allowed > 0 && allowed < totalmem();
   const ofContainer = isLimited ? process.memoryUsage.rss() / allowed : 0;
   return Math.max(used / most, ofContainer);
-}
-
-/** The version of this package. */
-export function version(): string {
-  const text = readFileSync(packageFile("package.json"), "utf8");
-  return (JSON.parse(text) as { version: string }).version;
 }
 
 const levels = [...Object.keys(pino.levels.values), "silent"];

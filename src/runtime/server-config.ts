@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
-import { type Verb, verbs } from "../protocol/frames.ts";
+import { type Verb, verbs } from "../protocol/verbs.ts";
 
 export type ServerConfig = {
   /** Default `127.0.0.1`. Any other address needs `apiKeys` or `tokens`. */

@@ -4,9 +4,10 @@ import { messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Database, Row } from "../store/database.ts";
-import { type Missed, planOf, timesOf } from "./times.ts";
+import { type Missed, planOf } from "./plan.ts";
 import { taskOf } from "./rows.ts";
 import { insertFired, lookAtDue, type Move, moveSchedules } from "./sql.ts";
+import { timesOf } from "./times.ts";
 
 export type FiringOptions = {
   podId: string;

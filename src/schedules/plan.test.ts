@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type Missed, planOf, timesMost, timesOf } from "./times.ts";
+import { type Missed, planOf, timesMost } from "./plan.ts";
+import { timesOf } from "./times.ts";
 
 const minuteMs = 60_000;
 const times = timesOf("@every 60000", "UTC");

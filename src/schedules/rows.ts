@@ -1,9 +1,10 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import { checkNumber } from "../base/options.ts";
-import type { NewTask } from "../tasks/sql/enqueue.ts";
 import type { Row } from "../store/database.ts";
-import { everyMsOf, type Missed, nextTime } from "./times.ts";
+import type { NewTask } from "../tasks/sql/enqueue.ts";
+import type { Missed } from "./plan.ts";
+import { everyMsOf, nextTime } from "./times.ts";
 
 /** What is said of each task that a schedule makes. */
 export type TaskOptions = {

@@ -4,9 +4,10 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type EnqueueOptions, prepareTask } from "../tasks/enqueue/options.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
 import { checkName, type InputOf, type TaskContract } from "../tasks/task.ts";
-import { everyPatternOf, everyRange, type Missed, missedPolicies, timesOf } from "./times.ts";
+import { everyRange, type Missed, missedPolicies } from "./plan.ts";
 import type { TaskOptions } from "./rows.ts";
 import type { Definition } from "./sql.ts";
+import { everyPatternOf, timesOf } from "./times.ts";
 
 /** What the tasks of a schedule may be told; their key and their time are the schedule's. */
 export type ScheduledOptions = Pick<

@@ -1,5 +1,6 @@
-import { type Chunk, type Waiting, waitingAfter } from "../../protocol/chunk.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
 import { type Entry, isTurn, type Part, type SessionState } from "../../protocol/message.ts";
+import { type Waiting, waitingAfter } from "../../protocol/waiting.ts";
 import type { Place, SessionEvent, SessionView } from "../../sessions/service.ts";
 import { harmless, oneLine } from "../output.ts";
 

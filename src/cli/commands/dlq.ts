@@ -21,7 +21,7 @@ import {
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { bar, count, plural, startProgress } from "../progress.ts";
-import { type StopSignals, stopSignals } from "../run-pod.ts";
+import { type StopSignals, stopSignals } from "../signals.ts";
 import { eventLine, show as showTask } from "./tasks.ts";
 
 type Flags = StoreFlags & { json?: true };

@@ -2,15 +2,15 @@ import { createReadStream, statSync } from "node:fs";
 import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
-import type { EachCounts, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
-import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
+import type { Workable } from "../../runtime/handlers.ts";
 import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/json-rows.ts";
+import type { EachCounts, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
+import { noteNoWorker } from "../blocked-by.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import { barOf, count, plural, startProgress } from "../progress.ts";
-import { stopSignals } from "../run-pod.ts";
-import { noteNoWorker } from "../blocked-by.ts";
+import { stopSignals } from "../signals.ts";
 
 export type FileOptions = {
   /** A path, or `-` for standard input. */

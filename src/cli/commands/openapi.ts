@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { version } from "../../runtime/process.ts";
+import { version } from "../../runtime/version.ts";
 import { print } from "../output.ts";
 
 export function openApiCommand(program: Command): void {

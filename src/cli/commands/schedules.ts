@@ -1,9 +1,9 @@
 import { type Command, Option } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
-import type { TaskContract } from "../../tasks/task.ts";
-import { everyRange, missedPolicies } from "../../schedules/times.ts";
+import { everyRange, missedPolicies } from "../../schedules/plan.ts";
 import type { Schedule } from "../../schedules/rows.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
+import type { TaskContract } from "../../tasks/task.ts";
 import { onStore } from "../connect.ts";
 import {
   listsByDefault,

@@ -17,7 +17,7 @@ import {
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
 import { bar, plural, startProgress } from "../progress.ts";
-import { stopSignals } from "../run-pod.ts";
+import { stopSignals } from "../signals.ts";
 import { noWorkerText } from "./runs-show.ts";
 
 type Flags = StoreFlags & { json?: true };

@@ -13,10 +13,10 @@ import {
   withPage,
   withStore,
 } from "../flags.ts";
+import { createScreen } from "../live-counts.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { count } from "../progress.ts";
-import { createScreen } from "../live-counts.ts";
-import { stopSignals } from "../run-pod.ts";
+import { stopSignals } from "../signals.ts";
 
 type Flags = StoreFlags & { json?: true };
 type KeyFlags = Flags & { key?: string };

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { type Chunk, isBeside } from "../../protocol/chunk.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
 import {
   type Entry,
   isTurn,
@@ -8,6 +8,7 @@ import {
   type UIMessage,
 } from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
+import { isBeside } from "../../protocol/waiting.ts";
 import type { Session, SessionEvent } from "../session/session.ts";
 import { createReader, type Reader } from "./chunk-reader.ts";
 

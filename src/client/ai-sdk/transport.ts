@@ -1,10 +1,10 @@
 import type { UIMessage as ChatMessage, ChatTransport, UIMessageChunk } from "ai";
-import { jitteredMs } from "../../base/backoff.ts";
 import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import { fraction, type Random, systemRandom } from "../../base/random.ts";
 import { isTurn, type UIMessage } from "../../protocol/message.ts";
+import { jitteredMs } from "../backoff.ts";
 import { type Client, createClient } from "../client.ts";
 import type { ClientOptions } from "../options.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
@@ -19,8 +19,8 @@ import {
   restOf,
   streamAnswer,
 } from "./answer.ts";
-import { decisionsIn, idOf, same } from "./tool-decisions.ts";
 import { type ChatLike, createFollowers } from "./sync.ts";
+import { decisionsIn, idOf, same } from "./tool-decisions.ts";
 
 export type ChatTransportOptions = ClientOptions & {
   /** Default: one of its own, made of the other options. */

@@ -1,7 +1,8 @@
 import type { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
-import type { Chunk, Waiting } from "../../protocol/chunk.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, Part, SessionState, ToolResult, UIMessage } from "../../protocol/message.ts";
+import type { Waiting } from "../../protocol/waiting.ts";
 import type { Store } from "../observable.ts";
 
 /**

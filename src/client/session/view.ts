@@ -1,14 +1,9 @@
 import type { FlotillaError } from "../../base/errors.ts";
 import type { Assembler } from "../../protocol/assembler/assembler.ts";
-import {
-  type Chunk,
-  isBeside,
-  type Waiting,
-  waitingAfter,
-  waitingChunk,
-} from "../../protocol/chunk.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
 import { type Entry, isTurn, type SessionState, type UIMessage } from "../../protocol/message.ts";
 import { createView, type View } from "../../protocol/view.ts";
+import { isBeside, type Waiting, waitingAfter, waitingChunk } from "../../protocol/waiting.ts";
 import { asError } from "../http.ts";
 import type { LiveAnswer, SessionEvent, SessionSnapshot, Unsent } from "./session.ts";
 

@@ -1,6 +1,6 @@
-import { jitteredMs } from "../../base/backoff.ts";
 import { type ErrorCode, FlotillaError } from "../../base/errors.ts";
 import type { closeCodes } from "../../protocol/frames.ts";
+import { jitteredMs } from "../backoff.ts";
 import type { ConnectionState, ErrorLike } from "./status.ts";
 
 // Numbers of their own, so that a page doesn't load those that it never hears.

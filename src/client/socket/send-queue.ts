@@ -1,8 +1,8 @@
-import { jitteredMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
+import { jitteredMs } from "../backoff.ts";
 import { errorOf } from "../http.ts";
 
 /** What goes out over the connection: asked-for changes until they are acked, and the rest at once. */

@@ -1,8 +1,8 @@
-import { jitteredMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { FlotillaError } from "../../base/errors.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { FrameError } from "../../protocol/frames.ts";
+import { jitteredMs } from "../backoff.ts";
 import { errorOf } from "../http.ts";
 import { createListeners, type Store } from "../observable.ts";
 import type { Exchange } from "./send-queue.ts";

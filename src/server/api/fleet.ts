@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { version } from "../../runtime/process.ts";
+import { version } from "../../runtime/version.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { openApi } from "../openapi.ts";
 import type { Readiness } from "../readiness.ts";

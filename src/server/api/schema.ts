@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ErrorCode } from "../../base/errors.ts";
-import type { Verb } from "../../protocol/frames.ts";
+import type { Verb } from "../../protocol/verbs.ts";
 
 /**
  * What a route takes and answers, said once: requests are checked by it, handlers are held to it by the

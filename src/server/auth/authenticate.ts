@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { type Random, systemRandom } from "../../base/random.ts";
-import { sessionVerbs, type Verb, verbs } from "../../protocol/frames.ts";
+import { sessionVerbs, type Verb, verbs } from "../../protocol/verbs.ts";
 import type { ApiKey, TokenConfig } from "../../runtime/server-config.ts";
 import { type Caller, checkName, nameInHeader } from "./caller.ts";
 import { checkLocal } from "./origins.ts";

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { Verb } from "../../protocol/frames.ts";
+import type { Verb } from "../../protocol/verbs.ts";
 
 /** Who asks, for which tenant, and what they may do. */
 export type Caller = {

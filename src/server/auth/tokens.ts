@@ -4,12 +4,12 @@ import {
   errors,
   type JSONWebKeySet,
   type JWTPayload,
-  type JWTVerifyGetKey,
   jwtVerify,
+  type JWTVerifyGetKey,
 } from "jose";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { usualVerbs, type Verb, verbs } from "../../protocol/frames.ts";
+import { usualVerbs, type Verb, verbs } from "../../protocol/verbs.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
 import { type Caller, isName, nameRule } from "./caller.ts";
 

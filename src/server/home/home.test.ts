@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/contract/movable-clock.ts";
 import { flow } from "../../flows/flow.ts";
 import { connect } from "../../runtime/connect.ts";
-import { version } from "../../runtime/process.ts";
+import { version } from "../../runtime/version.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { asking, openPlace } from "../contract/asking.ts";
 import { serving } from "../contract/serving.ts";

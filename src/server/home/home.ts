@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { accepts } from "hono/accepts";
 import { FlotillaError } from "../../base/errors.ts";
 import { packageFile } from "../../base/package-files.ts";
-import { version } from "../../runtime/process.ts";
+import { version } from "../../runtime/version.ts";
 import { bodyOf, refusalIn } from "../admission/admission.ts";
 import { fleetSpecs } from "../api/fleet.schema.ts";
 import { callerOf } from "../auth/authenticate.ts";

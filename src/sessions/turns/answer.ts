@@ -6,12 +6,12 @@ import {
   endsListening,
   parseChunk,
   saysSomething,
-  waitingChunk,
   withMessageId,
 } from "../../protocol/chunk.ts";
 import { createRepair } from "../../protocol/limits.ts";
 import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
 import { messageToChunks } from "../../protocol/to-chunks.ts";
+import { waitingChunk } from "../../protocol/waiting.ts";
 import type { InLine } from "../../throttles/limiter/wait-queue.ts";
 import type { LiveChunks, WorkName } from "../runner.ts";
 import { AgentFailure } from "./failure.ts";

@@ -1,0 +1,73 @@
+import { yearMs } from "../base/durations.ts";
+import type { Times } from "./times.ts";
+
+/** What becomes of times that came while nobody fired. */
+export type Missed = "skip" | "once" | "all";
+
+export const missedPolicies: readonly Missed[] = ["skip", "once", "all"];
+
+/** An interval shorter than the leader's passes couldn't be kept. */
+export const everyRange = { min: 1_000, max: yearMs };
+
+/** What to do about a schedule now. */
+export type Plan = {
+  /** The times that get a task, oldest first. */
+  readonly fire: readonly number[];
+  /** How many times get none, counted up to a hundred. */
+  readonly skipped: number;
+  readonly nextAtMs: number | null;
+};
+
+export type Due = {
+  /** The next time as the row says it; 0 where it isn't worked out, null where there is none. */
+  readonly nextAtMs: number | null;
+  readonly afterMs: number;
+  readonly missed: Missed;
+  /** No more than so many tasks, though more times were missed. */
+  readonly most?: number;
+};
+
+/** So many times are fired, and counted, for one schedule at once. */
+export const timesMost = 100;
+// Somebody has to take over from a leader that dies, and no time should be lost by that.
+const graceMs = 60_000;
+
+/**
+ * Decides; never does. A time is missed if another one has come since, or if it is a minute late and
+ * so not merely waiting for its leader. `skip` fires the last time unless it was missed too, `once`
+ * fires the last time however late, and `all` fires them one by one, the oldest hundred at most.
+ */
+export function planOf(times: Times, row: Due, nowMs: number): Plan {
+  const first = row.nextAtMs === 0 ? times.next(row.afterMs) : row.nextAtMs;
+  const due: number[] = [];
+  let next = first;
+  while (next !== null && next <= nowMs && due.length < 2 * timesMost) {
+    due.push(next);
+    next = times.next(next);
+  }
+  if (due.length === 0) return { fire: [], skipped: 0, nextAtMs: next };
+  const more = next !== null && next <= nowMs;
+  const last = (more ? times.last(nowMs) : null) ?? due.at(-1)!;
+  const fire = chosen(row, due, last, nowMs);
+  return {
+    fire,
+    skipped: Math.min(due.length - fire.length, timesMost),
+    nextAtMs: more ? times.next(nowMs) : next,
+  };
+}
+
+function chosen(
+  { missed, most = timesMost }: Due,
+  due: readonly number[],
+  last: number,
+  nowMs: number,
+): readonly number[] {
+  switch (missed) {
+    case "all":
+      return due.slice(0, Math.min(most, timesMost));
+    case "once":
+      return [last];
+    case "skip":
+      return nowMs - last <= graceMs ? [last] : [];
+  }
+}
