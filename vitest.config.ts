@@ -10,27 +10,58 @@ process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-// These are about what belongs to a whole process, such as what traces it, or fill one by themselves.
-const apart = ["tracing", "consumer", "browser"].map((name) => `test/${name}/**/*.test.ts`);
-// Of three files at a time one mostly waits, for a process, a disk or a lease.
-const maxWorkers = Math.max(3, availableParallelism());
-// These kill processes and mostly wait for others, so that two at a time leave each other enough.
-const paired = ["test/crash/**/*.test.ts"];
-// These fill the machine, count what happens in a time, or expect of a pod that it is never late: a
-// busy neighbour would look like a fault.
-const alone = [
-  "fences",
-  "flows-points",
-  "misbehaving",
+/** The shape of the repository, and simulations: nothing but Node is needed for them. */
+const shape = [
+  "ambient",
+  "docs",
+  "imports",
+  "lazy",
+  "loops",
+  "promises",
+  "readme",
+  "regular-expressions",
+  "simulation/**/*",
+  "client/size",
+].map((name) => `test/${name}.test.ts`);
+/** Suites that run on every kind of store: without a server in `unit`, and on Postgres in `stores`. */
+const onEveryStore = "{src,test}/**/*.stores.test.ts";
+const onPostgres = [
+  "src/**/*.postgres.test.ts",
+  "src/store/postgres/**/*.test.ts",
+  "test/postgres/**/*.test.ts",
+];
+/** Whole servers under load, each for longer than all other units of its room together. */
+const slow = [
+  "server/admission/too-much",
+  "server/api/page-bytes",
+  "server/unread",
+  "throttles/loop",
+].map((name) => `src/${name}.test.ts`);
+/** Each of these needs a process of its own: it traces one, fills one, or starts a browser. */
+const own = ["tracing", "consumer", "browser"].map((name) => `test/${name}/**/*.test.ts`);
+const crash = "test/crash/**/*.test.ts";
+/**
+ * These fill the machine, count what happens in a time, or expect of a pod that it is never late: a busy
+ * neighbour would look like a fault.
+ */
+const crashAlone = [
+  "flows/points",
   "postgres/locks",
   "postgres/many",
   "postgres/quiet",
-  "storm",
-  "within",
+  "tasks/fences",
+  "tasks/misbehaving",
+  "tasks/storm",
+  "tasks/within",
 ].map((name) => `test/crash/${name}.test.ts`);
 
+// Of three files at a time one mostly waits, for a process, a disk or a lease.
+const maxWorkers = Math.max(3, availableParallelism());
+
 // What is missing is seen before anything else is done.
-const setups = ["parts-setup", "built-setup", "postgres/setup"].map((name) => `./test/${name}.ts`);
+const withoutServer = ["./test/parts-setup.ts", "./test/built-setup.ts"];
+const withPostgres = [...withoutServer, "./test/postgres/setup.ts"];
+const postgresKinds = { FLOTILLA_TEST_KINDS: "postgres" };
 
 export default defineConfig({
   resolve: {
@@ -58,24 +89,24 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "fast",
-          globalSetup: setups,
-          include: apart,
+          name: "browser",
+          globalSetup: withPostgres,
+          include: own,
           // It installs 300 MB, which `npm run test:next` is for.
           exclude: process.env["FLOTILLA_NEXT"] ? [] : ["test/consumer/next.test.ts"],
           maxWorkers,
           sequence: { groupOrder: 1 },
         },
       },
+      // To start a process for each of hundreds of files, and to load the same modules in each, takes
+      // longer than what most of them do there: those of the next three share processes.
       {
         extends: true,
         test: {
-          name: "light",
-          globalSetup: setups,
-          include: ["src/**/*.test.ts", "test/**/*.test.ts"],
-          exclude: [...paired, ...apart],
-          // To start a process for each of hundreds of files, and to load the same modules in each,
-          // takes longer than what most of them do there.
+          name: "unit",
+          globalSetup: withoutServer,
+          include: ["src/**/*.test.ts", ...shape, onEveryStore],
+          exclude: [...onPostgres, ...slow],
           isolate: false,
           maxWorkers,
           sequence: { groupOrder: 1 },
@@ -84,10 +115,35 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "paired",
-          globalSetup: setups,
-          include: paired,
-          exclude: alone,
+          name: "stores",
+          globalSetup: withPostgres,
+          include: [onEveryStore, ...onPostgres],
+          env: postgresKinds,
+          isolate: false,
+          maxWorkers,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "process",
+          globalSetup: withPostgres,
+          include: ["test/**/*.test.ts", ...slow],
+          exclude: [...shape, ...own, ...onPostgres, onEveryStore, crash],
+          isolate: false,
+          maxWorkers,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "crash",
+          globalSetup: withPostgres,
+          include: [crash],
+          exclude: crashAlone,
+          // They kill processes and mostly wait for others, so that two at a time leave each other enough.
           maxWorkers: 2,
           sequence: { groupOrder: 2 },
         },
@@ -95,9 +151,9 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "alone",
-          globalSetup: setups,
-          include: alone,
+          name: "crash-alone",
+          globalSetup: withPostgres,
+          include: crashAlone,
           fileParallelism: false,
           sequence: { groupOrder: 3 },
         },

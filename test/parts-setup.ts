@@ -4,10 +4,12 @@ import { getParts, missing, type PartName, parts } from "./parts.ts";
 
 /** What the tests of each project need. */
 const neededBy: Readonly<Record<string, readonly PartName[]>> = {
-  fast: ["postgres", "chromium"],
-  light: ["postgres", "pgbouncer", "faketime", "openssl", "sqlite"],
-  paired: ["postgres", "faketime"],
-  alone: ["postgres"],
+  unit: [],
+  stores: ["postgres", "pgbouncer", "openssl", "faketime"],
+  process: ["postgres", "sqlite"],
+  browser: ["postgres", "chromium"],
+  crash: ["postgres", "faketime"],
+  "crash-alone": ["postgres"],
 };
 
 /** A server that is named needn't be installed. */

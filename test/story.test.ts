@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { judge, recoveriesIn } from "./crash/checkers.ts";
+import { judge, recoveriesIn } from "./crash/tasks/checkers.ts";
 import { createFleet, type Fleet, storeKinds } from "./crash/harness.ts";
 import type { PodProcess } from "./crash/pod-handle.ts";
 import { until } from "./crash/until.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
 import type { Database } from "../store/database.ts";
-import { storeKinds } from "../store/contract/kinds.ts";
+import { memoryKind } from "../store/contract/kinds.ts";
 import { createDeadLetters } from "./dead-letters.ts";
 import { createDeadLetterLead } from "./leader.ts";
 import { openScene, type Scene } from "./contract/harness.ts";
@@ -20,7 +20,7 @@ describe("a view of failed tasks in a file", () => {
   let counted: Database;
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), "flotilla-views-"));
-    scene = await openScene(storeKinds[0]!);
+    scene = await openScene(memoryKind);
     read = 0;
     const { database } = scene.queue;
     counted = {

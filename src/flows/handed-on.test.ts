@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { closeStores } from "../tasks/contract/harness.ts";
-import { storeKinds } from "../store/contract/kinds.ts";
+import { memoryKind } from "../store/contract/kinds.ts";
 import type { Database } from "../store/database.ts";
 import { lookAt } from "../tasks/sql/finish.ts";
 import { flow } from "./flow.ts";
@@ -12,7 +12,7 @@ afterAll(closeStores);
 describe("a run that pods hand on to each other", () => {
   let scene: RunsUnderTest;
   beforeEach(async () => {
-    scene = await openRuns(storeKinds[0]!);
+    scene = await openRuns(memoryKind);
   });
   afterEach(() => scene.close());
 

@@ -5,7 +5,7 @@ import { type Config, type Logger, type Pod, type PodEvent, startPod } from "flo
 import { type Gate, startGatedPod } from "./gated-pod.ts";
 import { handlersFor, type Surroundings } from "./handlers.ts";
 import { type NewEntry, openLedger } from "./ledger.ts";
-import { handlerWithin } from "./own-transaction.ts";
+import { handlerWithin } from "./tasks/own-transaction.ts";
 
 export type PodSpec = {
   store: string;

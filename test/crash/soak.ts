@@ -19,11 +19,11 @@ import { monotonicMs } from "./ledger.ts";
 import { startChaosProxy } from "./postgres/chaos-proxy.ts";
 import { openRoughPlace } from "./postgres/rough.ts";
 import { killServer } from "./server-faults.ts";
-import { sessionFleetOn } from "./sessions-fleet.ts";
-import type { StoreHarm } from "./sessions-nemesis.ts";
-import { runSessionStorm } from "./sessions-storm.ts";
-import { runStorm, type Storm } from "./storm.ts";
-import { postgresPlan, serverSettings, sqlitePlan } from "./storm-plans.ts";
+import { sessionFleetOn } from "./sessions/fleet.ts";
+import type { StoreHarm } from "./sessions/nemesis.ts";
+import { runSessionStorm } from "./sessions/storm.ts";
+import { runStorm, type Storm } from "./tasks/storm.ts";
+import { postgresPlan, serverSettings, sqlitePlan } from "./tasks/storm-plans.ts";
 import { postgresStore, sqliteStore } from "./stores.ts";
 
 await makeBuild();

@@ -189,7 +189,7 @@ export const mutations: readonly Mutation[] = [
     name: "fire: all that were missed as one",
     edits: [
       {
-        file: "src/schedules/times.ts",
+        file: "src/schedules/plan.ts",
         find: "return due.slice(0, Math.min(most, timesMost));",
         put: "return due.slice(0, 1);",
       },

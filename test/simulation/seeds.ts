@@ -1,3 +1,4 @@
+import process from "node:process";
 import { replayOf, shownViolations } from "./report.ts";
 import type { Scenario } from "./scenarios.ts";
 import { builtProgram, runSeeds, seedsFrom, startSeedRunner } from "./seed-runner.ts";
@@ -43,8 +44,15 @@ export const podFaults = [
 /** How pods that claim are told that there may be something to do. */
 export const hints = ["hint: called out", "hint: others", "hint: own"];
 
+const fewer = Number(process.env["FLOTILLA_SEEDS"] ?? Infinity);
+
+/** `npm run test:fast` runs fewer seeds, which don't meet every trouble. */
+export const areFewer = fewer < Infinity;
+
 /** A simulation that is run with many seeds, and what has come of all of them. */
-export function manySeeds(scenario: Scenario, { seeds, twiceEvery }: SeedsOptions) {
+export function manySeeds(scenario: Scenario, { seeds: all, twiceEvery: every }: SeedsOptions) {
+  const seeds = Math.min(all, fewer);
+  const twiceEvery = Math.min(every, seeds);
   const met = new Set<string>();
   const hashes = new Map<number, string>();
   const runner = startSeedRunner(builtProgram);

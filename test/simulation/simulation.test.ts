@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { hints, manySeeds, podFaults, usualFaults } from "./seeds.ts";
+import { areFewer, hints, manySeeds, podFaults, usualFaults } from "./seeds.ts";
 
 // `npm run soak -- simulation` runs as many more as it is told.
 const seeds = 500;
@@ -59,11 +59,11 @@ describe("pods on virtual time, over a store that fails in every way", () => {
   const runs = manySeeds("tasks", { seeds, twiceEvery });
   afterAll(runs.close);
 
-  test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
+  test(`keep every promise in all runs`, { timeout: 600_000 }, async () => {
     expect(await runs.broken()).toEqual([]);
   });
 
-  test("were given every trouble, and every fence has refused something", () => {
+  test.skipIf(areFewer)("were given every trouble, and every fence has refused something", () => {
     expect(runs.missing(mustHappen)).toEqual([]);
   });
 

@@ -14,78 +14,78 @@ import { sql, table, type TableName } from "../sql.ts";
 import { memoryDatabase } from "../sqlite/inline.ts";
 import { openSqlite } from "../sqlite/sqlite.ts";
 
-/** Every kind of store there is. A new one is added here and passes all the suites. */
-export const storeKinds: readonly StoreKind[] = [
-  {
-    name: "memory",
-    async open() {
-      const clock = movableClock();
-      return { database: memoryDatabase(clock), clock, remove: async () => {} };
-    },
+export const memoryKind: StoreKind = {
+  name: "memory",
+  async open() {
+    const clock = movableClock();
+    return { database: memoryDatabase(clock), clock, remove: async () => {} };
   },
-  {
-    name: "a SQLite file",
-    callers: true,
-    async open() {
-      const { path, remove } = temporaryFile();
-      return {
-        database: await openSqlite({ path, create: true }),
-        again: () => openSqlite({ path }),
-        caller: async () => sqliteCaller(path),
-        commits: () => commitsIn(path),
-        remove,
-      };
-    },
+};
+
+const sqliteKind: StoreKind = {
+  name: "a SQLite file",
+  callers: true,
+  async open() {
+    const { path, remove } = temporaryFile();
+    return {
+      database: await openSqlite({ path, create: true }),
+      again: () => openSqlite({ path }),
+      caller: async () => sqliteCaller(path),
+      commits: () => commitsIn(path),
+      remove,
+    };
   },
-  {
-    name: "Postgres",
-    callers: true,
-    async open() {
-      const { url, remove } = await temporaryDatabase();
-      const open = () => openPostgres({ url });
-      const database = await open();
-      return {
-        database,
-        empty: (tables) => emptyPostgres(database, tables),
-        again: open,
-        caller: () => postgresCaller(url),
-        remove,
-      };
-    },
+};
+
+const postgresKind: StoreKind = {
+  name: "Postgres",
+  callers: true,
+  async open() {
+    const { url, remove } = await temporaryDatabase();
+    const open = () => openPostgres({ url });
+    const database = await open();
+    return {
+      database,
+      empty: (tables) => emptyPostgres(database, tables),
+      again: open,
+      caller: () => postgresCaller(url),
+      remove,
+    };
   },
-  {
-    name: "Postgres without skip locked, returning and notify",
-    callers: true,
-    async open() {
-      const { url, remove } = await temporaryDatabase();
-      const open = () => openLesser(url);
-      const database = await open();
-      return {
-        database,
-        empty: (tables) => emptyPostgres(database, tables),
-        again: open,
-        caller: () => postgresCaller(url),
-        hints: false,
-        remove,
-      };
-    },
+};
+
+const reducedPostgresKind: StoreKind = {
+  name: "Postgres without skip locked, returning and notify",
+  callers: true,
+  async open() {
+    const { url, remove } = await temporaryDatabase();
+    const open = () => openLesser(url);
+    const database = await open();
+    return {
+      database,
+      empty: (tables) => emptyPostgres(database, tables),
+      again: open,
+      caller: () => postgresCaller(url),
+      hints: false,
+      remove,
+    };
   },
-];
+};
 
 const every = process.env["FLOTILLA_STORES"] === "all";
+/** The project of vitest that runs this file says so: what needs no server, or what runs on Postgres. */
+const onPostgres = process.env["FLOTILLA_TEST_KINDS"] === "postgres";
+const onServer = every ? [postgresKind, reducedPostgresKind] : [postgresKind];
+
+/** Every kind of store there is. A new one is added here and passes all the suites. */
+export const storeKinds: readonly StoreKind[] = onPostgres ? onServer : [memoryKind, sqliteKind];
 
 /**
- * For suites that reach the store mostly through statements which others hold on every kind: flows,
- * throttles, schedules, dead letters and workers go through those of tasks. A file gets the very
- * statements of memory, on which all simulations run. `FLOTILLA_STORES=all` runs them on all.
+ * For suites of statements, and of what reaches the store through them: a file gets the very statements
+ * of memory, on which all simulations run. `FLOTILLA_STORES=all` runs them on all kinds.
  */
 export const usualKinds: readonly StoreKind[] = storeKinds.filter(
-  ({ name }) => every || name === "a SQLite file" || name === "Postgres",
-);
-
-/** For suites of statements: memory has the very ones of a file, and simulations run on it. */
-export const statementKinds: readonly StoreKind[] = storeKinds.filter(
-  ({ name }) => every || name !== "memory",
+  (kind) => every || kind !== memoryKind,
 );
 
 /** Takes away what earlier tests have left in a store that they share. */

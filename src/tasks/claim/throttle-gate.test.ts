@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Database } from "../../store/database.ts";
-import { storeKinds } from "../../store/contract/kinds.ts";
+import { memoryKind } from "../../store/contract/kinds.ts";
 import { sql } from "../../store/sql.ts";
 import { declarationOf, throttle } from "../../throttles/throttle.ts";
 import { createThrottles } from "../../throttles/registry.ts";
@@ -11,7 +11,7 @@ import { countedCalls, workThrottled } from "../contract/throttled-pod.ts";
 
 let queue: QueueUnderTest;
 beforeEach(async () => {
-  queue = await openQueue(storeKinds[0]!);
+  queue = await openQueue(memoryKind);
 });
 afterEach(() => queue.close());
 afterAll(closeStores);

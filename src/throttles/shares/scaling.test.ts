@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeEach, expect, test } from "vitest";
-import { storeKinds } from "../../store/contract/kinds.ts";
+import { memoryKind } from "../../store/contract/kinds.ts";
 import { closeFleets, type Fleet, type FleetPod, openFleet } from "../contract/shares-fleet.ts";
 
 const second = 1_000;
 let fleet: Fleet;
 beforeEach(async () => {
-  fleet = await openFleet(storeKinds[0]!);
+  fleet = await openFleet(memoryKind);
 });
 afterEach(() => fleet.close());
 afterAll(closeFleets);

@@ -1,13 +1,13 @@
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../postgres/server.ts";
-import { gather, recoveriesIn, violations } from "../checkers.ts";
+import { gather, recoveriesIn, violations } from "../tasks/checkers.ts";
 import { createFleet, type Fleet } from "../harness.ts";
 import { createHistory } from "../history.ts";
 import { startsIn } from "../ledger.ts";
-import { producerViolations } from "../producer-checkers.ts";
+import { producerViolations } from "../tasks/producer-checkers.ts";
 import { until } from "../until.ts";
 import { type FakeTime, fakeTime } from "./fake-time.ts";
-import { openTasks } from "./scene.ts";
+import { openTasks } from "./harness.ts";
 
 const hourMs = 3_600_000;
 const names = ["held", "work"];

@@ -1,7 +1,7 @@
 import pg from "pg";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { connect } from "flotilla";
-import { judge, recoveriesIn } from "../checkers.ts";
+import { judge, recoveriesIn } from "../tasks/checkers.ts";
 import { createFleet, type Fleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
 import { pauseFor, until } from "../until.ts";

@@ -2,13 +2,13 @@ import process from "node:process";
 import pg from "pg";
 import { expect, inject, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../postgres/server.ts";
-import { gather, judge, recoveriesIn, violations } from "../checkers.ts";
+import { gather, judge, recoveriesIn, violations } from "../tasks/checkers.ts";
 import { createHistory } from "../history.ts";
 import { createFleet, type Fleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
-import { producerViolations } from "../producer-checkers.ts";
+import { producerViolations } from "../tasks/producer-checkers.ts";
 import { pauseFor, until } from "../until.ts";
-import { openTasks } from "./scene.ts";
+import { openTasks } from "./harness.ts";
 import { mountTinyDisk } from "./tiny-disk.ts";
 
 const config = { heartbeatMs: 100, deadAfterMs: 1_000, slots: 300, pollMs: 200 };

@@ -1,10 +1,10 @@
 import pg from "pg";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { judge } from "../checkers.ts";
+import { judge } from "../tasks/checkers.ts";
 import { createFleet, type Fleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
 import { until } from "../until.ts";
-import { openTasks } from "./scene.ts";
+import { openTasks } from "./harness.ts";
 import { withTimeouts } from "./scene-store.ts";
 
 const names = ["held", "work"];

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { judge } from "../checkers.ts";
+import { judge } from "../tasks/checkers.ts";
 import { startsIn } from "../ledger.ts";
 import { until } from "../until.ts";
-import { createScene } from "./scene.ts";
+import { createScene } from "./harness.ts";
 
 // A statement's text is sent when it is first prepared on a connection, and these are such firsts.
 const isClaim = (sent: string) => sent.includes("set status = 'claimed'");

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { judge, recoveriesIn } from "../checkers.ts";
+import { judge, recoveriesIn } from "../tasks/checkers.ts";
 import { createFleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
 import { until } from "../until.ts";
-import { openTasks } from "./scene.ts";
+import { openTasks } from "./harness.ts";
 
 // With so many processes on few cores a beat may be late, and nobody is to be taken for dead here.
 const patient = { heartbeatMs: 500, deadAfterMs: 20_000 };

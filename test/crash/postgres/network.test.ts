@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { gather, violations } from "../checkers.ts";
+import { gather, violations } from "../tasks/checkers.ts";
 import { createHistory, type History } from "../history.ts";
 import { startsIn } from "../ledger.ts";
 import type { PodProcess } from "../pod-handle.ts";
-import { producerViolations } from "../producer-checkers.ts";
+import { producerViolations } from "../tasks/producer-checkers.ts";
 import { pauseFor, until } from "../until.ts";
 import { networkFaults, shortTimeouts } from "./network-faults.ts";
-import { openScene, openTasks, type Scene } from "./scene.ts";
+import { openScene, openTasks, type Scene } from "./harness.ts";
 
 const limits = { heartbeatMs: 100, deadAfterMs: 800 };
 describe("a network that", () => {

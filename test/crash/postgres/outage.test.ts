@@ -3,12 +3,12 @@ import { globSync, rmSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { beforeAll, describe, expect, test } from "vitest";
 import { type PostgresServer, startPostgres } from "../../postgres/server.ts";
-import { judge, recoveriesIn } from "../checkers.ts";
+import { judge, recoveriesIn } from "../tasks/checkers.ts";
 import { createFleet, type Fleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
 import type { PodProcess } from "../pod-handle.ts";
 import { until } from "../until.ts";
-import { openTasks, createScene } from "./scene.ts";
+import { openTasks, createScene } from "./harness.ts";
 
 const names = ["held"];
 const quick = { heartbeatMs: 100, deadAfterMs: 1_000, pollMs: 200 };

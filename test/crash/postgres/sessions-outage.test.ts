@@ -1,9 +1,9 @@
 import { beforeAll, expect, test } from "vitest";
 import { seededRandom } from "../../../src/base/random.ts";
 import { type PostgresServer, startPostgres } from "../../postgres/server.ts";
-import { sessionViolations } from "../sessions-checkers.ts";
-import { createSessionFleet } from "../sessions-harness.ts";
-import { keepTalking } from "../sessions-load.ts";
+import { sessionViolations } from "../sessions/checkers.ts";
+import { createSessionFleet } from "../sessions/harness.ts";
+import { keepTalking } from "../sessions/load.ts";
 import { until } from "../until.ts";
 
 let server: PostgresServer;

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { crashPoints, runCrashPoint } from "./awaits.ts";
-import { hints, manySeeds, podFaults, usualFaults } from "../seeds.ts";
+import { areFewer, hints, manySeeds, podFaults, usualFaults } from "../seeds.ts";
 
 // `npm run soak -- simulation` runs as many more as it is told.
 const seeds = 300;
@@ -55,11 +55,11 @@ describe("runs of flows on virtual time, over a store that fails in every way", 
   const runs = manySeeds("flows", { seeds, twiceEvery });
   afterAll(runs.close);
 
-  test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
+  test(`keep every promise in all runs`, { timeout: 600_000 }, async () => {
     expect(await runs.broken()).toEqual([]);
   });
 
-  test("were given every trouble, and met every fence", () => {
+  test.skipIf(areFewer)("were given every trouble, and met every fence", () => {
     expect(runs.missing(mustHappen)).toEqual([]);
   });
 

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { manySeeds, podFaults, usualFaults } from "../seeds.ts";
+import { areFewer, manySeeds, podFaults, usualFaults } from "../seeds.ts";
 
 // `npm run soak -- simulation` runs as many more as it is told.
 const seeds = 300;
@@ -82,11 +82,11 @@ describe("sessions on virtual time, over a store that fails in every way", () =>
   const runs = manySeeds("sessions", { seeds, twiceEvery });
   afterAll(runs.close);
 
-  test(`keep every promise in ${seeds} runs`, { timeout: 600_000 }, async () => {
+  test(`keep every promise in all runs`, { timeout: 600_000 }, async () => {
     expect(await runs.broken()).toEqual([]);
   });
 
-  test("were given every trouble, and met every fence", () => {
+  test.skipIf(areFewer)("were given every trouble, and met every fence", () => {
     expect(runs.missing(mustHappen)).toEqual([]);
   });
 

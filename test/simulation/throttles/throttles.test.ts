@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { manySeeds, usualFaults } from "../seeds.ts";
+import { areFewer, manySeeds, usualFaults } from "../seeds.ts";
 
 // `npm run soak -- simulation` runs as many more as it is told.
 const seeds = 60;
@@ -21,15 +21,11 @@ describe("pods that share a throttle on virtual time, over a store that fails in
   const runs = manySeeds("throttles", { seeds, twiceEvery });
   afterAll(runs.close);
 
-  test(
-    `never have more in flight than the bound, in ${seeds} runs`,
-    { timeout: 600_000 },
-    async () => {
-      expect(await runs.broken()).toEqual([]);
-    },
-  );
+  test(`never have more in flight than the bound, in all runs`, { timeout: 600_000 }, async () => {
+    expect(await runs.broken()).toEqual([]);
+  });
 
-  test("were given every trouble, and lost and won shares by it", () => {
+  test.skipIf(areFewer)("were given every trouble, and lost and won shares by it", () => {
     expect(runs.missing(mustHappen)).toEqual([]);
   });
 

@@ -1,9 +1,0 @@
-import { afterAll } from "vitest";
-import { statementKinds, usualKinds } from "../store/contract/kinds.ts";
-import { closeStores } from "./contract/harness.ts";
-import { tasksContract, workingContract } from "./contract/tasks.ts";
-
-afterAll(closeStores);
-
-for (const kind of statementKinds) tasksContract(kind);
-for (const kind of usualKinds) workingContract(kind);

@@ -1,0 +1,87 @@
+/** A pod and its server in a process of their own, run as the command line runs them. */
+import { openSync, writeSync } from "node:fs";
+import { connect } from "node:net";
+import process from "node:process";
+import { agent, type Config, type Logger, type Pod } from "flotilla";
+import { runUntilSignal } from "../../../src/cli/run-pod.ts";
+import { resolveConfig } from "../../../src/runtime/config.ts";
+import { monotonicMs } from "../ledger.ts";
+import type { FromPod, PodSpec, ToPod } from "../pod-process.ts";
+import { createScript } from "./script.ts";
+import { until } from "../until.ts";
+
+export type ServerGiven = {
+  readonly port: number;
+  /** Where the agent `remote` is, for those pods that have one. */
+  readonly agentUrl?: string;
+  /** Whether this pod has the agents in code. */
+  readonly agents: boolean;
+};
+
+const spec = JSON.parse(process.argv[2]!) as PodSpec & { given: ServerGiven };
+const { port, agentUrl, agents } = spec.given;
+const tell = (message: FromPod) => void process.send?.(message);
+let podId = "";
+const script = createScript(spec.ledgerPath.replace(/ledger$/, "calls"), () => podId);
+
+const scripted = (name: string) =>
+  agent(name, ({ messages, sessionId: session, epoch, attempt, signal }) =>
+    script.answer({ agent: name, session, epoch, attempt, messages, signal }),
+  );
+const config: Config = {
+  heartbeatMs: 200,
+  deadAfterMs: 2_000,
+  shutdownMs: 4_000,
+  pressure: false,
+  dataDir: false,
+  sessions: { logs: 4 },
+  ...spec.config,
+  store: spec.store,
+  use: [
+    ...(agents ? [scripted("local")] : []),
+    ...(agentUrl ? [agent("remote", { url: agentUrl, allowPrivate: true })] : []),
+  ],
+  server: { port },
+  log: fileLogger(spec.logPath),
+  onStart: (pod) => void (podId = (pod as unknown as Pod).podId),
+};
+
+process.on("message", (message: ToPod) => {
+  if ("open" in message) script.open(message.open);
+});
+// Without the test that started it, nobody would end this process.
+process.once("disconnect", () => process.exit(1));
+
+const ended = runUntilSignal({
+  settings: resolveConfig(config),
+  flags: {},
+  work: true,
+  serve: true,
+  live: false,
+});
+// It listens before its pod has started, and is known by what that is called.
+const isUp = async () => podId !== "" && (await listens());
+await Promise.race([ended, until("the server listens and has a pod", isUp)]);
+tell({ ready: podId });
+await ended;
+process.exit(0);
+
+function listens(): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: "127.0.0.1", port });
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
+  });
+}
+
+function fileLogger(path: string): Logger {
+  const file = openSync(path, "a");
+  const line = (level: string) => (fields: object, message: string) => {
+    const said = { atMs: monotonicMs(), pod: podId, level, message, ...fields };
+    writeSync(file, `${JSON.stringify(said)}\n`);
+  };
+  return { debug: () => {}, info: line("info"), warn: line("warn"), error: line("error") };
+}
