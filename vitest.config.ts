@@ -13,6 +13,8 @@ const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 /** The shape of the repository, and simulations: nothing but Node is needed for them. */
 const shape = [
   "ambient",
+  "layout",
+  "words",
   "docs",
   "imports",
   "lazy",

@@ -69,7 +69,7 @@ describe("a file that isn't there", () => {
   test("isn't made by `migrate --dry-run` or `doctor` either", async () => {
     const plan = await run(["migrate", "--dry-run"], { cwd: folder });
     expect(plan).toMatchObject({ code: 0, stderr: "" });
-    expect(plan.stdout).toContain("create table flotilla_step_tracker (");
+    expect(plan.stdout).toContain("create table flotilla_task (");
     expect(await run(["doctor"], { cwd: folder })).toMatchObject({ code: 1 });
     expect(existsSync(file)).toBe(false);
   });

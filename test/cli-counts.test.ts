@@ -18,7 +18,7 @@ beforeAll(async () => {
   await flotilla.pause("post", { reason: "holidays" });
   const database = new DatabaseSync(file);
   const age = database.prepare(
-    "update flotilla_step_tracker set status = ?, created_at = 1, last_update = 1 where task_id = ?",
+    "update flotilla_task set status = ?, created_at = 1, last_update = 1 where task_id = ?",
   );
   ["completed", "completed", "failed"].forEach((status, at) => age.run(status, old[at]!.taskId));
   database.close();

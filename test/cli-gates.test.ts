@@ -63,7 +63,7 @@ describe("pauses and limits on the command line", () => {
     await flotilla.limits.set("key/call/ada", 1);
     const database = await openStore(`sqlite:${join(folder, "flotilla.db")}`);
     await database.write([
-      sql`insert into ${table("step_tracker")} (name, status, claimed_by, gated, group_key)
+      sql`insert into ${table("task")} (name, status, claimed_by, limited, concurrency_key)
         values ('call', 'claimed', 'pod', 1, 'key/call/ada')`,
     ]);
     await database.close();

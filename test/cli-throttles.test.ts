@@ -90,9 +90,9 @@ describe("throttles on the command line", () => {
       ...Array.from(
         { length: 239 },
         (_, at) =>
-          sql`insert into ${table("step_tracker")} (task_id, name, created_at) values (${`t${at}`}, 'sum', ${at})`,
+          sql`insert into ${table("task")} (task_id, name, created_at) values (${`t${at}`}, 'sum', ${at})`,
       ),
-      sql`insert into ${table("step_tracker")} (task_id, name) values ('waits', 'sum')`,
+      sql`insert into ${table("task")} (task_id, name) values ('waits', 'sum')`,
     ]);
     const shown = await runIn(["tasks", "show", "waits"], { cwd: folder });
     expect(shown.stdout).toMatch(

@@ -197,7 +197,7 @@ describe("pods and doctor", () => {
     const { DatabaseSync } = await import("node:sqlite");
     const database = new DatabaseSync(join(cwd, "stuck.db"));
     database.exec(
-      `update flotilla_step_tracker set status = 'claimed', claimed_by = 'gone' where task_id = '${taskId}'`,
+      `update flotilla_task set status = 'claimed', claimed_by = 'gone' where task_id = '${taskId}'`,
     );
     database.close();
     expect((await run(["doctor"])).stdout).toMatch(/warn +workers .*no running pod.*orphan \(1\)/);
@@ -275,9 +275,9 @@ describe("a bare command of things", () => {
     const store = ["--store", `sqlite:${path}`];
     await run(["migrate", ...store]);
     const db = new DatabaseSync(path);
-    db.exec("drop table flotilla_pod_health");
+    db.exec("drop table flotilla_pod");
     writeFileSync(join(folder, "rows.ndjson"), `{"name":"orphan"}\n`);
-    const stored = () => db.prepare("select count(*) as tasks from flotilla_step_tracker").get();
+    const stored = () => db.prepare("select count(*) as tasks from flotilla_task").get();
     for (const args of ["enqueue orphan", "enqueue --file rows.ndjson", "runs start orphan"]) {
       expect(await run([...args.split(" "), ...store])).toMatchObject({ code: 0, stderr: "" });
     }

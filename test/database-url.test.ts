@@ -66,7 +66,7 @@ test("the schema in DATABASE_URL is ignored with a note, and the tables are wher
   expect(code).toBe(0);
   expect(JSON.parse(stdout)).toMatchObject({ from: 0 });
   expect(await tablesIn("public")).toEqual(["migration", "session"]);
-  expect(await tablesIn("flotilla")).toContain("step_tracker");
+  expect(await tablesIn("flotilla")).toContain("task");
 });
 
 test("a schema in DATABASE_URL that holds tables of Flotilla is refused, with what to set instead", async () => {

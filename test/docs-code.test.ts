@@ -178,7 +178,7 @@ describe("code in the docs", () => {
   });
 
   test.each(places("sql"))("is SQL that runs: $place", async ({ text }) => {
-    const run = text.includes("flotilla_step_tracker") ? runOnSqlite : runOnPostgres;
+    const run = text.includes("flotilla_task") ? runOnSqlite : runOnPostgres;
     await expect(run(text)).resolves.toBeUndefined();
   });
 });

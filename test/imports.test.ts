@@ -38,6 +38,28 @@ const mayImport: Record<string, string[]> = {
 };
 const mayImportTypes: Record<string, string[]> = { server: [...server, ...pillars] };
 
+/** What decides and does nothing, with the declarations of its room that it may know besides. */
+const pure: Record<string, string[]> = {
+  "src/tasks/finish/outcome.ts": ["src/tasks/"],
+  "src/flows/decide/": ["src/flows/machine.ts"],
+  "src/throttles/learning/": ["src/throttles/settings.ts"],
+  "src/sessions/conversation/": [],
+  "src/client/socket/connection-state.ts": [],
+  "src/client/session/position.ts": [],
+};
+
+/**
+ * A room's statements are its own. These pairs write another room's table within their own transaction, or
+ * read it in one statement with theirs.
+ */
+const mayImportSql: Record<string, string[]> = {
+  schedules: ["tasks"],
+  "dead-letters": ["tasks"],
+  flows: ["tasks"],
+  tasks: ["pods"],
+  sessions: ["pods"],
+};
+
 /** Drivers are loaded when a database or a bus asks for them, so nobody installs one in vain. */
 const driver = /^(pg|@nats-io\/.+)$/;
 const driverFolders = ["store", "bus", "sessions"];
@@ -45,6 +67,19 @@ const driverFolders = ["store", "bus", "sessions"];
 describe("the import table", () => {
   test("holds for everything under src", () => {
     expect(shippedSources().flatMap(strays)).toEqual([]);
+  });
+
+  test("keeps what decides from doing", () => {
+    expect(shippedSources().flatMap(impurities)).toEqual([]);
+    const text = `import { x } from "../drive/drive.ts";`;
+    expect(impurities({ path: "src/flows/decide/x.ts", text })).toHaveLength(1);
+  });
+
+  test("keeps statements to their rooms", () => {
+    expect(shippedSources().flatMap(foreignSql)).toEqual([]);
+    const text = `import { x } from "../tasks/sql/claim.ts";`;
+    expect(foreignSql({ path: "src/cli/x.ts", text })).toHaveLength(1);
+    expect(foreignSql({ path: "src/flows/x.ts", text })).toEqual([]);
   });
 
   test.each([
@@ -93,6 +128,34 @@ function allowed(path: string, { from, kind }: Import): boolean {
   if (!target.startsWith("src/")) return false;
   const folders = (kind === "type" && mayImportTypes[folder]) || mayImport[folder]!;
   return folderOf(target) === folder || folders.includes(folderOf(target));
+}
+
+/** What is imported though it would do something, into what only decides. */
+function impurities({ path, text }: Source): string[] {
+  const room = Object.keys(pure).find((each) => path.startsWith(each));
+  if (room === undefined) return [];
+  const allowed = ["src/base/", "src/protocol/", ...Object.keys(pure), ...pure[room]!];
+  return importsOf(text)
+    .filter(({ from, kind }) => {
+      if (!from.startsWith(".")) return true;
+      const target = posix.join(posix.dirname(path), from);
+      return !allowed.some((each) => target.startsWith(each)) && kind !== "type";
+    })
+    .map(({ from }) => `${path} may not import ${from}`);
+}
+
+function foreignSql({ path, text }: Source): string[] {
+  const room = folderOf(path);
+  return importsOf(text)
+    .map(({ from }) => posix.join(posix.dirname(path), from))
+    .filter((target) => isSql(target) && target.startsWith("src/"))
+    .filter((target) => ![room, ...(mayImportSql[room] ?? [])].includes(folderOf(target)))
+    .map((target) => `${path} may not import ${target}`);
+}
+
+/** A file of statements, but for what statements are made of. */
+function isSql(path: string): boolean {
+  return /\/sql(?:\.ts$|\/)/.test(path) && !path.startsWith("src/store/");
 }
 
 function folderOf(path: string): string {

@@ -121,15 +121,15 @@ test("every edge of a worker's loop and of the leader's is walked, from an enque
   // Another pod has it by now, as after a pause that was too long.
   const taken = await flotilla.enqueue(holds, null);
   await running(taken.taskId);
-  other.exec(`update flotilla_step_tracker
+  other.exec(`update flotilla_task
     set status = 'cancelled', claimed_by = null, claim_token = claim_token + 1
     where task_id = '${taken.taskId}'`);
   held.get(taken.taskId)!.resolve("too late");
   await reached(endings.lost);
 
   // A pod that claimed a task and was never heard of again: all that others can see of it.
-  other.exec(`insert into flotilla_pod_health (pod_id) values ('ghost');
-    insert into flotilla_step_tracker (task_id, name, payload, status, claimed_by, claim_token)
+  other.exec(`insert into flotilla_pod (pod_id) values ('ghost');
+    insert into flotilla_task (task_id, name, payload, status, claimed_by, claim_token)
     values ('${orphan}', 'work', '{}', 'claimed', 'ghost', 1)`);
   await reached(edges.recovered);
   const isDown = async () =>
@@ -140,8 +140,8 @@ test("every edge of a worker's loop and of the leader's is walked, from an enque
 
   // What it asks of the store is refused for a while.
   for (const [name, edge] of [
-    ["pod_health", edges.beat_failed],
-    ["step_tracker", edges.claim_failed],
+    ["pod", edges.beat_failed],
+    ["task", edges.claim_failed],
   ]) {
     other.exec(`alter table flotilla_${name} rename to flotilla_hidden`);
     await reached(edge!);
@@ -171,7 +171,7 @@ test("every edge of a worker's loop and of the leader's is walked, from an enque
   expect(await pod.deadLetters.followRedrive(redriveId)).toMatchObject({ state: "done" });
   expect(await flotilla.waitFor(bad)).toBe("done");
 
-  other.exec(`insert into flotilla_step_tracker (task_id, name, status, created_at, last_update)
+  other.exec(`insert into flotilla_task (task_id, name, status, created_at, last_update)
     values ('${old}', 'work', 'cancelled', 0, 0)`);
   await until("the leader deletes what is old", async () => !(await flotilla.get(old)));
 

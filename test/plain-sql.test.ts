@@ -13,7 +13,7 @@ import { part } from "./parts.ts";
 import { kept } from "./upgrade/versions.ts";
 
 const page = readFileSync(new URL("../docs/tasks.md", import.meta.url), "utf8");
-const ofTask = /```sql\n(insert into flotilla_step_tracker [^;]+;)\n```/.exec(page)![1]!;
+const ofTask = /```sql\n(insert into flotilla_task [^;]+;)\n```/.exec(page)![1]!;
 const ofSchedule = /`(insert into flotilla_schedule [^`]+)`/.exec(page)![1]!;
 const sqlite3 = (path: string, text: string) =>
   execFileSync(part("sqlite"), [path, text], { encoding: "utf8" }).trim();
@@ -70,7 +70,7 @@ describe.each([
 
 test("a file whose defaults needed SQLite 3.42 is mended beside pods that have it open", async () => {
   makeOldFile(place.path);
-  const insert = sql`insert into ${table("step_tracker")} (name) values ('a') returning run_at`;
+  const insert = sql`insert into ${table("task")} (name) values ('a') returning run_at`;
   const old = await openSqlite({ path: place.path });
   await old.write([insert]);
   const [first, second] = await Promise.all([openStore(place.path), openStore(place.path)]);
@@ -131,6 +131,6 @@ test("a store opens where its defaults can't be changed, and says so", async () 
   expect(warnings).toEqual([expect.stringContaining("plain inserts need SQLite 3.42")]);
   holder.exec("rollback");
   holder.close();
-  await database.write([sql`insert into ${table("step_tracker")} (name) values ('a')`]);
+  await database.write([sql`insert into ${table("task")} (name) values ('a')`]);
   await database.close();
 });

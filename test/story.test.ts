@@ -106,16 +106,13 @@ async function submit(fleet: Fleet, count: number): Promise<string[]> {
 }
 
 async function gateOf(fleet: Fleet, taskId: string): Promise<string> {
-  const [row] = await fleet.sql(
-    "select payload from flotilla_step_tracker where task_id = ?",
-    taskId,
-  );
+  const [row] = await fleet.sql("select payload from flotilla_task where task_id = ?", taskId);
   return JSON.parse(row!["payload"]).gate;
 }
 
 async function heldBy(fleet: Fleet, { podId }: PodProcess): Promise<string[]> {
   const rows = await fleet.sql(
-    `select task_id from flotilla_step_tracker
+    `select task_id from flotilla_task
      where status = 'claimed' and claimed_by = ? order by task_id`,
     podId,
   );
@@ -123,10 +120,7 @@ async function heldBy(fleet: Fleet, { podId }: PodProcess): Promise<string[]> {
 }
 
 async function healthOf(fleet: Fleet, { podId }: PodProcess) {
-  const [row] = await fleet.sql(
-    "select beat, status from flotilla_pod_health where pod_id = ?",
-    podId,
-  );
+  const [row] = await fleet.sql("select beat, status from flotilla_pod where pod_id = ?", podId);
   return row as { beat: number; status: string };
 }
 

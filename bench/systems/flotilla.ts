@@ -27,15 +27,12 @@ export const system: System = {
     await startPod({ store: url, use: [noop], log: silentLogger, ...(slots && { slots }) });
   },
   watch: (url) =>
-    countingRows(
-      url,
-      "select count(*) from flotilla.step_tracker where status in ('pending', 'claimed')",
-    ),
+    countingRows(url, "select count(*) from flotilla.task where status in ('pending', 'claimed')"),
   async addFinished(url, tasks) {
     const client = new pg.Client(url);
     await client.connect();
     await client.query(
-      `insert into flotilla.step_tracker
+      `insert into flotilla.task
          (name, status, payload, result, claimed_by, claim_token, run_at, created_at, last_update)
        select $1, 'completed', json_build_object('number', each, 'text', repeat('x', 80))::text, 'null',
          'earlier', 1, before.ms + each, before.ms + each, before.ms + each

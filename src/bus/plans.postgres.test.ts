@@ -9,9 +9,9 @@ import { pruneMail, putMail, readMail, takeMail } from "./sql.ts";
 
 // The planner believes that the table is as empty as it mostly is, when a pod is back from a long pause.
 const planOf = planning([
-  "alter table flotilla.mailbox set (autovacuum_enabled = off)",
-  "analyze flotilla.mailbox",
-  `insert into flotilla.mailbox (address, sender, seq, body)
+  "alter table flotilla.bus_message set (autovacuum_enabled = off)",
+  "analyze flotilla.bus_message",
+  `insert into flotilla.bus_message (address, sender, seq, body)
     select 'pod ' || nth % 100, 'sender ' || nth % 7, nth, '[]' from generate_series(1, 20000) nth`,
 ]);
 const read = Array.from({ length: 100 }, (_, at) => ({ sender: `sender ${at % 7}`, seq: at }));
@@ -21,7 +21,7 @@ test.each([
   ["to the letters that it takes", takeMail("pod 9", read)],
 ])("Postgres goes %s by the primary key", async (_, statement) => {
   const plan = await planOf(statement);
-  expect(plan).toMatch(/mailbox_pkey/);
+  expect(plan).toMatch(/bus_message_pkey/);
   expect(plan).toMatch(/Index Cond: \(.*address = /);
   expect(plan).not.toMatch(/Seq Scan/);
 });
@@ -32,10 +32,10 @@ test("Postgres sorts no letters to read them in order", async () => {
 
 test("Postgres looks at no letter that it leaves or prunes more than once", async () => {
   expect(await planOf(putMail([{ address: "a", sender: "b", seq: 1, body: "[]" }]))).not.toMatch(
-    /Scan on mailbox/,
+    /Scan on bus_message/,
   );
   const plan = await planOf(pruneMail());
-  expect(plan).toMatch(/Tid Scan on mailbox/);
+  expect(plan).toMatch(/Tid Scan on bus_message/);
   expect(plan).toMatch(/Limit/);
 });
 
@@ -51,8 +51,8 @@ test.each([
   db.close();
   await place.remove();
   const steps = plan.map((step) => String(step["detail"]));
-  const ours = steps.filter((step) => step.includes("mailbox"));
+  const ours = steps.filter((step) => step.includes("bus_message"));
   expect(ours).toHaveLength(1);
-  expect(ours[0]).toMatch(/^SEARCH flotilla_mailbox USING .*INDEX .*address=\?/);
+  expect(ours[0]).toMatch(/^SEARCH flotilla_bus_message USING .*INDEX .*address=\?/);
   expect(steps.join()).not.toContain("ORDER BY");
 });

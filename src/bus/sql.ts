@@ -1,7 +1,7 @@
 import type { MailRow } from "./envelope.ts";
 import { isAmong, limit, now, rowAddress, rows, sql, type Statement, table } from "../store/sql.ts";
 
-const mailbox = table("mailbox");
+const mailbox = table("bus_message");
 
 /** Leaves letters. Sent again, it changes nothing, unless they were taken meanwhile. */
 export function putMail(mail: readonly MailRow[]): Statement {

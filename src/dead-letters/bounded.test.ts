@@ -16,7 +16,7 @@ test("a pass does a bounded piece of the work, however many tasks have failed", 
   await migrate(database);
   const tasks = 24_000;
   await database.write([
-    sql`insert into ${table("step_tracker")} (task_id, name, status, error, last_update)
+    sql`insert into ${table("task")} (task_id, name, status, error, last_update)
       with recursive n (i) as (select 1 union all select i + 1 from n where i < ${tasks})
       select printf('t%06d', i), 'a', 'failed',
         '{"code":"handler_failed","message":"no such user ' || (i % 7) || ' in ' || char(97 + i % 5) || '"}', i
@@ -56,7 +56,7 @@ test("a pass does a bounded piece of the work, however many tasks have failed", 
 
   // From then on a pass costs a page, although everything may have changed meanwhile.
   await database.write([
-    sql`update ${table("step_tracker")} set status = 'completed' where task_id > 't012000'`,
+    sql`update ${table("task")} set status = 'completed' where task_id > 't012000'`,
   ]);
   for (let pass = 0; pass < 15; pass++) {
     await clock.advance(5_000);

@@ -3,9 +3,9 @@ import { hotStatements } from "../tasks/contract/hot.ts";
 import { planning } from "../store/contract/planning.ts";
 
 const ours = ["failedAfter", "failedSince", "failedTasks", "stepTasks", "takeStep", "discardTasks"];
-const fill = (status: string) => `insert into flotilla.step_tracker (name, status)
+const fill = (status: string) => `insert into flotilla.task (name, status)
   select 'a', '${status}' from generate_series(1, 5000)`;
-const planOf = planning([fill("completed"), "analyze flotilla.step_tracker", fill("failed")]);
+const planOf = planning([fill("completed"), "analyze flotilla.task", fill("failed")]);
 
 test("Postgres goes to failed tasks directly, also if it believes that there are none", async () => {
   for (const name of ours) {
@@ -13,9 +13,9 @@ test("Postgres goes to failed tasks directly, also if it believes that there are
       const plan = await planOf(statement);
       // An index without a condition is one that is read from its beginning to its end.
       expect(plan).not.toMatch(
-        /Index (Only )?Scan using step_failed\w* on step_tracker.*\n(?! *Index Cond)/,
+        /Index (Only )?Scan using task_failed\w* on task.*\n(?! *Index Cond)/,
       );
-      expect(plan).not.toMatch(/Seq Scan on step_tracker/);
+      expect(plan).not.toMatch(/Seq Scan on task/);
     }
   }
 });

@@ -146,7 +146,7 @@ export function toStored(row: Row): Stored {
     revision: number("revision"),
     step: number("step"),
     stepSize: number("step_size"),
-    maxStep: number("step_most"),
+    maxStep: number("step_max"),
     stepTaken: number("step_taken"),
     taken: number("taken"),
     succeeded: number("succeeded"),

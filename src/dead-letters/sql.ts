@@ -5,7 +5,7 @@ import { nextSeq } from "../tasks/sql/task-state.ts";
 import type { DeadLetter } from "./dead-letter.ts";
 import type { RedriveReason, Selection, StepCounts, Stored } from "./redrive.ts";
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 
 /** Where a walk over failed tasks is: they are gone through in the order in which they failed. */
 export type Place = { readonly atMs: number; readonly taskId: string };
@@ -61,7 +61,7 @@ export function failedTasks(taskIds: readonly string[]): Statement {
     where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)} and ${hasFailed(sql`task`)}`;
 }
 
-const events = table("step_event");
+const events = table("task_event");
 const redrives = table("redrive");
 
 const isOpen = sql`state in ('running', 'stopping')`;
@@ -75,9 +75,9 @@ export function insertRedrive(
 ): Statement[] {
   return [
     sql`
-      insert into ${redrives} (redrive_id, filter, step_most)
-      select redrive_id, filter, step_most
-      from ${rows({ redrive_id: "text", filter: "text", step_most: "integer" }, [
+      insert into ${redrives} (redrive_id, filter, step_max)
+      select redrive_id, filter, step_max
+      from ${rows({ redrive_id: "text", filter: "text", step_max: "integer" }, [
         [redriveId, JSON.stringify(selection), stepMost],
       ])} fresh
       where (select count(*) from ${redrives} where ${isOpen}) < ${openMost}

@@ -101,7 +101,7 @@ function none(): Record<Doing["type"], number> {
   };
 }
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 const bounded = limit(depthLimit);
 
 // Counting asks for the order of an index, because a planner that takes everything for waiting would
@@ -151,7 +151,7 @@ function otherRuns(): Statement {
     select 'ready', name, count(*) from (
       select name, flow_version from ${tasks}
       where status = 'pending' and parked = 4 and deaths < 2
-      order by name, tenant, priority desc, created_at, task_id ${bounded}) gated
+      order by name, tenant, priority desc, created_at, task_id ${bounded}) limited
     where flow_version is not null group by name
     union all
     select 'ready', name, count(*) from (
@@ -166,5 +166,5 @@ function otherRuns(): Statement {
     union all
     select 'set_aside', name, count(*) from (
       select name from ${tasks} where status = 'pending' and parked = 6
-      order by name ${bounded}) aside group by name`;
+      order by name ${bounded}) set_aside group by name`;
 }

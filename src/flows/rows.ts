@@ -125,8 +125,8 @@ function doingOf(row: Row): Doing {
   const runAtMs = Number(row["run_at"]);
   switch (Number(row["parked"])) {
     case parked.aside: {
-      const { reason, message } = (readJson(row["aside"]) ?? {}) as Record<string, string>;
-      const byVersion = Number(row["aside_version"]);
+      const { reason, message } = (readJson(row["set_aside"]) ?? {}) as Record<string, string>;
+      const byVersion = Number(row["set_aside_version"]);
       return { type: "set_aside", reason: reason ?? "", message: message ?? "", byVersion };
     }
     case parked.forOthers:

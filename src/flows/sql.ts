@@ -4,10 +4,10 @@ import { pageOf } from "../store/page.ts";
 import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
 import { childKeys } from "./decide/event.ts";
 
-const tasks = table("step_tracker");
-const events = table("step_event");
-const signals = table("step_signal");
-const waits = table("step_wait");
+const tasks = table("task");
+const events = table("task_event");
+const signals = table("task_signal");
+const waits = table("task_dependency");
 
 /** The first signal that a run hasn't used, by one of the names that it may have been sent under. */
 export function firstSignal(runId: string, names: readonly string[]): Statement {
@@ -24,9 +24,9 @@ export function firstSignal(runId: string, names: readonly string[]): Statement 
 export function childrenOf(runId: string, transition: string): Statement {
   const prefix = childKeys(runId, transition);
   return sql`
-    select wait.awaited_id, child.name, child.status, child.result, child.error
-    from ${waits} wait left join ${tasks} child on child.task_id = wait.awaited_id
-    where wait.waiter_id = ${runId}
+    select wait.dependency_id, child.name, child.status, child.result, child.error
+    from ${waits} wait left join ${tasks} child on child.task_id = wait.dependency_id
+    where wait.dependent_id = ${runId}
       and (child.task_id is null or child.parent_id = ${runId}
         and substr(child.unique_key, 1, ${prefix.length}) = ${prefix})
     order by wait.place`;
@@ -35,8 +35,8 @@ export function childrenOf(runId: string, transition: string): Statement {
 /** Lets a later version of a flow try what an earlier one couldn't read. */
 export function takeUp(name: string, version: number): Statement {
   return sql`
-    update ${tasks} set parked = ${ungated}, aside = null, aside_version = null
-    where name = ${name} and status = 'pending' and parked = 6 and aside_version < ${version}`;
+    update ${tasks} set parked = ${ungated}, set_aside = null, set_aside_version = null
+    where name = ${name} and status = 'pending' and parked = 6 and set_aside_version < ${version}`;
 }
 
 /** More that nobody has used yet are a mistake of whoever sends them. */
@@ -108,8 +108,8 @@ export function resumeAside({ runId, version, requestId }: ResumeAside): Stateme
       from ${tasks} task where ${held} ${holdTask}`,
     sql`
       update ${tasks}
-      set parked = case when parked = 6 then ${ungated} else parked end, aside = null,
-        aside_version = null, last_update = ${now}, wake = wake + 1
+      set parked = case when parked = 6 then ${ungated} else parked end, set_aside = null,
+        set_aside_version = null, last_update = ${now}, wake = wake + 1
         ${version === null ? sql`` : sql`, flow_version = ${version}`}
       where ${isAmong(sql`select task.task_id from ${tasks} task where ${held}`, sql`task_id`)}`,
     sql`select status, case when ${isNoted} then 1 else 0 end as resumed
@@ -154,7 +154,7 @@ function statusIs(status: string): Statement {
 
 /** Parents wait for their children, and what somebody waits for is found by an index. */
 function childOf(parentId: string): Statement {
-  const awaited = sql`select awaited_id from ${waits} where waiter_id = ${parentId}`;
+  const awaited = sql`select dependency_id from ${waits} where dependent_id = ${parentId}`;
   return sql`parent_id = ${parentId} and ${isAmong(awaited, sql`task_id`)}`;
 }
 

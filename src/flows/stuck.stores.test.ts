@@ -9,7 +9,7 @@ import { openRuns, type RunsUnderTest, soon } from "./contract/second-harness.ts
 
 afterAll(closeStores);
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 
 describe.each(storeKinds)("stuck runs on $name", (kind) => {
   let runs: RunsUnderTest;

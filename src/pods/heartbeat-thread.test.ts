@@ -24,7 +24,7 @@ afterEach(async () => {
 });
 
 const podRow = (podId: string) =>
-  db.prepare("select * from flotilla_pod_health where pod_id = ?").get(podId);
+  db.prepare("select * from flotilla_pod where pod_id = ?").get(podId);
 const beatOf = (podId: string) => Number(podRow(podId)?.["beat"] ?? 0);
 
 function start(podId: string, stallBeats = 1_000) {
@@ -70,7 +70,7 @@ describe("the heartbeat's thread", () => {
     const { heartbeat, pulse } = start("a");
     await until("the first beat", () => beatOf("a") > 0);
     pulse.raiseFloor(12);
-    db.exec("delete from flotilla_pod_health");
+    db.exec("delete from flotilla_pod");
     await until("its return", () => beatOf("a") > 0);
     expect(podRow("a")).toMatchObject({ status: "up", claim_floor: 12 });
     await heartbeat.stop();
@@ -79,7 +79,7 @@ describe("the heartbeat's thread", () => {
   test("brings its pod back after it was marked down", async () => {
     const { heartbeat } = start("a");
     await until("the first beat", () => beatOf("a") > 0);
-    db.exec("update flotilla_pod_health set status = 'down'");
+    db.exec("update flotilla_pod set status = 'down'");
     await until("its return", () => podRow("a")!["status"] === "up");
     expect(podRow("a")).toMatchObject({ status: "up" });
     await heartbeat.stop();

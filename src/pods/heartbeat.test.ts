@@ -75,7 +75,7 @@ describe("a heartbeat", () => {
     expect(await podNow()).toMatchObject({ status: "down" });
     await clock.advance(1_000);
     expect(await podNow()).toMatchObject({ status: "up", beat: 2 });
-    await database.write([sql`delete from ${table("pod_health")}`]);
+    await database.write([sql`delete from ${table("pod")}`]);
     await clock.advance(1_000);
     expect(await podNow()).toMatchObject({ status: "up", beat: 3, claim_floor: 7 });
     await heartbeat.stop();
@@ -84,7 +84,7 @@ describe("a heartbeat", () => {
   test("never lowers the floor of a pod that is known", async () => {
     const { heartbeat } = start("a");
     await clock.advance(0);
-    await database.write([sql`update ${table("pod_health")} set claim_floor = 9`]);
+    await database.write([sql`update ${table("pod")} set claim_floor = 9`]);
     await clock.advance(3_000);
     expect(await podNow()).toMatchObject({ claim_floor: 9, beat: 4 });
     await heartbeat.stop();
@@ -147,8 +147,8 @@ describe("a heartbeat", () => {
 describe("what pods see of each other", () => {
   test("includes those that hold claims though their row is gone", async () => {
     await database.write([
-      sql`insert into ${table("pod_health")} (pod_id, beat, passes) values ('a', 3, 2)`,
-      sql`insert into ${table("step_tracker")} (name, status, claimed_by) values
+      sql`insert into ${table("pod")} (pod_id, beat, passes) values ('a', 3, 2)`,
+      sql`insert into ${table("task")} (name, status, claimed_by) values
         ('n', 'claimed', 'ghost'), ('n', 'claimed', 'ghost'), ('n', 'claimed', 'a'), ('n', 'completed', 'old')`,
     ]);
     const seen = (await database.read(seePods())).map(toPodSeen);
@@ -162,23 +162,21 @@ describe("what pods see of each other", () => {
 
   test("marks down only those that haven't beaten since", async () => {
     await database.write([
-      sql`insert into ${table("pod_health")} (pod_id, beat) values ('a', 3), ('b', 4), ('c', 5)`,
+      sql`insert into ${table("pod")} (pod_id, beat) values ('a', 3), ('b', 4), ('c', 5)`,
     ]);
     const seen = (await database.read(seePods())).map(toPodSeen).slice(0, 2);
-    await database.write([
-      sql`update ${table("pod_health")} set beat = beat + 1 where pod_id = 'b'`,
-    ]);
+    await database.write([sql`update ${table("pod")} set beat = beat + 1 where pod_id = 'b'`]);
     await database.write([markDown(seen)]);
     expect((await pods()).map((row) => row["status"])).toEqual(["down", "up", "up"]);
   });
 
   test("forgets pods that have been down for long, and no others", async () => {
     await database.write([
-      sql`insert into ${table("pod_health")} (pod_id, status) values ('left', 'down'), ('stuck', 'up')`,
+      sql`insert into ${table("pod")} (pod_id, status) values ('left', 'down'), ('stuck', 'up')`,
     ]);
     await clock.advance(1_001);
     await database.write([
-      sql`insert into ${table("pod_health")} (pod_id, status) values ('leaving', 'down')`,
+      sql`insert into ${table("pod")} (pod_id, status) values ('leaving', 'down')`,
       prunePods(1_000),
     ]);
     expect((await pods()).map((row) => row["pod_id"])).toEqual(["stuck", "leaving"]);

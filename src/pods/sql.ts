@@ -2,7 +2,7 @@ import type { Row } from "../store/database.ts";
 import { now, rows, sql, type Statement, table, takeRows } from "../store/sql.ts";
 import type { PodSeen } from "./liveness.ts";
 
-const podHealth = table("pod_health");
+const podHealth = table("pod");
 
 /**
  * One heartbeat, the `count`-th of its process. An upsert, so that a live pod that was marked down or
@@ -26,7 +26,7 @@ export function beat(podId: string, metadata: string, claimFloor: number, count 
  * about throttles, so that whoever leads needn't ask, and whether there were ever sessions.
  */
 export function seePods(): Statement {
-  const tasks = table("step_tracker");
+  const tasks = table("task");
   return sql`
     with recursive holder (pod_id) as (
       select (select max(claimed_by) from ${tasks} where status = 'claimed')
@@ -36,7 +36,7 @@ export function seePods(): Statement {
       from holder where holder.pod_id is not null)
     select pod_id, birth_timestamp, status, beat, passes,
       exists (select 1 from ${table("throttle_report")}) as throttled,
-      exists (select 1 from ${table("log_head")}) as talked
+      exists (select 1 from ${table("session_log")}) as talked
     from ${podHealth}
     where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
     union all

@@ -49,7 +49,7 @@ describe("a leader's schedules", () => {
     firings.push(firing);
     return firing;
   };
-  const stored = () => database.read(sql`select * from ${table("step_tracker")} order by task_id`);
+  const stored = () => database.read(sql`select * from ${table("task")} order by task_id`);
   const times = async () =>
     (await stored()).map((row) => (row["unique_key"] as string).split("/")[2]!.slice(11, 19));
 
@@ -133,7 +133,7 @@ describe("a leader's schedules", () => {
       await schedules.put(schedule(id, { name: id, pattern: "* * * * * *" }));
     }
     await database.write([
-      sql`create trigger refuse before insert on ${table("step_tracker")} when new.name = 'bad'
+      sql`create trigger refuse before insert on ${table("task")} when new.name = 'bad'
         begin select raise(abort, 'refused'); end`,
     ]);
     start();

@@ -16,7 +16,7 @@ import {
 } from "../store/sql.ts";
 
 const schedules = table("schedule");
-const tasks = table("step_tracker");
+const tasks = table("task");
 
 /** When a row was changed: later with each change, also within a millisecond, so that it tells two apart. */
 const changedAt = sql`case when ${schedules}.last_update < ${now} then ${now}

@@ -23,7 +23,7 @@ const firstTables: Migration = {
   name: "tasks and pods",
   needs: 1,
   statements: [
-    sql`create table ${table("pod_health")} (
+    sql`create table ${table("pod")} (
       pod_id ${keyText} primary key,
       birth_timestamp bigint not null default (${startingNow}),
       last_heartbeat bigint not null default (${startingNow}),
@@ -34,7 +34,7 @@ const firstTables: Migration = {
       metadata text not null default '{}'
     )`,
     // A row with only a name and a payload is a task that runs: every other column has its default.
-    sql`create table ${table("step_tracker")} (
+    sql`create table ${table("task")} (
       task_id ${keyText} primary key not null default (${newId}),
       tenant ${keyText} not null default 'default',
       name ${keyText} not null,
@@ -56,13 +56,13 @@ const firstTables: Migration = {
       wake bigint not null default 0,
       cancel_requested integer not null default 0,
       unique_key ${keyText},
-      group_key ${keyText},
+      concurrency_key ${keyText},
       parent_id ${keyText},
       progress text,
       result text,
       error text
     )`,
-    sql`create table ${table("step_event")} (
+    sql`create table ${table("task_event")} (
       task_id ${keyText} not null,
       seq integer not null,
       at bigint not null default (${startingNow}),
@@ -74,19 +74,19 @@ const firstTables: Migration = {
     )`,
     sql`create table ${table("probe")} (id integer primary key, at bigint not null)`,
     // What can be claimed, in the order of claiming. Rows that wait or run alone are in none of it.
-    sql`create index ${index("step_ready")}
-      on ${table("step_tracker")} (name, priority desc, created_at, task_id)
+    sql`create index ${index("task_ready")}
+      on ${table("task")} (name, priority desc, created_at, task_id)
       where status = 'pending' and parked = 0 and deaths < 2`,
-    sql`create index ${index("step_alone")} on ${table("step_tracker")} (name, created_at, task_id)
+    sql`create index ${index("task_alone")} on ${table("task")} (name, created_at, task_id)
       where status = 'pending' and parked = 0 and deaths >= 2`,
-    sql`create index ${index("step_parked")} on ${table("step_tracker")} (run_at)
+    sql`create index ${index("task_parked")} on ${table("task")} (run_at)
       where status = 'pending' and parked = 1`,
-    sql`create index ${index("step_claimed")} on ${table("step_tracker")} (claimed_by, claim_call)
+    sql`create index ${index("task_claimed")} on ${table("task")} (claimed_by, claim_call)
       where status = 'claimed'`,
-    sql`create index ${index("step_failed")} on ${table("step_tracker")} (task_id)
+    sql`create index ${index("task_failed")} on ${table("task")} (task_id)
       where status = 'failed'`,
-    sql`create unique index ${index("step_unique")}
-      on ${table("step_tracker")} (tenant, name, unique_key) where unique_key is not null`,
+    sql`create unique index ${index("task_unique")}
+      on ${table("task")} (tenant, name, unique_key) where unique_key is not null`,
   ],
 };
 
@@ -95,10 +95,10 @@ const tracesAndWaiting: Migration = {
   needs: 1,
   statements: [
     // The W3C trace context that a task was enqueued in, so that its runs belong to the same trace.
-    sql`alter table ${table("step_tracker")} add column trace text`,
-    sql`alter table ${table("pod_health")} add column waiting integer not null default 0`,
-    sql`${leaveRoom("step_tracker")}`,
-    sql`${leaveRoom("pod_health")}`,
+    sql`alter table ${table("task")} add column trace text`,
+    sql`alter table ${table("pod")} add column waiting integer not null default 0`,
+    sql`${leaveRoom("task")}`,
+    sql`${leaveRoom("pod")}`,
   ],
 };
 
@@ -107,64 +107,64 @@ const gatesWaitsAndSchedules: Migration = {
   // An older pod would wake nobody who waits for its tasks, nor keep to a limit.
   needs: 3,
   statements: [
-    // 1 where a limit is to be kept: by a key (`group_key` names it) or by whose task it is.
-    sql`alter table ${table("step_tracker")} add column gated integer not null default 0`,
+    // 1 where a limit is to be kept: by a key (`concurrency_key` names it) or by whose task it is.
+    sql`alter table ${table("task")} add column limited integer not null default 0`,
     // The limit that it was found to be held up by.
-    sql`alter table ${table("step_tracker")} add column blocked_by ${keyText}`,
+    sql`alter table ${table("task")} add column blocked_by ${keyText}`,
     // Whether it waits for others: 1 until all have completed, 2 until all have ended. 3 instead of 1
     // says that one of them has failed or was cancelled, so that it won't run.
-    sql`alter table ${table("step_tracker")} add column waits integer not null default 0`,
+    sql`alter table ${table("task")} add column depends integer not null default 0`,
     // How many times somebody began to wait for it, so that whoever ends it knows to wake them.
-    sql`alter table ${table("step_tracker")} add column awaited integer not null default 0`,
+    sql`alter table ${table("task")} add column dependents integer not null default 0`,
     // The redrive that has started it over last, and in which of its steps.
-    sql`alter table ${table("step_tracker")} add column redrive_id ${keyText}`,
+    sql`alter table ${table("task")} add column redrive_id ${keyText}`,
     // The attempt whose progress is stored: what a machine has kept of a later one is newer.
-    sql`alter table ${table("step_tracker")} add column progress_token bigint`,
+    sql`alter table ${table("task")} add column progress_token bigint`,
     // How often its handler has asked to be run again later.
-    sql`alter table ${table("step_tracker")} add column snoozes integer not null default 0`,
+    sql`alter table ${table("task")} add column snoozes integer not null default 0`,
     // The time of its schedule that it was made for.
-    sql`alter table ${table("step_tracker")} add column scheduled_at bigint`,
+    sql`alter table ${table("task")} add column scheduled_at bigint`,
     // Why a pod claims no more than it does, in its own words.
-    sql`alter table ${table("pod_health")} add column state text`,
-    sql`alter table ${table("step_tracker")} add column redrive_step integer`,
+    sql`alter table ${table("pod")} add column state text`,
+    sql`alter table ${table("task")} add column redrive_step integer`,
     // Changes with every pause, so that a claim can say which pauses it knows of.
-    sql`alter table ${table("pod_health")} add column pauses bigint not null default 0`,
-    sql`create index ${index("step_gated")}
-      on ${table("step_tracker")} (name, tenant, priority desc, created_at, task_id)
+    sql`alter table ${table("pod")} add column pauses bigint not null default 0`,
+    sql`create index ${index("task_limited")}
+      on ${table("task")} (name, tenant, priority desc, created_at, task_id)
       where status = 'pending' and parked = 4 and deaths < 2`,
-    sql`create index ${index("step_blocked")}
-      on ${table("step_tracker")} (blocked_by, priority desc, created_at, task_id)
+    sql`create index ${index("task_blocked")}
+      on ${table("task")} (blocked_by, priority desc, created_at, task_id)
       where status = 'pending' and parked = 3`,
-    sql`create index ${index("step_waiting")} on ${table("step_tracker")} (task_id)
+    sql`create index ${index("task_for_dependencies")} on ${table("task")} (task_id)
       where status = 'pending' and parked = 2`,
-    sql`create index ${index("step_alone_gated")}
-      on ${table("step_tracker")} (name, created_at, task_id)
+    sql`create index ${index("task_alone_limited")}
+      on ${table("task")} (name, created_at, task_id)
       where status = 'pending' and parked = 4 and deaths >= 2`,
-    sql`create index ${index("step_held_group")} on ${table("step_tracker")} (group_key)
-      where status = 'claimed' and group_key is not null`,
-    sql`create index ${index("step_held_tenant")} on ${table("step_tracker")} (tenant)
-      where status = 'claimed' and gated = 1`,
-    sql`create index ${index("step_failed_at")} on ${table("step_tracker")} (last_update, task_id)
+    sql`create index ${index("task_running_key")} on ${table("task")} (concurrency_key)
+      where status = 'claimed' and concurrency_key is not null`,
+    sql`create index ${index("task_running_tenant")} on ${table("task")} (tenant)
+      where status = 'claimed' and limited = 1`,
+    sql`create index ${index("task_failed_at")} on ${table("task")} (last_update, task_id)
       where status = 'failed'`,
-    sql`create index ${index("step_redriven")} on ${table("step_tracker")} (redrive_id, redrive_step)
+    sql`create index ${index("task_redriven")} on ${table("task")} (redrive_id, redrive_step)
       where redrive_id is not null`,
-    sql`create table ${table("step_wait")} (
-      awaited_id ${keyText} not null,
-      waiter_id ${keyText} not null,
+    sql`create table ${table("task_dependency")} (
+      dependency_id ${keyText} not null,
+      dependent_id ${keyText} not null,
       place integer not null default 0,
-      primary key (awaited_id, waiter_id)
+      primary key (dependency_id, dependent_id)
     )`,
-    sql`create index ${index("step_waiter")} on ${table("step_wait")} (waiter_id)`,
+    sql`create index ${index("task_dependent")} on ${table("task_dependency")} (dependent_id)`,
     // How many may run at once of what a scope names: `key/<name>/<key>` or `tenant/<tenant>`. What
     // wasn't set by hand is what the code of the pods says, and is forgotten where nothing needs it.
-    sql`create table ${table("step_limit")} (
+    sql`create table ${table("task_limit")} (
       scope ${keyText} primary key not null,
       max_running integer not null,
       by_hand integer not null default 0
     )`,
     // Names that are paused or have been. Whoever pauses or resumes is given a number first; `done` is the
     // number of the last who did, and what comes later with a lower one changes nothing.
-    sql`create table ${table("step_pause")} (
+    sql`create table ${table("task_pause")} (
       name ${keyText} primary key not null,
       paused integer not null default 1,
       given bigint not null default 0,
@@ -203,7 +203,7 @@ const gatesWaitsAndSchedules: Migration = {
       reason text,
       revision bigint not null default 1,
       last_write ${keyText},
-      step_most integer not null,
+      step_max integer not null,
       step integer not null default 0,
       step_size integer not null default 0,
       step_taken integer default 0,
@@ -271,32 +271,32 @@ const runs: Migration = {
   needs: 5,
   statements: [
     // The highest version of its flow that has advanced it, 0 before any has; null where it is no run.
-    sql`alter table ${table("step_tracker")} add column flow_version integer`,
+    sql`alter table ${table("task")} add column flow_version integer`,
     // The transition or finalizer that is next; null before the first write and once it has ended.
-    sql`alter table ${table("step_tracker")} add column cursor text`,
+    sql`alter table ${table("task")} add column cursor text`,
     // The ending that its finalizers lead to, and what it waits for, as JSON.
-    sql`alter table ${table("step_tracker")} add column intent text`,
-    sql`alter table ${table("step_tracker")} add column waiting text`,
+    sql`alter table ${table("task")} add column intent text`,
+    sql`alter table ${table("task")} add column waiting text`,
     // Where a run that has failed or was cancelled stood then, and goes on if it is started over.
-    sql`alter table ${table("step_tracker")} add column stopped_at text`,
+    sql`alter table ${table("task")} add column stopped_at text`,
     // Counts the writes of whoever runs it: the next one follows this one, or isn't stored.
-    sql`alter table ${table("step_tracker")} add column run_seq bigint not null default 0`,
+    sql`alter table ${table("task")} add column run_seq bigint not null default 0`,
     // When the last of them was. In no index, so that a run that goes on touches none.
-    sql`alter table ${table("step_tracker")} add column advanced_at bigint`,
+    sql`alter table ${table("task")} add column advanced_at bigint`,
     // The signal that it is parked for.
-    sql`alter table ${table("step_tracker")} add column awaits text`,
+    sql`alter table ${table("task")} add column awaits text`,
     // Why it was set aside, as JSON, and by which version of its flow.
-    sql`alter table ${table("step_tracker")} add column aside text`,
-    sql`alter table ${table("step_tracker")} add column aside_version integer`,
-    sql`create index ${index("step_run")} on ${table("step_tracker")} (name, task_id)
+    sql`alter table ${table("task")} add column set_aside text`,
+    sql`alter table ${table("task")} add column set_aside_version integer`,
+    sql`create index ${index("task_run")} on ${table("task")} (name, task_id)
       where flow_version is not null`,
-    sql`create index ${index("step_aside")} on ${table("step_tracker")} (name)
+    sql`create index ${index("task_set_aside")} on ${table("task")} (name)
       where status = 'pending' and parked = 6`,
-    sql`create index ${index("step_told")} on ${table("step_tracker")} (name)
+    sql`create index ${index("task_for_signal")} on ${table("task")} (name)
       where status = 'pending' and parked = 5`,
     // What was said to runs from outside. One that was taken is kept with its run, so that to say it
     // again with the same id says nothing new.
-    sql`create table ${table("step_signal")} (
+    sql`create table ${table("task_signal")} (
       task_id ${keyText} not null,
       signal_id ${keyText} not null,
       seq integer not null,
@@ -306,8 +306,8 @@ const runs: Migration = {
       at bigint not null default (${startingNow}),
       primary key (task_id, signal_id)
     )`,
-    sql`create index ${index("step_signal_open")}
-      on ${table("step_signal")} (task_id, name, seq) where taken = 0`,
+    sql`create index ${index("task_signal_open")}
+      on ${table("task_signal")} (task_id, name, seq) where taken = 0`,
   ],
 };
 
@@ -317,7 +317,7 @@ const sessions: Migration = {
   statements: [
     // One ordered log of records each. Its owner appends by comparing where it stands, so that `term`,
     // `owner` and `beat` say only who tries. `record_id` is of the last record, for its resend to find.
-    sql`create table ${table("log_head")} (
+    sql`create table ${table("session_log")} (
       log_id integer primary key not null,
       incarnation text not null,
       term bigint not null default 0,
@@ -390,7 +390,7 @@ const sessions: Migration = {
       primary key (tenant, name)
     )`,
     // Letters between processes. Whoever they are for takes them out; whoever waits for one asks again.
-    sql`create ${fleeting} table ${table("mailbox")} (
+    sql`create ${fleeting} table ${table("bus_message")} (
       address ${keyText} not null,
       sender ${keyText} not null,
       seq bigint not null,
@@ -400,9 +400,9 @@ const sessions: Migration = {
     )`,
     // Anybody who may connect to the database hears every channel whose name they know, so that names of
     // channels with letters are made with this.
-    sql`create table ${table("mail_secret")} (secret text not null)`,
-    sql`insert into ${table("mail_secret")} (secret) values (${newId})`,
-    sql`${leaveRoom("log_head")}`,
+    sql`create table ${table("bus_secret")} (secret text not null)`,
+    sql`insert into ${table("bus_secret")} (secret) values (${newId})`,
+    sql`${leaveRoom("session_log")}`,
     sql`${leaveRoom("session")}`,
   ],
 };

@@ -45,10 +45,10 @@ const numbered: Dialect = {
 
 describe("a statement", () => {
   test("binds values and spells words as its dialect does", () => {
-    const tasks = table("step_tracker");
+    const tasks = table("task");
     const statement = sql`select ${newId} from ${tasks} where a = ${1} and b < ${now} and c = ${"x"}`;
     expect(render(statement, numbered)).toEqual({
-      text: "select uuid() from app.step_tracker where a = $1 and b < clock() and c = $2",
+      text: "select uuid() from app.task where a = $1 and b < clock() and c = $2",
       values: [1, "x"],
     });
     expect(render(sql`create index ${index("ready")}`, numbered).text).toBe(
@@ -58,7 +58,7 @@ describe("a statement", () => {
 
   test.each([
     { strings: ["1 or true"], parts: [] },
-    { table: "step_tracker; drop table x" },
+    { table: "task; drop table x" },
     { index: "x" },
     { word: "now" },
     {

@@ -127,10 +127,10 @@ export async function readWaits(
   rows: readonly Row[],
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const waits = new Map<string, string[]>();
-  const waiters = rows.filter((row) => Number(row["waits"]) > 0);
+  const waiters = rows.filter((row) => Number(row["depends"]) > 0);
   if (waiters.length === 0) return waits;
   const found = await database.read(waitsOf(waiters.map((row) => row["task_id"] as string)));
-  for (const { waiter_id: waiter, awaited_id: awaited } of found) {
+  for (const { dependent_id: waiter, dependency_id: awaited } of found) {
     waits.set(waiter, [...(waits.get(waiter) ?? []), awaited]);
   }
   return waits;

@@ -13,7 +13,7 @@ export type TaskError = {
   readonly taskId?: string;
 };
 
-/** A task as people see it: one row of `step_tracker`. */
+/** A task as people see it: one row of `task`. */
 export type Task = {
   readonly taskId: string;
   readonly tenant: string;
@@ -88,7 +88,7 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
     claimToken: Number(row["claim_token"]),
     progress: lenientJson(row["progress"]),
     cancelRequested: Number(row["cancel_requested"]) === 1,
-    scope: row["group_key"],
+    scope: row["concurrency_key"],
     waitsFor,
     flowVersion: row["flow_version"] === null ? null : Number(row["flow_version"]),
   };
@@ -190,9 +190,10 @@ export function toClaim(row: Row): Claim {
     snoozes: Number(row["snoozes"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
     deaths: Number(row["deaths"]),
-    gate: Number(row["gated"]) === 1 ? { group: row["group_key"] as string | null } : undefined,
-    awaited: Number(row["awaited"]) > 0 || undefined,
-    doomed: Number(row["waits"]) === 3 || undefined,
+    gate:
+      Number(row["limited"]) === 1 ? { group: row["concurrency_key"] as string | null } : undefined,
+    awaited: Number(row["dependents"]) > 0 || undefined,
+    doomed: Number(row["depends"]) === 3 || undefined,
     scheduledAtMs: row["scheduled_at"] === null ? undefined : Number(row["scheduled_at"]),
     trace: row["trace"],
     run: row["run_seq"] === undefined ? undefined : toClaimedRun(row),

@@ -208,7 +208,7 @@ export function createTasks(parts: TasksParts): OwnTasks {
       });
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);
-      if (row["status"] === "cancelled") await freeKey(parts, row["group_key"]);
+      if (row["status"] === "cancelled") await freeKey(parts, row["concurrency_key"]);
       // Whoever waited for it may be free now.
       onEnqueued?.();
       waiting.ended(taskId);

@@ -121,7 +121,7 @@ export function createMoving(parts: {
   };
 }
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 const schedules = table("schedule");
 const redrives = table("redrive");
 const sessions = table("session");

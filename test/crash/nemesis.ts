@@ -154,7 +154,7 @@ async function pauseAtWork(fleet: Fleet, pod: PodProcess): Promise<void> {
 
 async function claimsOf(fleet: Fleet, { podId }: PodProcess): Promise<number> {
   const [row] = await fleet.sql(
-    "select count(*) as tasks from flotilla_step_tracker where status = 'claimed' and claimed_by = ?",
+    "select count(*) as tasks from flotilla_task where status = 'claimed' and claimed_by = ?",
     podId,
   );
   return row!["tasks"];
@@ -162,7 +162,7 @@ async function claimsOf(fleet: Fleet, { podId }: PodProcess): Promise<number> {
 
 async function leaderAt(fleet: Fleet, pods: readonly PodProcess[]): Promise<number | undefined> {
   const [oldest] = await fleet.sql(
-    "select pod_id from flotilla_pod_health where status = 'up' order by birth_timestamp, pod_id",
+    "select pod_id from flotilla_pod where status = 'up' order by birth_timestamp, pod_id",
   );
   const at = pods.findIndex(({ podId }) => podId === oldest?.["pod_id"]);
   return at < 0 ? undefined : at;

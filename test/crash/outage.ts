@@ -25,7 +25,7 @@ export async function stopWrites(fleet: Fleet, { last }: { last: PodProcess }): 
   // A server goes on with what a paused process has sent, so it is paused before it can send anything.
   await last.pause();
   const end = await hold(client, [
-    "lock table flotilla.step_tracker, flotilla.step_event, flotilla.pod_health in exclusive mode",
+    "lock table flotilla.task, flotilla.task_event, flotilla.pod in exclusive mode",
   ]);
   return { end, endForAll: async () => last.resume() };
 }

@@ -24,7 +24,7 @@ export function serverFaults(fleet: Fleet, server: PostgresServer): CommonFaults
     const client = await connected(fleet.store);
     try {
       await client.query("begin");
-      await client.query(`select 1 from flotilla.step_tracker where status in ('pending', 'claimed')
+      await client.query(`select 1 from flotilla.task where status in ('pending', 'claimed')
         order by random() limit 50 for update skip locked`);
       await pauseFor(between(random, 500, 2_000));
     } catch {

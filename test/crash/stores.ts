@@ -13,7 +13,7 @@ export type FleetStore = {
   /** What pods and producers are given. */
   readonly url: string;
   /**
-   * Plain SQL, in SQLite's words: `flotilla_step_tracker` and `?` are spelled as the store wants
+   * Plain SQL, in SQLite's words: `flotilla_task` and `?` are spelled as the store wants
    * them. A select waits for a server that is away.
    */
   sql(text: string, ...values: PlainValue[]): Promise<Record<string, any>[]>;
@@ -105,8 +105,7 @@ const numbersAsNumbers = {
   getTypeParser: (oid: number) => (oid === bigintOid ? Number : pg.types.getTypeParser(oid)),
 } as pg.CustomTypesConfig;
 
-const ourTables =
-  /\bflotilla_(step_tracker|step_event|pod_health|schedule|log_head|session|message)\b/g;
+const ourTables = /\bflotilla_(task|task_event|pod|schedule|session_log|session|message)\b/g;
 
 function inPostgres(text: string): string {
   let position = 0;

@@ -28,7 +28,7 @@ const onSqlite = [
   `create table witness (seq integer primary key, at integer, task text, old_status text,
     new_status text, old_token integer, new_token integer, old_pod text, new_pod text,
     deaths integer, failures integer, result text)`,
-  `create trigger witness_change after update of status, claim_token on flotilla_step_tracker
+  `create trigger witness_change after update of status, claim_token on flotilla_task
   begin
     insert into witness (at, ${columns})
     values (cast(unixepoch('subsec') * 1000 as integer), ${values});
@@ -48,7 +48,7 @@ const onPostgres = [
       insert into public.witness (at, ${columns}) values (public.witness_ms(), ${values});
       return null;
     end $$`,
-  `create trigger witness_change after update of status, claim_token on flotilla_step_tracker
+  `create trigger witness_change after update of status, claim_token on flotilla_task
     for each row execute function witness_note()`,
 ];
 

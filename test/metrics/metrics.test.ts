@@ -127,7 +127,7 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
     await flotilla.enqueue(mail, null, { delayMs: 3_600_000 });
     await flotilla.enqueue("unheard-of", null);
     await other.run(
-      `update ${place.prefix}step_tracker set run_at = run_at - 100000 where name = 'unheard-of'`,
+      `update ${place.prefix}task set run_at = run_at - 100000 where name = 'unheard-of'`,
     );
     const seen = await scrape();
     expect(valueOf(seen, "flotilla_queue_depth", `name="mail"`, `state="ready"`)).toBe(3);
@@ -140,14 +140,14 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
 
   test("shows claims that failed, and how long the next ones waited", async () => {
     await work();
-    const tasks = `${place.prefix}step_tracker`;
+    const tasks = `${place.prefix}task`;
     await other.run(`alter table ${tasks} rename to ${isPostgres ? "" : "flotilla_"}away`);
     await atLeast(3, "flotilla_claim_failures_total", `code="store_outdated"`);
     await atLeast(3, "flotilla_store_errors_total", `code="store_outdated"`);
     await atLeast(3, "flotilla_backoff_wait_seconds_count", `what="claim"`);
     expect(await value("flotilla_backoff_wait_seconds_sum", `what="claim"`)).toBeGreaterThan(0);
     const away = `${place.prefix}away`;
-    const back = isPostgres ? "step_tracker" : tasks;
+    const back = isPostgres ? "task" : tasks;
     await other.run(`alter table ${away} rename to ${back}`);
     await flotilla.waitFor((await flotilla.enqueue(mail, null)).taskId);
   });
@@ -155,7 +155,7 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
   test("shows heartbeats that came late, and that failed", async () => {
     await work();
     await atLeast(1, "flotilla_heartbeat_lag_seconds_count");
-    const pods = `${place.prefix}pod_health`;
+    const pods = `${place.prefix}pod`;
     await other.run(`alter table ${pods} rename to ${isPostgres ? "" : "flotilla_"}away`);
     await atLeast(3, "flotilla_heartbeat_failures_total");
     await until(
@@ -163,7 +163,7 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
       async () => (await value("flotilla_heartbeat_age_seconds")) > 0.3,
     );
     const late = await value("flotilla_heartbeat_lag_seconds_sum");
-    const back = isPostgres ? "pod_health" : pods;
+    const back = isPostgres ? "pod" : pods;
     await other.run(`alter table ${place.prefix}away rename to ${back}`);
     await atLeast(late + 0.2, "flotilla_heartbeat_lag_seconds_sum");
     expect(await value("flotilla_heartbeat_failures_total")).toBeGreaterThanOrEqual(3);
@@ -239,12 +239,12 @@ describe("a scrape of a pod on a SQLite file", () => {
 describe("a scrape of a pod on Postgres", () => {
   onStore("Postgres", postgres, (now) => {
     const insert = (key: string) =>
-      `insert into flotilla.step_tracker (name, unique_key) values ('mail', '${key}')`;
+      `insert into flotilla.task (name, unique_key) values ('mail', '${key}')`;
     const insertWaits = () =>
       until("its wait", async () => {
         const { rows } = (await now().other.run(
           `select pid from pg_stat_activity where wait_event_type = 'Lock'
-            and query like '%insert into flotilla.step_tracker (task_id%'`,
+            and query like '%insert into flotilla.task (task_id%'`,
         )) as pg.QueryResult<{ pid: number }>;
         return rows[0]?.pid;
       });
@@ -275,7 +275,7 @@ describe("a scrape of a pod on Postgres", () => {
       const { flotilla, place, other, value, atLeast } = now();
       const holder = await place.other();
       await holder.run("begin");
-      await holder.run("lock table flotilla.step_tracker in exclusive mode");
+      await holder.run("lock table flotilla.task in exclusive mode");
       const enqueued = flotilla.enqueue(mail, null);
       await other.run(`select pg_terminate_backend(${await insertWaits()})`);
       await atLeast(1, "flotilla_store_errors_total", `code="unknown_outcome"`);

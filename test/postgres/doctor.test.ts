@@ -158,7 +158,7 @@ describe("flotilla doctor on Postgres", () => {
   });
 
   test("names a missing index with what makes it again", async () => {
-    await ask(url, "drop index flotilla.step_ready");
+    await ask(url, "drop index flotilla.task_ready");
     const found = await check("indexes");
     expect(found).toMatchObject({ verdict: "fail" });
     const [, remedy] = /make them again: (.*)$/.exec(found.message)!;
@@ -167,11 +167,8 @@ describe("flotilla doctor on Postgres", () => {
   });
 
   test("names an index that is invalid", async () => {
-    await ask(url, "insert into flotilla.step_tracker (name) values ('a'), ('a')");
-    const broken = ask(
-      url,
-      "create unique index concurrently twice on flotilla.step_tracker (name)",
-    );
+    await ask(url, "insert into flotilla.task (name) values ('a'), ('a')");
+    const broken = ask(url, "create unique index concurrently twice on flotilla.task (name)");
     await expect(broken).rejects.toThrow(/could not create unique index/);
     expect(await check("indexes")).toMatchObject({
       verdict: "fail",
@@ -181,20 +178,20 @@ describe("flotilla doctor on Postgres", () => {
 
   test("names dead rows that nobody clears away, and tables that were never analyzed", async () => {
     const rows = "select 'a' from generate_series(1, 2000)";
-    await ask(url, `insert into flotilla.step_tracker (name) ${rows}`);
+    await ask(url, `insert into flotilla.task (name) ${rows}`);
     const vacuum = () => check("vacuum", url, { deadRows: 1_000 });
     await until("the rows to be counted", async () =>
       /never analyzed/.test((await vacuum()).message),
     );
-    await ask(url, "analyze flotilla.step_tracker");
+    await ask(url, "analyze flotilla.task");
     expect(await vacuum()).toMatchObject({ verdict: "ok" });
-    await ask(url, "update flotilla.step_tracker set name = 'b'");
+    await ask(url, "update flotilla.task set name = 'b'");
     const found = await until("the dead rows to be counted", async () => {
       const each = await vacuum();
       return each.verdict === "warn" ? each : undefined;
     });
-    expect(found.message).toMatch(/step_tracker has 2000 dead rows.*last vacuumed never/);
-    await ask(url, "vacuum flotilla.step_tracker");
+    expect(found.message).toMatch(/task has 2000 dead rows.*last vacuumed never/);
+    await ask(url, "vacuum flotilla.task");
     await until("the vacuum to be counted", async () => (await vacuum()).verdict === "ok");
   });
 
@@ -223,9 +220,9 @@ describe("flotilla doctor on Postgres", () => {
       "grant select on all tables in schema flotilla to onlooker, a_pod",
       "grant insert, update, delete on all tables in schema flotilla to a_pod",
       // Without a signature, what lies there is taken for a pod's.
-      'grant insert on flotilla.mailbox to "writer ""x"""',
+      'grant insert on flotilla.bus_message to "writer ""x"""',
       // As the docs say for one whose tasks wait for others, and a table that isn't among that.
-      "grant select, insert, update on flotilla.step_tracker, flotilla.step_wait to planner",
+      "grant select, insert, update on flotilla.task, flotilla.task_dependency to planner",
       "grant select on flotilla.turn_checkpoint to planner",
     );
     expect(await check("roles")).toMatchObject({
@@ -233,9 +230,9 @@ describe("flotilla doctor on Postgres", () => {
       message: expect.stringContaining("the role \"onlooker\" (and 2 more) isn't a pod's"),
     });
     expect(await heeded()).toEqual([
-      'revoke select on flotilla.agent, flotilla.mail_secret, flotilla.mailbox, flotilla.message, flotilla.session, flotilla.session_user, flotilla.turn_checkpoint from "onlooker"',
+      'revoke select on flotilla.agent, flotilla.bus_secret, flotilla.bus_message, flotilla.message, flotilla.session, flotilla.session_user, flotilla.turn_checkpoint from "onlooker"',
       'revoke select on flotilla.turn_checkpoint from "planner"',
-      'revoke insert on flotilla.mailbox from "writer ""x"""',
+      'revoke insert on flotilla.bus_message from "writer ""x"""',
     ]);
     const roles = 'onlooker, planner, a_pod, "writer ""x"""';
     await ask(url, `drop owned by ${roles}`, `drop role ${roles}`);
@@ -263,10 +260,10 @@ describe("flotilla doctor on Postgres", () => {
     await withSetting("autovacuum", "off", async () => {
       expect(await check("vacuum")).toMatchObject({ verdict: "fail" });
     });
-    await ask(url, "alter table flotilla.step_tracker set (autovacuum_enabled = false)");
+    await ask(url, "alter table flotilla.task set (autovacuum_enabled = false)");
     expect(await check("vacuum")).toMatchObject({
       verdict: "fail",
-      message: expect.stringContaining("off for flotilla.step_tracker"),
+      message: expect.stringContaining("off for flotilla.task"),
     });
   });
 

@@ -120,7 +120,7 @@ describe("through PgBouncer in session mode", () => {
     });
     const url = `${keeping.through(place.url)}?pooler=session`;
     const database = await openStore(url);
-    const pods = table("pod_health");
+    const pods = table("pod");
     await database.write([sql`insert into ${pods} (pod_id, waiting) values ('pod', 1)`]);
     let hints = 0;
     const stop = database.subscribe(() => hints++);

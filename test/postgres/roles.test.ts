@@ -71,8 +71,8 @@ describe("the documented roles", () => {
     await ask(
       as("postgres"),
       `create role planner login in role flotilla_producers;
-      grant insert on flotilla.step_wait to planner;
-      grant select, update on flotilla.step_tracker, flotilla.step_wait to planner`,
+      grant insert on flotilla.task_dependency to planner;
+      grant select, update on flotilla.task, flotilla.task_dependency to planner`,
     );
     await using _pod = await startPod({ ...settings, store: as("flotilla_pods") });
     await using producer = connect(as("planner"), { migrate: "check" });
@@ -87,19 +87,19 @@ describe("the documented roles", () => {
 
   test.each([
     ["flotilla_pods", "create table flotilla.mine (id integer)"],
-    ["flotilla_pods", "alter table flotilla.step_tracker add column mine text"],
-    ["flotilla_pods", "drop table flotilla.step_tracker"],
-    ["flotilla_pods", "truncate flotilla.step_tracker"],
-    ["flotilla_pods", "drop index flotilla.step_ready"],
+    ["flotilla_pods", "alter table flotilla.task add column mine text"],
+    ["flotilla_pods", "drop table flotilla.task"],
+    ["flotilla_pods", "truncate flotilla.task"],
+    ["flotilla_pods", "drop index flotilla.task_ready"],
     ["flotilla_pods", "create schema mine"],
     ["flotilla_owner", "create schema mine"],
     ["flotilla_owner", "create role mine"],
-    ["flotilla_producers", "update flotilla.step_tracker set status = 'completed'"],
-    ["flotilla_producers", "delete from flotilla.step_tracker"],
-    ["flotilla_producers", "insert into flotilla.pod_health (pod_id) values ('me')"],
-    ["flotilla_producers", "insert into flotilla.mailbox values ('pod', 'me', 1, '[]')"],
-    ...["agent", "log_head", "mail_secret", "mailbox", "message"].map(reading),
-    ...["session", "session_user", "step_signal", "throttle", "turn_checkpoint"].map(reading),
+    ["flotilla_producers", "update flotilla.task set status = 'completed'"],
+    ["flotilla_producers", "delete from flotilla.task"],
+    ["flotilla_producers", "insert into flotilla.pod (pod_id) values ('me')"],
+    ["flotilla_producers", "insert into flotilla.bus_message values ('pod', 'me', 1, '[]')"],
+    ...["agent", "session_log", "bus_secret", "bus_message", "message"].map(reading),
+    ...["session", "session_user", "task_signal", "throttle", "turn_checkpoint"].map(reading),
   ])("don't let %s %s", async (role, text) => {
     await expect(ask(as(role), text)).rejects.toMatchObject({ code: "42501" });
   });

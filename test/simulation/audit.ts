@@ -59,13 +59,13 @@ export type Committed = {
 };
 
 const auditedTables = [
-  "log_head",
+  "session_log",
   "message",
   "session",
-  "step_event",
-  "step_signal",
-  "step_tracker",
-  "step_wait",
+  "task_event",
+  "task_signal",
+  "task",
+  "task_dependency",
 ] as const;
 
 export type AuditedTable = (typeof auditedTables)[number];
@@ -150,7 +150,7 @@ function triggersOf(of: AuditedTable): Statement[] {
 const text = (words: string): Statement => sql([words] as unknown as TemplateStringsArray);
 
 function changesOf({ table: of, before, after }: Noted): Change[] {
-  if (of !== "step_tracker") return [];
+  if (of !== "task") return [];
   const row = (after ?? before)!;
   return [
     {
@@ -159,8 +159,8 @@ function changesOf({ table: of, before, after }: Noted): Change[] {
       payload: row["payload"],
       maxAttempts: row["max_attempts"],
       tenant: row["tenant"],
-      group: row["group_key"],
-      gated: row["gated"],
+      group: row["concurrency_key"],
+      gated: row["limited"],
       result: row["result"],
       error: row["error"],
       progress: row["progress"],
@@ -180,7 +180,7 @@ function toState(row: Row): TaskState {
     runAtMs: row["run_at"],
     cancelRequested: row["cancel_requested"],
     parked: row["parked"],
-    waits: row["waits"],
+    waits: row["depends"],
     redriveId: row["redrive_id"],
     redriveStep: row["redrive_step"],
   };

@@ -70,7 +70,7 @@ export function startFaults(world: World, options: FaultsOptions): void {
       // Its beats until now are forgotten with it: pods that haven't seen them can't any more.
       pod.lastBeatMs = -Infinity;
       void world.store.database.write([
-        sql`delete from ${table("pod_health")} where pod_id = ${pod.podId}`,
+        sql`delete from ${table("pod")} where pod_id = ${pod.podId}`,
       ]);
     },
   };

@@ -27,7 +27,7 @@ export async function lookBefore(database: Database, who: string, intent: Intent
     const found = await database.read(lookAt(ids));
     const beats =
       intent.kind === "recover"
-        ? await database.read(sql`select pod_id, beat from ${table("pod_health")}`)
+        ? await database.read(sql`select pod_id, beat from ${table("pod")}`)
         : [];
     return { tasks: byId(found, "task_id"), pods: byId(beats, "pod_id") };
   }
@@ -37,12 +37,12 @@ export async function lookBefore(database: Database, who: string, intent: Intent
   }
   if (intent.kind === "claim") {
     const floors = await database.read(
-      sql`select pod_id, claim_floor, pauses from ${table("pod_health")} where pod_id = ${who}`,
+      sql`select pod_id, claim_floor, pauses from ${table("pod")} where pod_id = ${who}`,
     );
     return { tasks: new Map(), pods: byId(floors, "pod_id") };
   }
   if (intent.kind === "pause" || intent.kind === "resume") {
-    const found = await database.read(sql`select name, done from ${table("step_pause")}`);
+    const found = await database.read(sql`select name, done from ${table("task_pause")}`);
     return { ...nothingSeen, pauses: byId(found, "name") };
   }
   return nothingSeen;
@@ -101,7 +101,7 @@ export function countFences(
     else if (!open.includes(met["status"] as string)) refused("status");
     else if (row["wake"] !== undefined && row["wake"] !== null && met["wake"] !== row["wake"]) {
       refused("wake");
-    } else if (intent.kind === "finish" && Number(met["awaited"]) > 0) refused("awaited");
+    } else if (intent.kind === "finish" && Number(met["dependents"]) > 0) refused("awaited");
     else if (intent.kind === "recover") {
       const beat = seen.pods.get(row["pod_id"] as string)?.["beat"];
       if (beat !== row["beat"]) refused("beat");

@@ -99,7 +99,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [recoverTasks([]).strings, "recover"],
   [saying("claimed_by = null, claim_call = null", releaseCall("", 0)), "release"],
   [reserveAlone("", []).strings, "reserve"],
-  [saying("aside_version = null", resumeAside(noResume)), "resume_run"],
+  [saying("set_aside_version = null", resumeAside(noResume)), "resume_run"],
   [saying("as retried", retryTask("", "")), "retry"],
   [leaveRuns([leaving], false).strings, "run"],
   [keepRuns([{ ...leaving, status: "claimed" }]).strings, "run"],

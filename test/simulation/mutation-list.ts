@@ -261,7 +261,7 @@ export const mutations: readonly Mutation[] = [
     name: "gates: more of a key than may run",
     edits: [
       statements(
-        "where group_key is null or in_group <= group_room) by_tenant",
+        "where concurrency_key is null or in_group <= group_room) by_tenant",
         "where true) by_tenant",
       ),
     ],

@@ -53,7 +53,7 @@ export function createRedrives(world: World): Redrives {
   const known = new Map<string, Known>();
 
   const begin = (intent: Intent, { failed, redrives }: RedrivesSeen): void => {
-    const { redrive_id: redriveId, filter, step_most: stepMost } = intent.rows[0]!;
+    const { redrive_id: redriveId, filter, step_max: stepMost } = intent.rows[0]!;
     if (known.has(String(redriveId))) return;
     const createdMs = world.storeClock.now();
     const others = redrives.filter((row) => isOpen(row["state"])).map((row) => row["redrive_id"]);
@@ -173,7 +173,7 @@ export function createRedrives(world: World): Redrives {
     async judgeEnd() {
       const { redrives } = await look(database);
       const events = await database.read(
-        sql`select task_id, detail from ${table("step_event")} where type = 'redriven'`,
+        sql`select task_id, detail from ${table("task_event")} where type = 'redriven'`,
       );
       for (const row of redrives) {
         const what = `redrive ${row["redrive_id"].slice(-6)}`;
@@ -206,7 +206,7 @@ async function look(database: Database): Promise<RedrivesSeen> {
   return {
     failed: await database.read(
       sql`select task_id, name, claim_token, last_update, redrive_id, error
-        from ${table("step_tracker")} where status = 'failed'`,
+        from ${table("task")} where status = 'failed'`,
     ),
     redrives: await database.read(sql`select * from ${table("redrive")}`),
   };

@@ -11,7 +11,7 @@ import type { World } from "./world.ts";
 
 export async function judgeEnd(world: World, checker: Checker, clients: Clients): Promise<void> {
   const { violate } = world;
-  const rows = await world.store.database.read(sql`select * from ${table("step_tracker")}`);
+  const rows = await world.store.database.read(sql`select * from ${table("task")}`);
   const asked = rows
     .map((row) => ({ op: (JSON.parse(row["payload"]) as Payload).op, row }))
     .filter(({ op }) => op !== scheduledOp);
@@ -42,7 +42,7 @@ export async function judgeEnd(world: World, checker: Checker, clients: Clients)
 
   const counted = await world.store.database.read(
     sql`select count(*) as tasks, sum(status in ('pending', 'claimed')) as open,
-      sum(status in ('completed', 'failed', 'cancelled')) as ended from ${table("step_tracker")}`,
+      sum(status in ('completed', 'failed', 'cancelled')) as ended from ${table("task")}`,
   );
   const { tasks, open, ended } = counted[0]!;
   if (Number(tasks) !== checker.tasks.size || Number(open ?? 0) + Number(ended ?? 0) !== tasks) {

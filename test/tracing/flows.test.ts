@@ -79,7 +79,7 @@ const work = async () => {
   pod = await startPod({ store: `sqlite:${place.path}`, use, log: silentLogger, ...paces });
 };
 const stored = (runId: string) =>
-  db.prepare("select trace from flotilla_step_tracker where task_id = ?").get(runId)!["trace"];
+  db.prepare("select trace from flotilla_task where task_id = ?").get(runId)!["trace"];
 const waiting = (runId: string) =>
   until("its wait", async () => {
     const { doing } = (await flotilla.runs.get(runId))!;
@@ -250,7 +250,7 @@ describe("a run", () => {
   test("over several claims is a root span where nothing traced its start, and keeps the states of others", async () => {
     register();
     await work();
-    db.exec("insert into flotilla_step_tracker (name) values ('parents')");
+    db.exec("insert into flotilla_task (name) values ('parents')");
     const run = await spanOf("run parents");
     expect(run.parentId).toBeUndefined();
     expect(await spanOf("transition parents/each")).toMatchObject({
@@ -272,7 +272,7 @@ describe("a run", () => {
       await work();
       span.end();
     });
-    db.exec("insert into flotilla_step_tracker (name, trace) values ('empty', 'nonsense')");
+    db.exec("insert into flotilla_task (name, trace) values ('empty', 'nonsense')");
     const run = await spanOf("run empty");
     expect(run.parentId).toBeUndefined();
     expect(run.traceId).not.toBe((await spanOf("start")).traceId);

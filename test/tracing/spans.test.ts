@@ -55,7 +55,7 @@ const work = async () => {
   pod = await startPod({ store: `sqlite:${place.path}`, use: [mail, broken], log });
 };
 const stored = (taskId: string) =>
-  db.prepare("select trace from flotilla_step_tracker where task_id = ?").get(taskId)!["trace"];
+  db.prepare("select trace from flotilla_task where task_id = ?").get(taskId)!["trace"];
 const spanOf = (name: string) =>
   until(`the span ${name}`, () => spans.find((span) => span.name === name));
 const ids = (text: unknown) => String(text).split("-").slice(1, 3);
@@ -235,7 +235,7 @@ describe("a run", () => {
   ])("of a row that was made by hand with %s begins a trace of its own", async (_, text) => {
     register();
     await work();
-    db.prepare("insert into flotilla_step_tracker (name, trace) values ('mail', ?)").run(text);
+    db.prepare("insert into flotilla_task (name, trace) values ('mail', ?)").run(text);
     expect(await spanOf("run mail")).toMatchObject({ parentId: undefined });
   });
 
@@ -245,7 +245,7 @@ describe("a run", () => {
       await work();
       span.end();
     });
-    db.prepare("insert into flotilla_step_tracker (name) values ('mail')").run();
+    db.prepare("insert into flotilla_task (name) values ('mail')").run();
     const run = await spanOf("run mail");
     expect(run.parentId).toBeUndefined();
     expect(run.traceId).not.toBe((await spanOf("start")).traceId);

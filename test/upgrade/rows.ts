@@ -11,7 +11,7 @@ const farAwayMs = 4_102_444_800_000;
 export function rowsOf(version: number, dialect: Dialect): string {
   const insert = (name: string, row: Columns) => plainInsert(dialect.table(name), row);
   const task = (taskId: string, status: string, more: Columns = {}) =>
-    insert("step_tracker", {
+    insert("task", {
       task_id: taskId,
       name: "old",
       status,
@@ -22,7 +22,7 @@ export function rowsOf(version: number, dialect: Dialect): string {
       ...more,
     });
   const pod = (podId: string, status: string, more: Columns) =>
-    insert("pod_health", {
+    insert("pod", {
       pod_id: podId,
       birth_timestamp: longAgoMs,
       last_heartbeat: longAgoMs,
@@ -31,7 +31,7 @@ export function rowsOf(version: number, dialect: Dialect): string {
       ...more,
     });
   const event = (seq: number, type: string) =>
-    insert("step_event", {
+    insert("task_event", {
       task_id: "failed",
       seq,
       at: longAgoMs,
@@ -50,7 +50,7 @@ export function rowsOf(version: number, dialect: Dialect): string {
   });
   const at = { created_at: longAgoMs, active_at: longAgoMs };
   const session = [
-    insert("log_head", { log_id: 0, incarnation: "old", record_id: "r1", log_offset: 1 }),
+    insert("session_log", { log_id: 0, incarnation: "old", record_id: "r1", log_offset: 1 }),
     insert("session", {
       session_id: "talk",
       log_id: 0,

@@ -49,7 +49,7 @@ describe.each(cases)(
         retentionMs: 3_650 * 24 * 60 * 60_000,
       });
       const ids = new Map(
-        rowsOf(release)["step_tracker"]!.map((row) => [row["unique_key"], String(row["task_id"])]),
+        rowsOf(release)["task"]!.map((row) => [row["unique_key"], String(row["task_id"])]),
       );
       const run = async (name: Kept) => (await pod.runs.get(ids.get(name)!))!;
       const asking = names.filter((name) =>

@@ -67,11 +67,11 @@ await start("sleeping");
 await until(async () => (await doing("sleeping")).doing?.type === "sleeping");
 
 const db = new DatabaseSync(path, { readOnly: true });
-const tables = ["step_tracker", "step_event", "step_signal", "step_wait"];
+const tables = ["task", "task_event", "task_signal", "task_dependency"];
 const rows = Object.fromEntries(
   tables.map((table) => [table, db.prepare(`select * from flotilla_${table}`).all()]),
 );
 writeFileSync(file, `${JSON.stringify(rows, null, 1)}\n`);
-process.stdout.write(`wrote ${rows["step_tracker"]!.length} rows to ${file}\n`);
+process.stdout.write(`wrote ${rows["task"]!.length} rows to ${file}\n`);
 // As a power cut would.
 process.kill(process.pid, "SIGKILL");

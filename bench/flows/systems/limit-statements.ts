@@ -12,8 +12,8 @@ export type LimitRun = {
   readonly startedAtMs: number;
 };
 
-const runs = table("step_tracker");
-const events = table("step_event");
+const runs = table("task");
+const events = table("task_event");
 export const podId = "limit";
 const token = 1;
 

@@ -11,7 +11,7 @@ import { createMailbox, type MailboxOptions } from "../store-bus.ts";
 import { mailKeptMs, pruneMail, putMail } from "../sql.ts";
 
 /** What is left by one test is none of the next one's. */
-export const emptyMail = sql`delete from ${table("mailbox")}`;
+export const emptyMail = sql`delete from ${table("bus_message")}`;
 
 const waitLimitMs = 30_000;
 // On a slow machine much of this time passes between one answer of a store and the next.
@@ -78,7 +78,7 @@ export function mailboxContract(kind: StoreKind): void {
     };
     const lying = async () => {
       const [row] = await store.database.read(
-        sql`select count(*) as count from ${table("mailbox")}`,
+        sql`select count(*) as count from ${table("bus_message")}`,
       );
       return Number(row!["count"]);
     };
@@ -492,7 +492,7 @@ export function mailboxContract(kind: StoreKind): void {
     /** Letters lie there for a while. */
     const age = async (byMs: number) => {
       if (store.clock) return store.clock.advance(byMs);
-      await store.database.write([sql`update ${table("mailbox")} set at = at - ${byMs}`]);
+      await store.database.write([sql`update ${table("bus_message")} set at = at - ${byMs}`]);
     };
 
     test("lose letters that nobody takes to whoever has sent some, and not before their time", async () => {

@@ -14,13 +14,13 @@ export async function lookAtFleet(database: Database): Promise<Check[]> {
   const pods = (
     await database.read(sql`
       select pod_id, ${now} - last_heartbeat as age_ms, metadata
-      from ${table("pod_health")} where status = 'up'`)
+      from ${table("pod")} where status = 'up'`)
   ).map(toPod);
   const pending = await database.read(sql`
-    select name, count(*) as tasks from ${table("step_tracker")}
+    select name, count(*) as tasks from ${table("task")}
     where status = 'pending' group by name order by name`);
   const held = await database.read(sql`
-    select claimed_by, count(*) as tasks from ${table("step_tracker")}
+    select claimed_by, count(*) as tasks from ${table("task")}
     where status = 'claimed' group by claimed_by`);
   const live = pods.filter((pod) => pod.ageMs < silentAfterMs);
   return [podCheck(pods, live), workerCheck(pending, live), claimCheck(held, live)];

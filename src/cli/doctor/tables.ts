@@ -58,8 +58,8 @@ async function indexCheck(
 /** What users and agents say, and what is secret: only pods read these. */
 const secretTables = [
   "agent",
-  "mail_secret",
-  "mailbox",
+  "bus_secret",
+  "bus_message",
   "message",
   "session",
   "session_user",
@@ -71,10 +71,10 @@ const writtenByOthers = [
   "schedule delete",
   "schedule insert",
   "schedule update",
-  "step_tracker insert",
-  "step_tracker update",
-  "step_wait insert",
-  "step_wait update",
+  "task insert",
+  "task update",
+  "task_dependency insert",
+  "task_dependency update",
 ];
 
 /**
@@ -86,14 +86,14 @@ async function roleCheck({ ask }: PlainConnection, schema: string): Promise<Chec
     `has_table_privilege(${role}, health.oid, 'insert')
       and has_table_privilege(${role}, tracker.oid, 'update')`;
   const known = `pg_class health join pg_class tracker on tracker.relnamespace = health.relnamespace
-    and tracker.relname = 'step_tracker'`;
+    and tracker.relname = 'task'`;
   const granted = await ask(
     `select role.rolname as name, privilege,
         array_agg(class.relname order by class.relname)::text[] as tables
       from ${known} join pg_class class on class.relnamespace = health.relnamespace
         cross join pg_roles role
         cross join unnest(array['delete', 'insert', 'select', 'truncate', 'update']) privilege
-      where health.relnamespace = to_regnamespace($1) and health.relname = 'pod_health'
+      where health.relnamespace = to_regnamespace($1) and health.relname = 'pod'
         and class.relkind = 'r'
         and case privilege when 'select' then class.relname = any ($2)
           else class.relname || ' ' || privilege <> all ($3) end
@@ -112,7 +112,7 @@ async function roleCheck({ ask }: PlainConnection, schema: string): Promise<Chec
         join pg_roles owner on owner.oid = acl.defaclrole
         cross join lateral aclexplode(acl.defaclacl) each
         left join pg_roles role on role.oid = each.grantee
-      where health.relnamespace = to_regnamespace($1) and health.relname = 'pod_health'
+      where health.relnamespace = to_regnamespace($1) and health.relname = 'pod'
         and acl.defaclobjtype = 'r' and acl.defaclnamespace in (0, health.relnamespace)
         and each.grantee <> acl.defaclrole and not coalesce(role.rolsuper, false)
         and not (${isPod("coalesce(role.rolname, 'public')")})

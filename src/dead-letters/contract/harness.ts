@@ -9,7 +9,7 @@ import { createDeadLetterLead } from "../leader.ts";
 import type { DeadLetter } from "../dead-letter.ts";
 import { openView } from "../index.ts";
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 const everything = 100_000;
 
 export type Scene = Awaited<ReturnType<typeof openScene>>;
@@ -77,7 +77,7 @@ export async function openScene(kind: StoreKind) {
     /** Each task's redrives, as its events tell. */
     async redrivenTimes(): Promise<number[]> {
       const found = await queue.database.read(
-        sql`select task_id, count(*) as times from ${table("step_event")}
+        sql`select task_id, count(*) as times from ${table("task_event")}
           where type = 'redriven' group by task_id order by task_id`,
       );
       return found.map((row) => Number(row["times"]));

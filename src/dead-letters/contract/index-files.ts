@@ -10,7 +10,7 @@ import { discardTasks, failedSince } from "../sql.ts";
 import { openScene, type Scene } from "./harness.ts";
 import { openView } from "../index.ts";
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 
 /** What a view of failed tasks promises on every store. */
 export function viewContract(kind: StoreKind): void {

@@ -137,7 +137,7 @@ export async function openRuns(kind: StoreKind) {
 
   const historyOf = async (runId: string) => {
     const events = await database.read(
-      sql`select type, attempt, detail from ${table("step_event")} where task_id = ${runId} order by seq`,
+      sql`select type, attempt, detail from ${table("task_event")} where task_id = ${runId} order by seq`,
     );
     return toHistory(events as unknown as EventRow[]);
   };

@@ -92,7 +92,7 @@ export function renamedContract(kind: StoreKind): void {
         ...database,
         async read(statement) {
           const rows = await database.read(statement);
-          if (JSON.stringify(statement).includes("wait.awaited_id")) {
+          if (JSON.stringify(statement).includes("wait.dependency_id")) {
             looked.resolve();
             await isStopping.promise;
           }

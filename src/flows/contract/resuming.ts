@@ -230,7 +230,7 @@ export function resumingContract(kind: StoreKind): void {
         "finish",
       ]);
       const counts = async () => {
-        const tables: TableName[] = ["step_tracker", "step_event", "step_wait", "step_signal"];
+        const tables: TableName[] = ["task", "task_event", "task_dependency", "task_signal"];
         const found = tables.map(async (name) => {
           const [row] = await runs.database.read(sql`select count(*) as rows from ${table(name)}`);
           return Number(row!["rows"]);

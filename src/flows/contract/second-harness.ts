@@ -17,8 +17,8 @@ import type { Doing, RunView } from "../rows.ts";
 import { firstSignal } from "../sql.ts";
 import { toColumns } from "../drive/load.ts";
 
-const tasks = table("step_tracker");
-const events = table("step_event");
+const tasks = table("task");
+const events = table("task_event");
 
 /** Runs on an empty store, with time in hand. */
 export type RunsUnderTest = Awaited<ReturnType<typeof openRuns>>;

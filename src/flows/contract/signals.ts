@@ -187,7 +187,7 @@ export function signalsContract(kind: StoreKind): void {
     test("a run that was told too much and hasn't used it is told no more", async () => {
       const { runId } = await scene.start(asking, null);
       const many = Array.from({ length: signalsMost - 1 }, (_, at) => at + 1);
-      const signals = table("step_signal");
+      const signals = table("task_signal");
       for (let at = 0; at < many.length; at += 111) {
         await scene.database.write(
           many.slice(at, at + 111).map(

@@ -54,7 +54,7 @@ export async function findChildren(
 }
 
 function toChild(row: Row): ChildSeen {
-  const child = { taskId: row["awaited_id"] as string, name: (row["name"] ?? "") as string };
+  const child = { taskId: row["dependency_id"] as string, name: (row["name"] ?? "") as string };
   switch (row["status"]) {
     case "pending":
     case "claimed":

@@ -31,7 +31,7 @@ export function firingContract(kind: StoreKind): void {
         priority: 3,
         tenant: "acme",
         // As every task of a tenant it goes through the gate.
-        gated: 1,
+        limited: 1,
         unique_key: keyOf("mail", dueMs),
       });
       expect(Number(made!["max_attempts"])).toBe(7);
@@ -220,8 +220,8 @@ export function firingContract(kind: StoreKind): void {
       for (const id of ["a", "b"]) await letCome(id, 1);
       await lead();
       const gates = (await tasksOf("few")).map((row) => [
-        row["group_key"],
-        row["gated"],
+        row["concurrency_key"],
+        row["limited"],
         row["parked"],
       ]);
       const [ada, bob, ...others] = gates;

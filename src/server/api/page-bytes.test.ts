@@ -52,7 +52,7 @@ async function all(path: string, items: string, nextAs = "cursor") {
 function addEvents(taskId: string, details: readonly (readonly [number, string])[]): void {
   const file = new DatabaseSync(server.path, { timeout: 30_000 });
   const insert = file.prepare(
-    "insert into flotilla_step_event (task_id, seq, type, detail) values (?, ? + 100000, 'retry', ?)",
+    "insert into flotilla_task_event (task_id, seq, type, detail) values (?, ? + 100000, 'retry', ?)",
   );
   for (const [seq, detail] of details) insert.run(taskId, seq, detail);
   file.close();
@@ -171,7 +171,7 @@ const wide = (n: number, chars: number) => idOf(n) + "\u0001".repeat(chars - idO
 
 test("so do pages of limits and of tenants", async () => {
   await send("PUT", "/v1/limits", { scope: "tenant/a", limit: 1 });
-  copyRow("step_limit", 500, (n) => ({ scope: `tenant/${wide(n, 500)}` }));
+  copyRow("task_limit", 500, (n) => ({ scope: `tenant/${wide(n, 500)}` }));
   const limits = await all("/v1/limits", "limits");
   expect(new Set(limits.found.map(({ scope }) => scope)).size).toBe(501);
   expect(limits.pages).toBeGreaterThan(1);
@@ -195,7 +195,7 @@ test("so do pages of redrives, of the signals of a run and of an inbox", async (
 
   const { runId } = await send("POST", "/v1/runs", { flow: "nobody" });
   await send("POST", `/v1/runs/${runId}/signals`, { name: "go", payload: big });
-  copyRow("step_signal", 990, (n) => ({ signal_id: wide(n, 200), seq: n + 100 }));
+  copyRow("task_signal", 990, (n) => ({ signal_id: wide(n, 200), seq: n + 100 }));
   const signals = await all(`/v1/runs/${runId}/signals`, "signals", "after");
   expect(new Set(signals.found.map(({ signalId }) => signalId)).size).toBe(991);
   expect(signals.pages).toBeGreaterThan(1);

@@ -45,7 +45,7 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       const made = createSqlJournal({ database: other.database, ids });
       // In the first rounds there is no connection yet that they could do it on at the same time.
       for (let round = 0; round < 10; round++) {
-        await other.database.write([sql`delete from ${table("log_head")}`]);
+        await other.database.write([sql`delete from ${table("session_log")}`]);
         await Promise.all([5, 6, 7, 8].map((logs) => made.create(logs)));
         const heads = await made.heads();
         expect([5, 6, 7, 8]).toContain(heads.length);
@@ -63,7 +63,7 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       await made.create(2);
       let head = await take(made, 1);
       for (let seq = 1; seq <= 5; seq++) head = headOf(await made.commit(head, said(id, seq)));
-      await other.database.write([sql`delete from ${table("log_head")}`]);
+      await other.database.write([sql`delete from ${table("session_log")}`]);
       await made.create(2);
       expect(await made.commit(head, said(id, 6))).toEqual({ type: "fenced" });
       headOf(await made.commit(await take(made, 1), said(id, 6)));

@@ -123,7 +123,7 @@ describe("SQLite goes by an index", () => {
     const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
     const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
     const steps = plan.map((step) => String(step["detail"]));
-    const scans = /^SCAN (flotilla_)?(session|session_user|message|turn_checkpoint|log_head)\b/;
+    const scans = /^SCAN (flotilla_)?(session|session_user|message|turn_checkpoint|session_log)\b/;
     expect(steps.filter((step) => scans.test(step))).toEqual([]);
   });
 });

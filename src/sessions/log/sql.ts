@@ -14,7 +14,7 @@ import {
 import { type Header, stateOf } from "../conversation/header.ts";
 import type { Checkpoint, Head, LogRecord } from "./journal.ts";
 
-const heads = table("log_head");
+const heads = table("session_log");
 const sessions = table("session");
 const users = table("session_user");
 const messages = table("message");

@@ -53,7 +53,7 @@ describe.each(storeKinds)("letters to owners on $name", (kind) => {
   };
   const lettersTo = async (address: string): Promise<number> => {
     const [row] = await store.database.read(
-      sql`select count(*) as count from ${table("mailbox")} where address = ${address}`,
+      sql`select count(*) as count from ${table("bus_message")} where address = ${address}`,
     );
     return Number(row!["count"]);
   };

@@ -248,7 +248,7 @@ export function databaseContract(kind: StoreKind): void {
     /** Hints may be sent only if a pod says that it waits for one. */
     const somebodyWaits = async () => {
       await migrate(database);
-      const pods = table("pod_health");
+      const pods = table("pod");
       await database.write([sql`insert into ${pods} (pod_id, waiting) values ('pod', 1)`]);
     };
 

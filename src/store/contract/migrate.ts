@@ -42,9 +42,7 @@ export function migrateContract(kind: StoreKind): void {
       expect(await schemaState(database)).toMatchObject({ version: 0, needs: 0, pending: ours });
       const state = await migrate(database);
       expect(state).toMatchObject({ version: ours.length, known: ours.length, pending: [] });
-      const [row] = await database.read(
-        sql`select count(*) as count from ${table("step_tracker")}`,
-      );
+      const [row] = await database.read(sql`select count(*) as count from ${table("task")}`);
       expect(Number(row!["count"])).toBe(0);
     });
 
@@ -152,7 +150,7 @@ export function migrateContract(kind: StoreKind): void {
           message: expect.stringMatching(/holds what Flotilla didn't make \((flotilla_)?\w+\)/),
         });
       }
-      const written = database.read(sql`select * from ${table("pod_health")}`);
+      const written = database.read(sql`select * from ${table("pod")}`);
       await expect(written).rejects.toMatchObject({ code: "store_outdated" });
     });
 

@@ -18,7 +18,7 @@ export function planning(history: readonly string[]) {
     await client.connect();
     // Whatever values come later, it is this plan that is used for them.
     await client.query("set plan_cache_mode = force_generic_plan");
-    await client.query("alter table flotilla.step_tracker set (autovacuum_enabled = off)");
+    await client.query("alter table flotilla.task set (autovacuum_enabled = off)");
     for (const text of history) await client.query(text);
   });
   afterAll(async () => {

@@ -72,7 +72,7 @@ export function undoneBy(error: unknown): "deadlock" | "serialization" | "race" 
 /** Two notes about one task that were made at the same time: the later gets the next number. */
 function isEventRace(error: unknown): boolean {
   const constraint = error instanceof Error && "constraint" in error ? error.constraint : undefined;
-  return sqlState(error) === "23505" && constraint === "step_event_pkey";
+  return sqlState(error) === "23505" && constraint === "task_event_pkey";
 }
 
 /** A pooler moved us to a connection where the statement isn't prepared, or is by somebody else. */

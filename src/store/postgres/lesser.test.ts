@@ -26,7 +26,7 @@ afterEach(async () => {
   await remove();
 });
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 
 const enqueue = (count: number) =>
   database.write([

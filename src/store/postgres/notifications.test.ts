@@ -92,7 +92,7 @@ describe("letters on Postgres", () => {
     const [row] = await database.read(sql`
       select query from pg_stat_activity
       where datname = current_database() and query like 'listen flotilla_mail_%'`);
-    const [kept] = await database.read(sql`select secret from ${table("mail_secret")}`);
+    const [kept] = await database.read(sql`select secret from ${table("bus_secret")}`);
     const key = { schema: "flotilla", secret: String(kept!["secret"]) };
     expect(row!["query"]).toBe(`listen ${mailChannelOf(key, "alice")}`);
     for (const secret of [undefined, ""]) {
@@ -107,7 +107,7 @@ describe("letters on Postgres", () => {
   test("that no pod has signed are dropped and counted, also where their channel is known", async () => {
     const alice = await hearing("alice");
     const bob = await hearing("bob");
-    const [kept] = await database.read(sql`select secret from ${table("mail_secret")}`);
+    const [kept] = await database.read(sql`select secret from ${table("bus_secret")}`);
     const key = { schema: "flotilla", secret: String(kept!["secret"]) };
     const channel = mailChannelOf(key, "alice");
     const payloads: string[] = [];

@@ -237,11 +237,11 @@ export const mailChannelOf = (key: MailKey, address: string) =>
 export type MailKey = { readonly schema: string; readonly secret: string | undefined };
 
 export function secretTableQuery(schema: string): Query {
-  return { text: `select to_regclass($1)::text as there`, values: [`${schema}.mail_secret`] };
+  return { text: `select to_regclass($1)::text as there`, values: [`${schema}.bus_secret`] };
 }
 
 export function secretQuery(schema: string): Query {
-  return { text: `select secret from ${schema}.mail_secret`, values: [] };
+  return { text: `select secret from ${schema}.bus_secret`, values: [] };
 }
 
 /**
@@ -250,7 +250,7 @@ export function secretQuery(schema: string): Query {
  */
 export function hintQuery(schema: string): Query {
   const text = `select pg_notify($1, '')
-    where exists (select 1 from ${schema}.pod_health where waiting = 1 and status = 'up')`;
+    where exists (select 1 from ${schema}.pod where waiting = 1 and status = 'up')`;
   return { text, values: [channelOf(schema)] };
 }
 

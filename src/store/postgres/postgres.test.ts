@@ -61,7 +61,7 @@ describe("pods on Postgres", () => {
     await using pod = await startPod({ ...settings, store: elsewhere });
     expect(await pod.waitFor(await pod.enqueue(double, 4))).toBe(8);
     await withClient(async (client) => {
-      const { rows } = await client.query("select count(*)::int as n from jobs.step_tracker");
+      const { rows } = await client.query("select count(*)::int as n from jobs.task");
       expect(rows).toEqual([{ n: 1 }]);
     });
   });
@@ -71,7 +71,7 @@ describe("pods on Postgres", () => {
     let taskId = "";
     await withClient(async (client) => {
       const { rows } = await client.query(
-        "insert into flotilla.step_tracker (name, payload) values ('double', '5') returning task_id",
+        "insert into flotilla.task (name, payload) values ('double', '5') returning task_id",
       );
       taskId = (rows[0] as { task_id: string }).task_id;
     });
@@ -81,9 +81,7 @@ describe("pods on Postgres", () => {
   test("fail a task whose result the store refuses for good, and no other", async () => {
     await using pod = await startPod({ ...settings, store: url });
     await withClient(async (client) => {
-      await client.query(
-        "alter table flotilla.step_tracker add constraint fussy check (result <> '26')",
-      );
+      await client.query("alter table flotilla.task add constraint fussy check (result <> '26')");
     });
     const [refused, taken] = await pod.enqueueMany(double, [13, 14]);
     await expect(pod.waitFor(refused!.taskId)).rejects.toMatchObject({
@@ -121,7 +119,7 @@ describe("how a task ended on Postgres", () => {
           end if;
           return new;
         end $$`);
-      await client.query(`create trigger refuse before update on flotilla.step_tracker
+      await client.query(`create trigger refuse before update on flotilla.task
         for each row when (new.status = 'completed') execute function flotilla.refuse()`);
     });
     expect(await pod.waitFor(await pod.enqueue(double, 3))).toBe(6);
@@ -168,7 +166,7 @@ describe("a server that undoes transactions when they commit, as distributed one
       return waiting.promise;
     });
     await (await openStore(url)).close();
-    await undoing(["step_tracker", "step_event", "step_wait", "pod_health"]);
+    await undoing(["task", "task_event", "task_dependency", "pod"]);
 
     await using flotilla = connect(url);
     const inputs = Array.from({ length: 10 }, (_, at) => at);
@@ -203,12 +201,12 @@ describe("a claim on Postgres that is given up while it is under way", () => {
     const database = await openStore(url);
     await database.write([
       beat("pod", "{}", 0),
-      sql`insert into ${table("step_tracker")} (task_id, name) values ('x', 'a')`,
+      sql`insert into ${table("task")} (task_id, name) values ('x', 'a')`,
     ]);
     const call = { podId: "pod", call: 7, names: ["a"], limit: 1 };
     const { text, values } = render(claimTasks(call), postgresDialect({ schema: "flotilla" }));
     const status = async () =>
-      (await database.read(sql`select status from ${table("step_tracker")}`))[0]!["status"];
+      (await database.read(sql`select status from ${table("task")}`))[0]!["status"];
     await withClient(async (claiming) => {
       await claiming.query("begin");
       expect((await claiming.query(text, values as unknown[])).rowCount).toBe(1);

@@ -5,7 +5,7 @@ import { temporaryFile } from "../contract/kinds.ts";
 import { openStore } from "../open.ts";
 import { sql, table } from "../sql.ts";
 
-const insert = sql`insert into ${table("step_tracker")} (name) values ('hinted')`;
+const insert = sql`insert into ${table("task")} (name) values ('hinted')`;
 
 let place: ReturnType<typeof temporaryFile>;
 let ours: Database;

@@ -46,7 +46,7 @@ describe("several processes on one file", () => {
       const writes = [];
       for (let at = 0; at < 200; at++) {
         writes.push(database.write([
-          sql\`insert into \${table("step_tracker")} (name, payload) values (\${"p" + ${number}}, \${String(at)})\`,
+          sql\`insert into \${table("task")} (name, payload) values (\${"p" + ${number}}, \${String(at)})\`,
         ]));
         if (at % 20 === 0) await writes.at(-1);
       }
@@ -58,7 +58,7 @@ describe("several processes on one file", () => {
     const database = await openStore(place.path, { migrate: "check", create: false });
     const counts = await database.read(
       sql`select name, count(*) as count, count(distinct payload) as different
-        from ${table("step_tracker")} group by name order by name`,
+        from ${table("task")} group by name order by name`,
     );
     expect(counts).toEqual(
       writers.map((_, number) => ({ name: `p${number}`, count: 200, different: 200 })),
@@ -85,14 +85,14 @@ describe("several processes on one file", () => {
     let answered = 0;
     const writes = Array.from({ length: 3 }, (_, id) =>
       database
-        .write([sql`insert into ${table("step_tracker")} (name) values (${`n${id}`})`])
+        .write([sql`insert into ${table("task")} (name) values (${`n${id}`})`])
         .then(() => answered++),
     );
     // Reads go on while the lock is held, and the event loop isn't held up by the writer's waiting.
     for (let reads = 0; reads < 20; reads++) {
-      expect(
-        await database.read(sql`select count(*) as count from ${table("step_tracker")}`),
-      ).toEqual([{ count: 0 }]);
+      expect(await database.read(sql`select count(*) as count from ${table("task")}`)).toEqual([
+        { count: 0 },
+      ]);
     }
     expect(answered).toBe(0);
     holder.child.stdin!.write("let go\n");
@@ -107,12 +107,12 @@ describe("several processes on one file", () => {
     let hints = 0;
     database.subscribe(() => hints++);
     const other = new DatabaseSync(place.path);
-    other.exec("insert into flotilla_step_tracker (name) values ('by hand')");
+    other.exec("insert into flotilla_task (name) values ('by hand')");
     other.close();
     const byProcess = run(`
       import { DatabaseSync } from "node:sqlite";
       const db = new DatabaseSync(${JSON.stringify(place.path)});
-      const insert = () => db.exec("insert into flotilla_step_tracker (name) values ('elsewhere')");
+      const insert = () => db.exec("insert into flotilla_task (name) values ('elsewhere')");
       process.stdin.once("data", () => {
         insert();
         // One that sleeps in the middle of its commit is left to polls. The next isn't.
@@ -136,7 +136,7 @@ describe("several processes on one file", () => {
       import { sql, table } from ${moduleAt("../sql.ts")};
       const database = await openStore(${JSON.stringify(place.path)});
       for (let at = 0; ; at++) {
-        await database.write([sql\`insert into \${table("step_tracker")} (name, priority) values ('n', \${at})\`]);
+        await database.write([sql\`insert into \${table("task")} (name, priority) values ('n', \${at})\`]);
         console.log(at);
       }`);
     await until("some writes", () => killed.output().split("\n").length > 100);
@@ -145,7 +145,7 @@ describe("several processes on one file", () => {
     const acknowledged = killed.output().split("\n").filter(Boolean).length;
     const database = await openStore(place.path, { create: false });
     const [row] = await database.read(
-      sql`select count(*) as count, max(priority) as last from ${table("step_tracker")}`,
+      sql`select count(*) as count, max(priority) as last from ${table("task")}`,
     );
     expect(row!["count"]).toBeGreaterThanOrEqual(acknowledged);
     expect(row!["count"]).toBe(row!["last"] + 1);
@@ -160,7 +160,7 @@ describe("a program that only enqueues", () => {
       import { sql, table } from ${moduleAt("../sql.ts")};
       const database = await openStore(${JSON.stringify(place.path)});
       database.subscribe(() => {});
-      void database.write([sql\`insert into \${table("step_tracker")} (name) values ('n')\`]).then(() => console.log("stored"));`);
+      void database.write([sql\`insert into \${table("task")} (name) values ('n')\`]).then(() => console.log("stored"));`);
     expect(await program.exited).toBe(0);
     expect(program.output()).toBe("stored\n");
   });

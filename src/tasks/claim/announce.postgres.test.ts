@@ -30,7 +30,7 @@ afterEach(async () => {
 });
 
 const waiting = async () =>
-  (await database.read(sql`select waiting from ${table("pod_health")}`))[0]!["waiting"] === 1;
+  (await database.read(sql`select waiting from ${table("pod")}`))[0]!["waiting"] === 1;
 /** Whether a write that brings work calls out to those who listen. */
 const callsOut = async () => {
   const heard: string[] = [];

@@ -167,7 +167,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
         const written = database.write([...unparking, ...passing, taking, looking, ...reserving]);
         const tables = (await inTime(clock, written)).slice(unparking.length);
         const [taken, ahead, marked] = tables.slice(passing.length);
-        const { wait_ms: waitMs, alone, gated, pauses: nowKnown } = ahead![0]!;
+        const { wait_ms: waitMs, alone, limited: gated, pauses: nowKnown } = ahead![0]!;
         const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
         const passed = pass?.learn(tables);
         const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));

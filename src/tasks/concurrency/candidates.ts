@@ -154,7 +154,7 @@ function toCandidate(row: Row, limitOf: LimitOf): Candidate {
   return {
     taskId: row["task_id"],
     tenant: row["tenant"],
-    group: row["group_key"],
+    group: row["concurrency_key"],
     groupLimit: limitOf(row["name"]) ?? usual,
   };
 }
@@ -256,13 +256,13 @@ export function createGateTurns(parts: GateTurnsParts) {
     passAlone(call: ClaimCall, taskId: string): GatePass | undefined {
       const row = marked.get(taskId);
       if (row === undefined || !call.names.includes(row["name"])) return undefined;
-      const { tenant, group_key: group } = row;
+      const { tenant, concurrency_key: group } = row;
       const groupLimit = limitOf(row["name"]) ?? usualKeyLimit;
       return passOf(call, [{ taskId, tenant, group, groupLimit }], true);
     },
     /** Remembers the gate of a task that was marked for this pod. */
     meant(row: Row | undefined): void {
-      if (row === undefined || Number(row["gated"]) !== 1) return;
+      if (row === undefined || Number(row["limited"]) !== 1) return;
       if (marked.size >= marksKept) marked.clear();
       marked.set(row["task_id"], row);
     },

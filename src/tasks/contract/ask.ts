@@ -282,7 +282,7 @@ export function askContract(kind: StoreKind): void {
       const { taskId } = await queue.enqueue("a", 1);
       const detail = `{"said":{"request":"mine","wake":7}}`;
       await queue.database.write([
-        sql`insert into ${table("step_event")} (task_id, seq, type, detail)
+        sql`insert into ${table("task_event")} (task_id, seq, type, detail)
           values (${taskId}, 1, 'complete', ${detail})`,
         ...cancelTask(taskId, "mine"),
       ]);

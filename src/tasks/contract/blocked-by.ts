@@ -57,7 +57,7 @@ export function workersContract(kind: StoreKind): void {
       expect(await seen()).toMatchObject({ noWorker: false, flowVersion: null });
       const advancedBy = (version: number) =>
         queue.database.write([
-          sql`update ${table("step_tracker")} set flow_version = ${version} where task_id = ${taskId}`,
+          sql`update ${table("task")} set flow_version = ${version} where task_id = ${taskId}`,
         ]);
       await advancedBy(2);
       expect(await seen()).toMatchObject({ noWorker: false, flowVersion: 2 });

@@ -20,7 +20,7 @@ export function capacityContract(kind: StoreKind): void {
 
     const said = async (): Promise<PodState | null> => {
       const [row] = await queue.database.read(
-        sql`select state from ${table("pod_health")} where pod_id = 'pod-1'`,
+        sql`select state from ${table("pod")} where pod_id = 'pod-1'`,
       );
       return row!["state"] === null ? null : (JSON.parse(row!["state"]) as PodState);
     };

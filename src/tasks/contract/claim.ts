@@ -218,7 +218,7 @@ export function claimContract(kind: StoreKind): void {
       await queue.database.write(releaseCall("pod-1", 102));
       expect(await queue.count(sql`status = 'claimed'`)).toBe(3);
       const [pod] = await queue.database.read(
-        sql`select claim_floor from ${table("pod_health")} where pod_id = 'pod-1'`,
+        sql`select claim_floor from ${table("pod")} where pod_id = 'pod-1'`,
       );
       expect(pod).toEqual({ claim_floor: 102 });
     });
@@ -284,7 +284,7 @@ export function claimContract(kind: StoreKind): void {
       ]);
       expect(await reserve("pod-1")).toEqual(["poison"]);
       await queue.database.write([
-        sql`update ${table("pod_health")} set status = 'down' where pod_id = 'pod-1'`,
+        sql`update ${table("pod")} set status = 'down' where pod_id = 'pod-1'`,
       ]);
       expect(await reserve("pod-2")).toEqual(["poison"]);
       await queue.database.write([

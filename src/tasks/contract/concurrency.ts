@@ -27,12 +27,12 @@ export function gatesContract(kind: StoreKind): void {
 
     const insert = (given: readonly Given[]) =>
       queue.database.write([
-        sql`insert into ${rowsOf} (task_id, name, tenant, group_key, gated, parked, priority, created_at, run_at)
-          select task_id, 'mail', tenant, group_key, 1, 4, priority, created_at, 0 from ${rows(
+        sql`insert into ${rowsOf} (task_id, name, tenant, concurrency_key, limited, parked, priority, created_at, run_at)
+          select task_id, 'mail', tenant, concurrency_key, 1, 4, priority, created_at, 0 from ${rows(
             {
               task_id: "text",
               tenant: "text",
-              group_key: "text",
+              concurrency_key: "text",
               priority: "integer",
               created_at: "integer",
             },
@@ -161,7 +161,7 @@ export function gatesContract(kind: StoreKind): void {
             return queue.database.write(passGates(call, [candidate]).statements);
           }),
         );
-        const ofKey = sql`group_key = ${`key/mail/${key}`}`;
+        const ofKey = sql`concurrency_key = ${`key/mail/${key}`}`;
         expect(await queue.count(sql`${ofKey} and status = 'claimed'`)).toBe(1);
         expect(await queue.count(sql`${ofKey} and parked = 3`)).toBe(1);
       }
@@ -172,21 +172,21 @@ export function gatesContract(kind: StoreKind): void {
       for (let times = 0; times < 5; times++) {
         await queue.database.write([
           sql`delete from ${rowsOf}`,
-          sql`delete from ${table("step_limit")}`,
+          sql`delete from ${table("task_limit")}`,
         ]);
         await insert(keys.map((key, at) => ({ taskId: `t${at}`, tenant: `x${at % 2}`, key })));
         await queue.limits.set("tenant/x0", 3);
         await Promise.all([1, 2, 3, 4].map(() => claim(10, firstRound, 2)));
         const running = await queue.database.read(
-          sql`select group_key, tenant, count(*) as tasks from ${rowsOf} where status = 'claimed'
-            group by group_key, tenant`,
+          sql`select concurrency_key, tenant, count(*) as tasks from ${rowsOf} where status = 'claimed'
+            group by concurrency_key, tenant`,
         );
         const count = (column: string, value: string) =>
           running
             .filter((row) => row[column] === value)
             .reduce((sum, row) => sum + Number(row["tasks"]), 0);
         for (const key of ["k0", "k1", "k2", "k3"]) {
-          expect(count("group_key", `key/mail/${key}`)).toBeLessThanOrEqual(2);
+          expect(count("concurrency_key", `key/mail/${key}`)).toBeLessThanOrEqual(2);
         }
         expect(count("tenant", "x0")).toBe(3);
         expect(count("tenant", "x1")).toBe(4);

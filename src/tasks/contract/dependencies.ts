@@ -125,10 +125,10 @@ export function waitsContract(kind: StoreKind): void {
       const one = await enqueue("one");
       await enqueue("waiter", one);
       await queue.database.write([
-        sql`update ${table("step_tracker")} set deaths = 3 where task_id = ${one}`,
+        sql`update ${table("task")} set deaths = 3 where task_id = ${one}`,
       ]);
       await queue.database.write([
-        sql`update ${table("step_tracker")} set status = 'claimed', claimed_by = 'pod-1',
+        sql`update ${table("task")} set status = 'claimed', claimed_by = 'pod-1',
           claim_token = 1 where task_id = ${one}`,
       ]);
       const pod = { podId: "pod-1", birthMs: 0, status: "up", beat: 1, passes: 0 } as const;
@@ -229,7 +229,7 @@ export function waitsContract(kind: StoreKind): void {
       await queue.pass(120_000);
       await prune(waiter);
       expect(await queue.get(waiter)).toBeUndefined();
-      expect(await queue.database.read(sql`select * from ${table("step_wait")}`)).toEqual([]);
+      expect(await queue.database.read(sql`select * from ${table("task_dependency")}`)).toEqual([]);
     });
   });
 }

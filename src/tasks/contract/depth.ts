@@ -55,7 +55,7 @@ export function depthContract(kind: StoreKind): void {
 
     test("counts what is at a gate as ready, what has no room as blocked, and says what is paused", async () => {
       await queue.database.write([
-        sql`insert into ${rowsOf} (name, parked, blocked_by, gated, deaths) values
+        sql`insert into ${rowsOf} (name, parked, blocked_by, limited, deaths) values
           ('a', 4, null, 1, 0), ('a', 3, 'key/a/k', 1, 0), ('a', 4, null, 1, 2), ('b', 0, null, 0, 0)`,
       ]);
       await queue.pause("b");

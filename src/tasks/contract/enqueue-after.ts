@@ -73,7 +73,7 @@ export function waitingContract(kind: StoreKind): void {
         queue.enqueueMany("sum", ["a", "b"], { after, key: (input) => input as string }),
       ).rejects.toThrow(asRefused("not_found"));
       expect(await queue.count()).toBe(1);
-      expect(await queue.database.read(sql`select 1 from ${table("step_wait")}`)).toEqual([]);
+      expect(await queue.database.read(sql`select 1 from ${table("task_dependency")}`)).toEqual([]);
     });
 
     test("a key that is there already gives its task, whatever it was to wait for", async () => {

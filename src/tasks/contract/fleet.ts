@@ -22,7 +22,7 @@ export function fleetContract(kind: StoreKind): void {
       const pods = async () =>
         queue.database.read(
           sql`select pod_id, birth_timestamp, last_heartbeat, beat, status
-            from ${table("pod_health")} order by pod_id`,
+            from ${table("pod")} order by pod_id`,
         );
       await queue.beat("pod-1", "pod-2");
       const before = await pods();
@@ -59,7 +59,7 @@ export function fleetContract(kind: StoreKind): void {
       const { taskId } = await queue.enqueue("mail", null);
       const change = sql`update ${rowsOf} set status = 'done' where task_id = ${taskId}`;
       await expect(queue.database.write([change])).rejects.toThrow(/check/i);
-      const down = sql`insert into ${table("pod_health")} (pod_id, status) values ('x', 'asleep')`;
+      const down = sql`insert into ${table("pod")} (pod_id, status) values ('x', 'asleep')`;
       await expect(queue.database.write([down])).rejects.toThrow(/check/i);
       expect(await queue.row(taskId)).toMatchObject({ status: "pending" });
     });

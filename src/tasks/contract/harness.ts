@@ -18,7 +18,7 @@ import { startWorker, type Worker, type WorkerEvent, type WorkerOptions } from "
 /** A queue on an empty store, with time in hand. */
 export type QueueUnderTest = Awaited<ReturnType<typeof openQueue>>;
 
-export const rowsOf = table("step_tracker");
+export const rowsOf = table("task");
 
 type ClaimManner = { oldestFirst?: boolean; call?: number; from?: Frontier };
 
@@ -50,7 +50,7 @@ export async function openQueue(kind: StoreKind) {
     await database.write([
       sql`update ${rowsOf} set run_at = run_at - ${byMs}, created_at = created_at - ${byMs},
         last_update = last_update - ${byMs}`,
-      sql`update ${table("pod_health")} set last_heartbeat = last_heartbeat - ${byMs}`,
+      sql`update ${table("pod")} set last_heartbeat = last_heartbeat - ${byMs}`,
     ]);
   };
 
@@ -117,7 +117,7 @@ export async function openQueue(kind: StoreKind) {
 
     /** As if it had been pruned. */
     async forgetPod(podId: string): Promise<void> {
-      await database.write([sql`delete from ${table("pod_health")} where pod_id = ${podId}`]);
+      await database.write([sql`delete from ${table("pod")} where pod_id = ${podId}`]);
     },
 
     /** Starts a pod's worker. */
@@ -200,13 +200,13 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
   if (store.clock) return store;
   opened.set(kind, store);
   const tables = [
-    "step_tracker",
-    "step_event",
-    "pod_health",
-    "step_limit",
-    "step_pause",
-    "step_signal",
-    "step_wait",
+    "task",
+    "task_event",
+    "pod",
+    "task_limit",
+    "task_pause",
+    "task_signal",
+    "task_dependency",
     "throttle",
     "throttle_report",
   ] as const;

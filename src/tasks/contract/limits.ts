@@ -115,7 +115,7 @@ export function limitsContract(kind: StoreKind): void {
       const keeping = createRoomKeeping(queue);
       expect(await keeping.pass()).toBe(0);
       await queue.database.write([
-        sql`update ${table("step_limit")} set max_running = 3, by_hand = 1`,
+        sql`update ${table("task_limit")} set max_running = 3, by_hand = 1`,
       ]);
       expect(await keeping.pass()).toBe(1);
       await queue.until("the third", () => attempts.length === 3);
@@ -129,7 +129,7 @@ export function limitsContract(kind: StoreKind): void {
       await queue.until("the run", () => attempts.length === 1);
       const scopes = async () =>
         (
-          await queue.database.read(sql`select scope from ${table("step_limit")} order by scope`)
+          await queue.database.read(sql`select scope from ${table("task_limit")} order by scope`)
         ).map((row) => row["scope"] as string);
       await createRoomKeeping(queue).pass();
       expect(await scopes()).toEqual(["key/call/ada", "key/call/bob"]);

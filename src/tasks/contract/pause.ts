@@ -89,7 +89,7 @@ export function pauseContract(kind: StoreKind): void {
       await queue.beat("pod-1");
       const { number } = await readPauses(queue.database, "pod-1");
       await queue.pause("a");
-      await queue.database.write([sql`delete from ${table("pod_health")}`]);
+      await queue.database.write([sql`delete from ${table("pod")}`]);
       await queue.pass(5);
       await new Promise((resolve) => setTimeout(resolve, 5));
       await queue.beat("pod-1");
@@ -178,7 +178,7 @@ export function pauseContract(kind: StoreKind): void {
 
     test("ending a pause of a name that was never paused leaves nothing behind", async () => {
       await queue.resume("nobody");
-      expect(await queue.database.read(sql`select * from ${table("step_pause")}`)).toEqual([]);
+      expect(await queue.database.read(sql`select * from ${table("task_pause")}`)).toEqual([]);
     });
 
     test.each(["", "no spaces", "*/*"])("refuses the name %j", async (name) => {

@@ -4,7 +4,7 @@ import { sql, table } from "../../store/sql.ts";
 import { prune, type Pruned } from "../leader/prune.ts";
 import { openQueue, type QueueUnderTest } from "./harness.ts";
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 
 /** What deleting finished tasks by hand promises on every store. */
 export function pruneContract(kind: StoreKind): void {

@@ -193,7 +193,7 @@ export function recoverContract(kind: StoreKind): void {
       expect(await queue.count(sql`status = 'claimed' and claimed_by = 'pod-3'`)).toBe(10);
       expect(await queue.count(sql`status = 'claimed'`)).toBe(10);
       const pods = await queue.database.read(
-        sql`select pod_id, status, passes from ${table("pod_health")} order by pod_id`,
+        sql`select pod_id, status, passes from ${table("pod")} order by pod_id`,
       );
       expect(pods).toEqual([
         { pod_id: "pod-1", status: "up", passes: 2 },
@@ -235,7 +235,7 @@ export function recoverContract(kind: StoreKind): void {
       await queue.database.write(
         statuses.flatMap((status) => [
           sql`insert into ${rowsOf} (task_id, name, status, claimed_by) values (${`old ${status}`}, 'b', ${status}, 'pod-1')`,
-          sql`insert into ${table("step_event")} (task_id, seq, type) values (${`old ${status}`}, 1, 'noted')`,
+          sql`insert into ${table("task_event")} (task_id, seq, type) values (${`old ${status}`}, 1, 'noted')`,
         ]),
       );
       await seconds(1);
@@ -248,7 +248,7 @@ export function recoverContract(kind: StoreKind): void {
         sql`select task_id from ${rowsOf} where name = 'b' order by task_id`,
       );
       expect(left.map((row) => row["task_id"])).toEqual(["old claimed", "young"]);
-      const notes = await queue.database.read(sql`select task_id from ${table("step_event")}`);
+      const notes = await queue.database.read(sql`select task_id from ${table("task_event")}`);
       expect(notes).toEqual([{ task_id: "old claimed" }]);
       expect(await queue.count(sql`name = 'a' and status = 'pending'`)).toBe(3);
     });

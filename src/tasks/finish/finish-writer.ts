@@ -182,7 +182,7 @@ export function createFinishing(parts: {
       if (isSame && finish.status !== "pending") return { type: "stored" };
       const wake = Number(row["wake"]);
       const open = row["status"] === "claimed" || row["status"] === "pending";
-      if (open && !wakes && Number(row["awaited"]) > 0) return awaited;
+      if (open && !wakes && Number(row["dependents"]) > 0) return awaited;
       if (!open || finish.wake === null || wake === finish.wake) return { type: "lost" };
       return { type: "woken", wake, cancelRequested: Number(row["cancel_requested"]) === 1 };
     });

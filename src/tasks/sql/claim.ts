@@ -18,8 +18,8 @@ import {
 import { wakeWaitersOfCall } from "./dependencies.ts";
 import { hasRoom, ungated, writesBefore } from "./task-state.ts";
 
-const tasks = table("step_tracker");
-const pods = table("pod_health");
+const tasks = table("task");
+const pods = table("pod");
 
 // What was due when it was written stays due, so that a clock that is set back holds nothing up but
 // what waits for a time.
@@ -90,7 +90,7 @@ export function lookAhead(names: readonly string[], podId = ""): Statement {
     select
       (select run_at - ${now} from ${tasks}
         where status = 'pending' and parked = 1 order by run_at limit 1) as wait_ms,
-      ${any(sql`parked = 4 and deaths < 2`, sql`tenant, priority desc, ${byAge}`)} as gated,
+      ${any(sql`parked = 4 and deaths < 2`, sql`tenant, priority desc, ${byAge}`)} as limited,
       ${any(sql`parked = 0 and deaths >= 2`, byAge)}
       or ${any(sql`parked = 4 and deaths >= 2`, byAge)} as alone,
       (select pauses from ${pods} where pod_id = ${podId}) as pauses`;
@@ -312,11 +312,11 @@ export function take(claim: ClaimCall, which: Statement): Statement {
 }
 
 // What is 0 for nearly every task comes as null, which takes no time to send or to read.
-const claimColumns = sql`task_id, name, payload, claim_token, created_at, max_attempts, group_key,
+const claimColumns = sql`task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
   trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
-  nullif(deaths, 0) as deaths, nullif(waits, 0) as waits, nullif(awaited, 0) as awaited,
-  nullif(gated, 0) as gated`;
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited`;
 
 // Where there may be runs among them. The time of the claim is what they measure time from.
 const runColumns = sql`${claimColumns}, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
@@ -340,9 +340,9 @@ export function reserveAlone(
     where status = 'pending' and ${isAmong(sql`
       select address from (${firstAlone(names, free, takeRows)}) alone
       order by created_at, task_id limit 1`)}
-    ${returning(sql`task_id, name, tenant, group_key, gated`, {
+    ${returning(sql`task_id, name, tenant, concurrency_key, limited`, {
       // A mark of an earlier call is as good: that task is meant for this pod as well.
-      after: sql`select task_id, name, tenant, group_key, gated
+      after: sql`select task_id, name, tenant, concurrency_key, limited
         from (${firstAlone(names, sql`claimed_by = ${podId}`, sql``)}) alone
         order by created_at, task_id limit 1`,
     })}`;
@@ -355,7 +355,7 @@ function firstAlone(
   ending: Statement | typeof takeRows,
 ): Statement {
   const part = (parked: Statement) => sql`select * from (
-    select ${rowAddress} as address, task_id, name, tenant, group_key, gated, created_at
+    select ${rowAddress} as address, task_id, name, tenant, concurrency_key, limited, created_at
     from ${tasks} task
     where name in (${list(names)}) and status = 'pending' and ${parked} and deaths >= 2
       and ${isDue} and ${which}

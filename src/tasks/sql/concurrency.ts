@@ -21,8 +21,8 @@ import { heldOfTenant, isPending, tenantScope, withRooms } from "./task-state.ts
  * holds the scopes of all of it, in one order, claims what there is room for, and sets aside what a key
  * has no room for. Whoever makes room holds the scope too, so either sees what the other has done.
  */
-const tasks = table("step_tracker");
-const limits = table("step_limit");
+const tasks = table("task");
+const limits = table("task_limit");
 
 const isAtGate = sql`task.status = 'pending' and task.parked = 4 and task.deaths < 2`;
 
@@ -67,14 +67,14 @@ export function candidatesOf(
 ): Statement {
   const parts = padded(pairs, { name: "", tenant: "" }).map(
     ({ name, tenant }) => sql`select * from (
-      select task_id, name, tenant, group_key, priority, created_at from ${tasks} task
+      select task_id, name, tenant, concurrency_key, priority, created_at from ${tasks} task
       where name = ${name} and tenant = ${tenant} and ${isAtGate} and priority <= ${fromPriority}
         and ${isDue} ${notNewer(flows, [name])}
       order by priority desc, created_at, task_id ${limit(count)}) of_pair`,
   );
   return sql`
     select ready.*, (select case when by_hand = 1 then 0 else max_running end from ${limits} given
-      where given.scope = ready.group_key) as stored_limit
+      where given.scope = ready.concurrency_key) as stored_limit
     from (${join(parts, " union all ")}) ready`;
 }
 
@@ -95,7 +95,7 @@ export type Candidate = {
 
 function rowsOf(candidates: readonly Candidate[]) {
   return rows(
-    { task_id: "text", place: "integer", group_key: "text", tenant_scope: "text" },
+    { task_id: "text", place: "integer", concurrency_key: "text", tenant_scope: "text" },
     candidates.map(({ taskId, group, tenant }, at) => [taskId, at, group, tenantScope(tenant)]),
   );
 }
@@ -152,21 +152,21 @@ export function claimGated(
       select address, place, tenant_room,
         row_number() over (partition by tenant order by place) as in_tenant
       from (
-        select address, place, tenant, group_key, group_room, tenant_room,
-          row_number() over (partition by group_key order by place) as in_group
+        select address, place, tenant, concurrency_key, group_room, tenant_room,
+          row_number() over (partition by concurrency_key order by place) as in_group
         from (
-          select task.${rowAddress} as address, wanted.place, task.tenant, task.group_key,
+          select task.${rowAddress} as address, wanted.place, task.tenant, task.concurrency_key,
             of_group.room as group_room, of_tenant.room as tenant_room
           from ${rowsOf(candidates)} wanted
           join ${tasks} task on task.task_id = wanted.task_id
-          left join room of_group on of_group.scope = wanted.group_key
+          left join room of_group on of_group.scope = wanted.concurrency_key
           left join room of_tenant on of_tenant.scope = wanted.tenant_scope
           where ${isPending(sql`task`)} and task.parked = 4
-            and coalesce(task.group_key, '') = coalesce(wanted.group_key, '')
+            and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
             and ${alone ? sql`task.deaths >= 2` : sql`task.deaths < 2`} and ${isDue}
             ${notNewer(claim.flows, claim.names)}
           ${takeTask}) tried) by_group
-      where group_key is null or in_group <= group_room) by_tenant
+      where concurrency_key is null or in_group <= group_room) by_tenant
     where tenant_room is null or in_tenant <= tenant_room
     order by place ${limit(claim.limit)}`;
   return take(claim, sql`${isAmong(first)}`);
@@ -181,12 +181,12 @@ export function blockCandidates(candidates: readonly Candidate[]): Statement {
   const full = sql`
     from ${rowsOf(keyed)} wanted
     join ${tasks} task on task.task_id = wanted.task_id
-    join room on room.scope = wanted.group_key
-    where ${isPending(sql`task`)} and task.parked = 4 and task.group_key = wanted.group_key
+    join room on room.scope = wanted.concurrency_key
+    where ${isPending(sql`task`)} and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
       and room.room <= 0`;
   const rooms = withRooms(keyed.map(({ group }) => group!));
   return sql`
-    update ${tasks} set parked = 3, blocked_by = group_key
+    update ${tasks} set parked = 3, blocked_by = concurrency_key
     where ${isAmong(sql`${rooms} select task.${rowAddress} ${full} ${takeTask}`)}
     ${returning(sql`task_id`, { before: sql`${rooms} select task.task_id ${full} ${holdTask}` })}`;
 }

@@ -68,16 +68,15 @@ const finishOf = (taskId: string): Finish => ({
 const claimed = async (name: string) => {
   const { taskId } = await tasks.enqueue(name, 1);
   await watcher.query(
-    "update flotilla.step_tracker set status = 'claimed', claim_token = 1 where task_id = $1",
+    "update flotilla.task set status = 'claimed', claim_token = 1 where task_id = $1",
     [taskId],
   );
   return taskId;
 };
 const parkedOf = async (taskId: string) => {
-  const { rows } = await watcher.query(
-    "select parked from flotilla.step_tracker where task_id = $1",
-    [taskId],
-  );
+  const { rows } = await watcher.query("select parked from flotilla.task where task_id = $1", [
+    taskId,
+  ]);
   return (rows[0] as { parked: number }).parked;
 };
 const somebodyIsHeldUp = () =>
@@ -147,7 +146,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
     const [poisoned, plain] = [await claimed("a"), await claimed("b")];
     const waiter = await tasks.enqueue("waiter", 1, { after: [poisoned] });
     await watcher.query(
-      `update flotilla.step_tracker set claimed_by = 'silent', claim_call = 1,
+      `update flotilla.task set claimed_by = 'silent', claim_call = 1,
          deaths = case when task_id = $1 then 3 else 0 end where task_id in ($1, $2)`,
       [poisoned, plain],
     );
@@ -169,9 +168,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
       ids: uuidv7(systemClock, systemRandom),
     });
     await one.query("begin");
-    await one.query("select 1 from flotilla.step_tracker where task_id = $1 for update", [
-      waiter.taskId,
-    ]);
+    await one.query("select 1 from flotilla.task where task_id = $1 for update", [waiter.taskId]);
     await leader.pass(liveness);
     expect(await tasks.get(plain)).toMatchObject({ status: "pending", deaths: 1 });
     expect(await tasks.get(poisoned)).toMatchObject({ status: "claimed", deaths: 3 });
@@ -201,7 +198,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
   test("a child that is started over holds its parent first, also one that has ended", async () => {
     const [parent, child] = [await claimed("parent"), await claimed("child")];
     await watcher.query(
-      `update flotilla.step_tracker set status = 'failed',
+      `update flotilla.task set status = 'failed',
          parent_id = case when task_id = $2 then $1 end where task_id in ($1, $2)`,
       [parent, child],
     );
@@ -225,7 +222,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
       const [first, second] = [await claimed("a"), await claimed("b")];
       const waiter = await tasks.enqueue("waiter", 1, { after: [first, second] });
       await one.query(`begin isolation level ${level}`);
-      await one.query("select 1 from flotilla.step_tracker");
+      await one.query("select 1 from flotilla.task");
       await database.write(ending(second));
       await expect(send(one, ending(first))).rejects.toMatchObject({ code: "40001" });
       await one.query("rollback");
@@ -237,7 +234,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
   test("and so is one that ends what somebody has begun to wait for since", async () => {
     const awaited = await claimed("a");
     await one.query("begin isolation level repeatable read");
-    await one.query("select 1 from flotilla.step_tracker");
+    await one.query("select 1 from flotilla.task");
     await tasks.enqueue("waiter", 1, { after: [awaited] });
     await expect(send(one, ending(awaited))).rejects.toMatchObject({ code: "40001" });
     await one.query("rollback");

@@ -10,8 +10,8 @@ import {
 } from "../../store/sql.ts";
 import { isPending, ungated } from "./task-state.ts";
 
-const tasks = table("step_tracker");
-const waits = table("step_wait");
+const tasks = table("task");
+const waits = table("task_dependency");
 
 /** One task that waits for another, which may be named by its key where a task may hold that already. */
 export type Wait = {
@@ -32,9 +32,9 @@ export type Wait = {
  */
 export function wakeWaiters(endedIds: readonly string[]): Statement[] {
   return wake(sql`
-    select distinct wait.waiter_id as id from ${waits} wait
-    where ${isAmong(sql`select task_id from ${idRows(endedIds)} ended`, sql`wait.awaited_id`)}
-      and (select task.status from ${tasks} task where task.task_id = wait.awaited_id)
+    select distinct wait.dependent_id as id from ${waits} wait
+    where ${isAmong(sql`select task_id from ${idRows(endedIds)} ended`, sql`wait.dependency_id`)}
+      and (select task.status from ${tasks} task where task.task_id = wait.dependency_id)
         not in ('pending', 'claimed')`);
 }
 
@@ -47,20 +47,20 @@ export function wakeWaitersOfCall(podId: string, call: number): Statement[] {
     and ${task}.claim_call = ${call} and ${task}.status = 'claimed' and ${task}.cancel_requested = 1
     and ${task}.flow_version is null`;
   return wake(
-    sql`select distinct waiter_id as id from ${waits} where awaited_id in (
+    sql`select distinct dependent_id as id from ${waits} where dependency_id in (
       select task.task_id from ${tasks} task where ${leaving(sql`task`)})`,
-    sql`case when ${leaving(sql`awaited`)} then 'cancelled' else awaited.status end`,
+    sql`case when ${leaving(sql`dependency`)} then 'cancelled' else dependency.status end`,
   );
 }
 
 /** The same for those children of these runs that have just been cancelled. */
 export function wakeWaitersOfChildren(parentIds: readonly string[]): Statement[] {
   return wake(sql`
-    select distinct wait.waiter_id as id
-    from ${waits} own join ${waits} wait on wait.awaited_id = own.awaited_id
-    where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`own.waiter_id`)}
+    select distinct wait.dependent_id as id
+    from ${waits} own join ${waits} wait on wait.dependency_id = own.dependency_id
+    where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`own.dependent_id`)}
       and (select task.status from ${tasks} task
-        where task.task_id = own.awaited_id and task.parent_id = own.waiter_id) = 'cancelled'`);
+        where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled'`);
 }
 
 /** Wakes these tasks themselves if nothing that they wait for is open. Nobody else may see them yet. */
@@ -71,8 +71,8 @@ export function wakeIfNothingIsOpen(waiterIds: readonly string[]): Statement {
 /** The same for the children of runs, as far as those wait themselves. */
 export function wakeChildren(parentIds: readonly string[]): Statement {
   return judgeWaiters(sql`
-    select awaited_id as id from ${waits}
-    where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`waiter_id`)}`);
+    select dependency_id as id from ${waits}
+    where ${isAmong(sql`select task_id from ${idRows(parentIds)} parent`, sql`dependent_id`)}`);
 }
 
 /**
@@ -112,8 +112,8 @@ function wake(waiters: Statement, status?: Statement): Statement[] {
  */
 function counted(status: Statement): Statement {
   const begin = sql`coalesce(${tasks}.awaits, ${tasks}.task_id || '/' || ${tasks}.cursor || '/')`;
-  return sql`case when awaited.parent_id = ${tasks}.task_id
-      then case when coalesce(substr(awaited.unique_key, 1, length(${begin})), ${begin}) = ${begin}
+  return sql`case when dependency.parent_id = ${tasks}.task_id
+      then case when coalesce(substr(dependency.unique_key, 1, length(${begin})), ${begin}) = ${begin}
         then ${status} end
     when ${tasks}.awaits is null then ${status} end`;
 }
@@ -124,22 +124,22 @@ function counted(status: Statement): Statement {
  * the whole table, and once, however many there are: 2 where the waiter is doomed by it, 1 while it is
  * open.
  */
-function judgeWaiters(waiters: Statement, status = sql`awaited.status`): Statement {
+function judgeWaiters(waiters: Statement, status = sql`dependency.status`): Statement {
   const waiter = tasks;
   return sql`
     update ${tasks}
-    set wake = wake + 1, last_update = ${now}, (waits, parked) = (
-      select case when verdict = 2 then 3 else ${waiter}.waits end,
+    set wake = wake + 1, last_update = ${now}, (depends, parked) = (
+      select case when verdict = 2 then 3 else ${waiter}.depends end,
         case when verdict = 1 then 2 when ${waiter}.run_at > ${now} then 1 else ${ungated} end
       from (
         select coalesce(max(
-          case (select ${counted(status)} from ${tasks} awaited
-              where awaited.task_id = wait.awaited_id)
+          case (select ${counted(status)} from ${tasks} dependency
+              where dependency.task_id = wait.dependency_id)
             when 'pending' then 1 when 'claimed' then 1
-            when 'failed' then case when ${waiter}.waits = 1 then 2 else 0 end
-            when 'cancelled' then case when ${waiter}.waits = 1 then 2 else 0 end
+            when 'failed' then case when ${waiter}.depends = 1 then 2 else 0 end
+            when 'cancelled' then case when ${waiter}.depends = 1 then 2 else 0 end
             else 0 end), 0) as verdict
-        from ${waits} wait where wait.waiter_id = ${waiter}.task_id) judged)
+        from ${waits} wait where wait.dependent_id = ${waiter}.task_id) judged)
     where ${named(waiters)} and ${isPending(tasks)} and parked = 2`;
 }
 
@@ -170,8 +170,8 @@ export function missing(awaitedIds: readonly string[]): Statement {
 export function beginWaiting(given: readonly Wait[]): Statement[] {
   const wanted = rows(
     {
-      awaited_id: "text",
-      waiter_id: "text",
+      dependency_id: "text",
+      dependent_id: "text",
       place: "integer",
       tenant: "text",
       name: "text",
@@ -187,20 +187,20 @@ export function beginWaiting(given: readonly Wait[]): Statement[] {
     ]),
   );
   const waiterIds = [...new Set(given.map(({ waiterId }) => waiterId))];
-  const awaited = sql`select distinct awaited_id as id from ${waits}
-    where ${isAmong(sql`select task_id from ${idRows(waiterIds)} fresh`, sql`waiter_id`)}`;
+  const awaited = sql`select distinct dependency_id as id from ${waits}
+    where ${isAmong(sql`select task_id from ${idRows(waiterIds)} fresh`, sql`dependent_id`)}`;
   return [
     sql`
-      insert into ${waits} (awaited_id, waiter_id, place)
-      select coalesce(holder.task_id, wanted.awaited_id), wanted.waiter_id, wanted.place
+      insert into ${waits} (dependency_id, dependent_id, place)
+      select coalesce(holder.task_id, wanted.dependency_id), wanted.dependent_id, wanted.place
       from ${wanted} wanted left join ${tasks} holder
         on holder.tenant = wanted.tenant and holder.name = wanted.name
         and holder.unique_key = wanted.unique_key
-      where exists (select 1 from ${tasks} task where task.task_id = wanted.waiter_id)
-        and not exists (select 1 from ${waits} wait where wait.waiter_id = wanted.waiter_id)
+      where exists (select 1 from ${tasks} task where task.task_id = wanted.dependent_id)
+        and not exists (select 1 from ${waits} wait where wait.dependent_id = wanted.dependent_id)
       on conflict do nothing`,
     sql`select task_id from ${tasks} task where ${named(awaited)} order by task_id ${holdTask}`,
-    sql`update ${tasks} set awaited = awaited + 1 where ${named(awaited)}`,
+    sql`update ${tasks} set dependents = dependents + 1 where ${named(awaited)}`,
     wakeIfNothingIsOpen(waiterIds),
   ];
 }
@@ -208,26 +208,26 @@ export function beginWaiting(given: readonly Wait[]): Statement[] {
 /** What these tasks wait for, or have waited for, in the order that was given. */
 export function waitsOf(waiterIds: readonly string[]): Statement {
   return sql`
-    select waiter_id, awaited_id from ${waits}
-    where ${isAmong(sql`select task_id from ${idRows(waiterIds)} wanted`, sql`waiter_id`)} order by waiter_id, place`;
+    select dependent_id, dependency_id from ${waits}
+    where ${isAmong(sql`select task_id from ${idRows(waiterIds)} wanted`, sql`dependent_id`)} order by dependent_id, place`;
 }
 
 /** The tasks that one waits for, or has waited for. */
 export function getParents(waiterId: string): Statement {
   return sql`
-    select task.* from ${waits} wait join ${tasks} task on task.task_id = wait.awaited_id
-    where wait.waiter_id = ${waiterId} order by wait.place`;
+    select task.* from ${waits} wait join ${tasks} task on task.task_id = wait.dependency_id
+    where wait.dependent_id = ${waiterId} order by wait.place`;
 }
 
 /** The condition that nobody who hasn't ended waits for a task or may still read how it ended. */
-export const unneeded = sql`(awaited = 0 or not exists (
-  select 1 from ${waits} wait where wait.awaited_id = ${tasks}.task_id
-    and (select waiter.status from ${tasks} waiter where waiter.task_id = wait.waiter_id)
+export const unneeded = sql`(dependents = 0 or not exists (
+  select 1 from ${waits} wait where wait.dependency_id = ${tasks}.task_id
+    and (select waiter.status from ${tasks} waiter where waiter.task_id = wait.dependent_id)
       in ('pending', 'claimed')))`;
 
 /** Forgets what tasks have waited for that are gone. */
 export function forgetWaits(goneIds: Statement): Statement {
-  return sql`delete from ${waits} where waiter_id in (${goneIds})`;
+  return sql`delete from ${waits} where dependent_id in (${goneIds})`;
 }
 
 function idRows(taskIds: readonly string[]) {

@@ -1,7 +1,7 @@
 import { holdTask, now, returning, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { nextSeq } from "./task-state.ts";
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 
 export type NewTask = {
   readonly taskId: string;
@@ -88,7 +88,7 @@ function plainValues(each: NewTask) {
 }
 
 const delayed = sql`case when delay_ms > 0 then 1 else 0 end`;
-const specialNames = sql`group_key, gated, waits, scheduled_at, flow_version, parent_id, parked`;
+const specialNames = sql`concurrency_key, limited, depends, scheduled_at, flow_version, parent_id, parked`;
 
 /** When a task may run: after its delay, or at its hour, which may have passed. */
 function startAt(given: Statement): Statement {
@@ -96,9 +96,9 @@ function startAt(given: Statement): Statement {
     when ${given}.start_at > ${now} then ${given}.start_at else ${now} end`;
 }
 
-const special = sql`group_key, gated, waits, scheduled_at, flow_version, parent_id,
-  case when waits > 0 then 2 when delay_ms > 0 or start_at > ${now} then 1
-    when gated = 1 then 4 else 0 end`;
+const special = sql`concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
+  case when depends > 0 then 2 when delay_ms > 0 or start_at > ${now} then 1
+    when limited = 1 then 4 else 0 end`;
 
 function isSpecial(given: NewTask): boolean {
   const { gated = false, waits = 0, isRun = false, runAtMs, scheduledAtMs, parentId } = given;
@@ -111,9 +111,9 @@ function specialRows(news: readonly NewTask[]) {
     {
       ...plainColumns,
       start_at: "integer",
-      group_key: "text",
-      gated: "integer",
-      waits: "integer",
+      concurrency_key: "text",
+      limited: "integer",
+      depends: "integer",
       scheduled_at: "integer",
       flow_version: "integer",
       parent_id: "text",
@@ -146,7 +146,7 @@ function byText(one: string, other: string): number {
   return one === other ? 0 : one < other ? -1 : 1;
 }
 
-const events = table("step_event");
+const events = table("task_event");
 
 const keyColumns = { tenant: "text", name: "text", unique_key: "text", task_id: "text" } as const;
 
@@ -278,8 +278,8 @@ export function replaceHolders(news: readonly NewTask[]): Statement {
       start_at: "integer",
       max_attempts: "integer",
       trace: "text",
-      group_key: "text",
-      gated: "integer",
+      concurrency_key: "text",
+      limited: "integer",
     },
     news.map((each) => [
       ...keyValues(each),
@@ -298,13 +298,13 @@ export function replaceHolders(news: readonly NewTask[]): Statement {
   return sql`
     update ${tasks}
     set payload = wanted.payload, priority = wanted.priority, max_attempts = wanted.max_attempts,
-      trace = wanted.trace, group_key = wanted.group_key, gated = wanted.gated, blocked_by = null,
+      trace = wanted.trace, concurrency_key = wanted.concurrency_key, limited = wanted.limited, blocked_by = null,
       scheduled_at = null,
       run_at = ${start}, last_update = ${now}, claim_token = claim_token + 1, claimed_by = null,
       retry_count = 0, snoozes = 0, deaths = 0, state = null, progress = null, error = null,
       progress_token = claim_token + 1,
       parked = case when parked = 2 then 2 when ${start} > ${now} then 1
-        when wanted.gated = 1 then 4 else 0 end
+        when wanted.limited = 1 then 4 else 0 end
     from ${wanted} wanted
     where ${holds(sql`${tasks}`)} and status = 'pending' and exists (
       select 1 from ${events} past

@@ -12,8 +12,8 @@ import { wakeWaiters } from "./dependencies.ts";
 import { nextSeq, parked, ungated } from "./task-state.ts";
 import type { RunWrite } from "./runs.ts";
 
-const tasks = table("step_tracker");
-const events = table("step_event");
+const tasks = table("task");
+const events = table("task_event");
 
 /** How an attempt ends in the store. Made by `settle`. */
 export type Finish = {
@@ -79,7 +79,7 @@ export function finishTasks(given: readonly Finish[]): Statement {
 
 /** A task that somebody waits for mustn't end in a write that wakes nobody. */
 function unlessAwaited(finishes: readonly Finish[]): Statement {
-  return wakesOthers(finishes) ? sql`` : sql`and awaited = 0`;
+  return wakesOthers(finishes) ? sql`` : sql`and dependents = 0`;
 }
 
 /** Whether a write of these must wake those who wait for them. */
@@ -191,7 +191,7 @@ export function lookAt(taskIds: readonly string[]): Statement {
     taskIds.map((taskId) => [taskId]),
   );
   return sql`
-    select task_id, status, claimed_by, claim_token, wake, awaited, cancel_requested, run_seq
+    select task_id, status, claimed_by, claim_token, wake, dependents, cancel_requested, run_seq
     from ${tasks}
     where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
 }
@@ -251,7 +251,7 @@ export function insertFollowUps(given: readonly FollowUp[], condition: Statement
   );
   return sql`
     insert into ${tasks} (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
-      unique_key, parent_id, trace, gated, parked)
+      unique_key, parent_id, trace, limited, parked)
     select failed.id, task.tenant, failed.name, failed.payload, task.priority, ${now}, ${now}, ${now},
       failed.key, task.task_id, task.trace, ${ofTenant(1)}, ${ofTenant(parked.atGate)}
     from ${failed} failed join ${tasks} task

@@ -21,9 +21,9 @@ import {
 import { nextSeq, requestMark, ungated } from "./task-state.ts";
 import { everything } from "./limits.ts";
 
-const tasks = table("step_tracker");
-const events = table("step_event");
-const waits = table("step_wait");
+const tasks = table("task");
+const events = table("task_event");
+const waits = table("task_dependency");
 
 const isPendingTask = sql`status = 'pending' and flow_version is null`;
 // What can't be read has no finalizers that anybody could run, as far as the person knows who gives it up.
@@ -58,8 +58,8 @@ export function cancelChildren(
   );
   const open = sql`
     select child.task_id from ${parents} parent
-    join ${waits} wait on wait.waiter_id = parent.task_id
-    join ${tasks} child on child.task_id = wait.awaited_id
+    join ${waits} wait on wait.dependent_id = parent.task_id
+    join ${tasks} child on child.task_id = wait.dependency_id
     where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
       and child.cancel_requested = 0
       and parent.task_id in (select task.task_id from ${fence(sql`task`)})`;
@@ -110,7 +110,7 @@ export function cancelTask(taskId: string, requestId: string): Statement[] {
       where ${unasked} or ${givenUp}`,
     ...wakeWaitersOfChildren([taskId]),
     ...wakeWaiters([taskId]),
-    sql`select status, cancel_requested, group_key from ${tasks} where task_id = ${taskId}`,
+    sql`select status, cancel_requested, concurrency_key from ${tasks} where task_id = ${taskId}`,
   ];
 }
 
@@ -127,8 +127,8 @@ const restartedAt = sql`case when coalesce(flow_version, 0) = 0 or (intent is nu
  */
 export const startedOver = sql`
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
-  parked = case when waits > 0 then 2 else ${ungated} end,
-  waits = case when waits = 3 then 1 else waits end,
+  parked = case when depends > 0 then 2 else ${ungated} end,
+  depends = case when depends = 3 then 1 else depends end,
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
   cursor = ${restartedAt}, intent = null, waiting = null,
   error = null, progress = null, progress_token = claim_token + 1`;
@@ -212,9 +212,9 @@ export const taskPage = {
   order: "desc",
   bytes: sql`500 + ${bytesOf(sql`payload`)} + ${bytesOf(sql`state`)} + ${bytesOf(sql`progress`)}
     + ${bytesOf(sql`result`)} + ${bytesOf(sql`error`)} + ${bytesOf(sql`waiting`)}
-    + ${bytesOf(sql`intent`)} + ${bytesOf(sql`aside`)}
-    + case when waits = 0 then 0 else
-      (select count(*) from ${waits} wait where wait.waiter_id = task_id) * ${idBytes} end`,
+    + ${bytesOf(sql`intent`)} + ${bytesOf(sql`set_aside`)}
+    + case when depends = 0 then 0 else
+      (select count(*) from ${waits} wait where wait.dependent_id = task_id) * ${idBytes} end`,
   maxBytes: pageBytes,
 } as const;
 
@@ -305,7 +305,7 @@ export function otherDepths(): Statement {
       order by task_id desc ${bounded}) failed group by name`;
 }
 
-const pauses = table("step_pause");
+const pauses = table("task_pause");
 
 /** How long until something that waits for its time is due. */
 export function nextDue(): Statement {

@@ -10,8 +10,8 @@ import {
 } from "../../store/sql.ts";
 import { heldOfKey, heldOfTenant, tenantOf } from "./task-state.ts";
 
-const tasks = table("step_tracker");
-const limits = table("step_limit");
+const tasks = table("task");
+const limits = table("task_limit");
 
 /** Nothing is counted further than this. */
 const countLimit = 10_000;
@@ -118,7 +118,7 @@ export function tenantCounts(): Statement {
   const bounded = limit(countLimit);
   return sql`
     select 'running' as state, tenant, count(*) as tasks from (
-      select tenant from ${tasks} where status = 'claimed' and gated = 1
+      select tenant from ${tasks} where status = 'claimed' and limited = 1
       order by tenant ${bounded}) running group by tenant
     union all
     select 'ready', tenant, count(*) from (
@@ -132,8 +132,8 @@ export function tenantCounts(): Statement {
     select 'limit', scope, max_running from ${limits} where scope >= 'tenant/' and scope < 'tenant0'`;
 }
 
-const pauses = table("step_pause");
-const pods = table("pod_health");
+const pauses = table("task_pause");
+const pods = table("pod");
 
 /** Stands for every name. */
 export const everything = "*";

@@ -56,18 +56,18 @@ const statements: Record<string, Statement> = {
 describe("on Postgres, a write of many rows that waits for one holds none that comes after it", () => {
   test.each(Object.entries(statements))("where it stores %s", async (_, statement) => {
     await database.write([
-      sql`insert into ${table("step_tracker")} (task_id, name, status, claimed_by, claim_token)
+      sql`insert into ${table("task")} (task_id, name, status, claimed_by, claim_token)
         values ('a', 'x', 'claimed', 'pod', 1), ('b', 'x', 'claimed', 'pod', 1)`,
       // With so few, the whole table would be read, and in the order in which it lies there.
-      sql`insert into ${table("step_tracker")} (name, status)
+      sql`insert into ${table("task")} (name, status)
         select 'x', 'completed' from generate_series(1, 5000)`,
     ]);
-    await other.query("analyze flotilla.step_tracker");
+    await other.query("analyze flotilla.task");
     await holder.query("begin");
-    await holder.query("select 1 from flotilla.step_tracker where task_id = 'a' for update");
+    await holder.query("select 1 from flotilla.task where task_id = 'a' for update");
     const writing = database.write([statement]);
     await until("the write to wait", isWaiting);
-    const later = "select 1 from flotilla.step_tracker where task_id = 'b' for update nowait";
+    const later = "select 1 from flotilla.task where task_id = 'b' for update nowait";
     expect((await other.query(later)).rowCount).toBe(1);
     await holder.query("commit");
     await writing;
@@ -85,7 +85,7 @@ describe("on Postgres, a write of many rows that waits for one holds none that c
       key,
       trace: null,
     });
-    const insert = "insert into flotilla.step_tracker (name, unique_key) values ('x', $1)";
+    const insert = "insert into flotilla.task (name, unique_key) values ('x', $1)";
     await holder.query("begin");
     await holder.query(insert, ["a"]);
     const writing = database.write([insertTasks([keyed("1", "b"), keyed("2", "a")])]);

@@ -27,7 +27,7 @@ describe("SQLite finds rows by an index", () => {
       const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
       const plan = db.prepare(`explain query plan ${text}`).all(...(values as Value[]));
       const steps = plan.map((step) => String(step["detail"]));
-      const scans = steps.filter((step) => /^SCAN (flotilla_step_tracker|task)\b/.test(step));
+      const scans = steps.filter((step) => /^SCAN (flotilla_task|task)\b/.test(step));
       // A scan of a partial index reads only what is in it.
       expect(scans.filter((step) => !step.includes("USING"))).toEqual([]);
     }
@@ -49,20 +49,20 @@ test("SQLite looks up each task that is waited for once", async () => {
 });
 
 const fill = (status: string, count: number) => `
-  insert into flotilla.step_tracker (name, status, claimed_by, payload)
+  insert into flotilla.task (name, status, claimed_by, payload)
   select case when n % 3 = 0 then 'b' else 'a' end, '${status}', 'pod', '{}' from generate_series(1, ${count}) n`;
 const fillParked = (parked: number, count: number) => `
-  insert into flotilla.step_tracker (name, gated, parked, tenant)
+  insert into flotilla.task (name, limited, parked, tenant)
   select 'a', 1, ${parked}, 't' || n % 50 from generate_series(1, ${count}) n`;
 const fillHeld = (count: number) => `
-  insert into flotilla.step_tracker (name, status, claimed_by, gated, tenant, group_key)
+  insert into flotilla.task (name, status, claimed_by, limited, tenant, concurrency_key)
   select 'a', 'claimed', 'pod', 1, 't1', 'key/a/k' from generate_series(1, ${count}) n`;
 const fillWaits = (count: number) => `
-  insert into flotilla.step_wait (awaited_id, waiter_id)
+  insert into flotilla.task_dependency (dependency_id, dependent_id)
   select 'awaited-' || n % 100, 'waiter-' || n from generate_series(1, ${count}) n`;
-const analyzeWaits = "analyze flotilla.step_wait";
-const all = (status: string) => `update flotilla.step_tracker set status = '${status}'`;
-const analyze = "analyze flotilla.step_tracker";
+const analyzeWaits = "analyze flotilla.task_dependency";
+const all = (status: string) => `update flotilla.task set status = '${status}'`;
+const analyze = "analyze flotilla.task";
 
 /** What the planner believes is what it saw last, and a queue is never as it was then. */
 const histories: Record<string, readonly string[]> = {
@@ -131,12 +131,12 @@ describe.each(Object.entries(histories))("Postgres finds tasks %s", (_, history)
   test.each(hot)("by an index for %s", async (what, statements) => {
     for (const statement of [statements].flat()) {
       const plan = await planOf(statement);
-      expect(plan).not.toMatch(/Seq Scan on step_(tracker|wait|signal)\b/);
+      expect(plan).not.toMatch(/Seq Scan on task(_dependency|_signal)?\b/);
       // Going through all of an index is no better.
-      expect(plan).not.toMatch(/ step_tracker_pkey on step_tracker.*\n(?! *Index Cond)/);
-      expect(aboutNamed.test(what) && / step_(waiting|gated|alone_gated) on /.test(plan)).toBe(
-        false,
-      );
+      expect(plan).not.toMatch(/ task_pkey on task.*\n(?! *Index Cond)/);
+      expect(
+        aboutNamed.test(what) && / task_(for_dependencies|limited|alone_limited) on /.test(plan),
+      ).toBe(false);
     }
   });
 });

@@ -19,9 +19,9 @@ import { nextSeq } from "./task-state.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { forgetWaits, unneeded } from "./dependencies.ts";
 
-const tasks = table("step_tracker");
-const events = table("step_event");
-const pods = table("pod_health");
+const tasks = table("task");
+const events = table("task_event");
+const pods = table("pod");
 
 /**
  * The claims of pods that were seen silent, with the tokens to recover them by. They are picked in the
@@ -166,6 +166,6 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
         and ${isOld(kept)} and ${unneeded} ${takeRows}`)}`,
     sql`delete from ${events} where task_id in (${gone})`,
     forgetWaits(gone),
-    sql`delete from ${table("step_signal")} where task_id in (${gone})`,
+    sql`delete from ${table("task_signal")} where task_id in (${gone})`,
   ];
 }

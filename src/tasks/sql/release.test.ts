@@ -7,7 +7,7 @@ import { claimTasks, releaseCall } from "./claim.ts";
 
 test("a released claim can't land, though its pod was pruned and an older beat brings it back", async () => {
   const database = await testStore(movableClock(0));
-  await database.write([sql`insert into ${table("step_tracker")} (name) values ('mail')`]);
+  await database.write([sql`insert into ${table("task")} (name) values ('mail')`]);
   const call = (number: number) =>
     claimTasks({ podId: "a", call: number, names: ["mail"], limit: 1 });
 

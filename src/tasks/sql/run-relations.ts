@@ -5,10 +5,10 @@ import { nextSeq } from "./task-state.ts";
 import { wakeChildren } from "./dependencies.ts";
 
 /** What a write of a run does to others: its children, and what was said to it. */
-const tasks = table("step_tracker");
-const events = table("step_event");
-const signals = table("step_signal");
-const waits = table("step_wait");
+const tasks = table("task");
+const events = table("task_event");
+const signals = table("task_signal");
+const waits = table("task_dependency");
 
 /** A run that another one starts, and which of those it is. */
 export type Child = NewTask & { readonly parentId: string; readonly place: number };
@@ -72,28 +72,28 @@ export function forgetOthers(
       key!.slice(0, key!.lastIndexOf("/") + 1),
     ]),
   );
-  const isOfParent = sql`wanted.parent_id = ${waits}.waiter_id`;
+  const isOfParent = sql`wanted.parent_id = ${waits}.dependent_id`;
   return sql`
     delete from ${waits}
-    where ${isAmong(sql`select task.task_id from ${fence(sql`task`)}`, sql`waiter_id`)}
+    where ${isAmong(sql`select task.task_id from ${fence(sql`task`)}`, sql`dependent_id`)}
       and exists (select 1 from ${tasks} child join ${wanted} wanted
           on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
-        where child.task_id = ${waits}.awaited_id and child.parent_id = ${waits}.waiter_id
+        where child.task_id = ${waits}.dependency_id and child.parent_id = ${waits}.dependent_id
           and ${isOfParent})
       and not exists (select 1 from ${tasks} child join ${wanted} wanted
           on child.tenant = wanted.tenant and child.name = wanted.name
             and child.unique_key = wanted.unique_key
-        where child.task_id = ${waits}.awaited_id and ${isOfParent})`;
+        where child.task_id = ${waits}.dependency_id and ${isOfParent})`;
 }
 
 /** Notes whom the parents of new children wait for. */
 export function waitForChildren(children: readonly Child[]): Statement[] {
   const fresh = rows(
-    { awaited_id: "text", waiter_id: "text", place: "integer" },
+    { dependency_id: "text", dependent_id: "text", place: "integer" },
     children.map(({ taskId, parentId, place }) => [taskId, parentId, place]),
   );
   const stored = sql`select child.task_id from ${fresh} fresh
-    join ${tasks} child on child.task_id = fresh.awaited_id`;
+    join ${tasks} child on child.task_id = fresh.dependency_id`;
   const parents = rows(
     { task_id: "text" },
     [...new Set(children.map(({ parentId }) => parentId))].map((taskId) => [taskId]),
@@ -102,14 +102,14 @@ export function waitForChildren(children: readonly Child[]): Statement[] {
     // Those of an earlier time that are gone by now.
     sql`
       delete from ${waits}
-      where ${isAmong(sql`select task_id from ${parents} parent`, sql`waiter_id`)}
-        and not exists (select 1 from ${tasks} child where child.task_id = ${waits}.awaited_id)`,
+      where ${isAmong(sql`select task_id from ${parents} parent`, sql`dependent_id`)}
+        and not exists (select 1 from ${tasks} child where child.task_id = ${waits}.dependency_id)`,
     sql`
-      insert into ${waits} (awaited_id, waiter_id, place)
-      select fresh.awaited_id, fresh.waiter_id, fresh.place from ${fresh} fresh
-      where exists (select 1 from ${tasks} child where child.task_id = fresh.awaited_id)
+      insert into ${waits} (dependency_id, dependent_id, place)
+      select fresh.dependency_id, fresh.dependent_id, fresh.place from ${fresh} fresh
+      where exists (select 1 from ${tasks} child where child.task_id = fresh.dependency_id)
       on conflict do nothing`,
-    sql`update ${tasks} set awaited = awaited + 1 where ${isAmong(stored, sql`task_id`)}`,
+    sql`update ${tasks} set dependents = dependents + 1 where ${isAmong(stored, sql`task_id`)}`,
     wakeChildren([...new Set(children.map(({ parentId }) => parentId))]),
   ];
 }

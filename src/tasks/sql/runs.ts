@@ -135,7 +135,7 @@ function hasEvents({ run }: RunFinish): boolean {
   return run.events.length > 0;
 }
 
-const tasks = table("step_tracker");
+const tasks = table("task");
 
 /**
  * Runs that go on under the same claim. Nothing that is in an index changes, which is most of what it
@@ -211,8 +211,8 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
       parked: "integer",
       until_at: "integer",
       awaits: "text",
-      aside: "text",
-      aside_version: "integer",
+      set_aside: "text",
+      set_aside_version: "integer",
       scope: "text",
     },
     left.map((finish) => [
@@ -231,10 +231,10 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
       run_at = case when next.status = 'pending' then coalesce(next.until_at, ${now}) else run_at end,
       parked = case when next.parked <> 0 then next.parked when next.until_at > ${now} then 1
         else ${ungated} end,
-      waits = case when next.parked = 2 then 2 else waits end,
-      awaits = next.awaits, aside = next.aside, aside_version = next.aside_version,
-      group_key = coalesce(next.scope, ${tasks}.group_key),
-      gated = case when next.scope is null then gated else 1 end
+      depends = case when next.parked = 2 then 2 else depends end,
+      awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
+      concurrency_key = coalesce(next.scope, ${tasks}.concurrency_key),
+      limited = case when next.scope is null then limited else 1 end
     from ${next} next
     where ${tasks}.task_id = next.task_id and ${isFenced(sql`${tasks}`, sql`next`, wakes)}
     ${returning(prefixed(sql`${tasks}`), {
@@ -320,7 +320,7 @@ function isFenced(task: Statement, given: Statement, wakes: boolean): Statement 
   return sql`${task}.claim_token = ${given}.token and ${task}.run_seq = ${given}.run_seq
     and ${task}.status in ('claimed', 'pending')
     and (${given}.wake is null or ${task}.wake = ${given}.wake)
-    ${wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.awaited = 0)`}`;
+    ${wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.dependents = 0)`}`;
 }
 
 /** A part of a query: those runs that their writes can be stored of. */
@@ -331,7 +331,7 @@ function fenceOf(all: readonly RunFinish[]): (task: Statement) => Statement {
     where ${isFenced(task, sql`given`, wakes)}`;
 }
 
-const events = table("step_event");
+const events = table("task_event");
 
 type Noted = { readonly finish: RunFinish; readonly place: number };
 

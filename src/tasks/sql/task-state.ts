@@ -24,7 +24,7 @@ export const parked = {
 } as const;
 
 /** What `parked` becomes when nothing holds a task up any more but, maybe, its gate. */
-export const ungated = sql`case when gated = 1 then 4 else 0 end`;
+export const ungated = sql`case when limited = 1 then 4 else 0 end`;
 
 /**
  * The condition that a task which is named is pending. It is said so that no planner takes an index of
@@ -34,7 +34,7 @@ export function isPending(task: Statement | ReturnType<typeof table>): Statement
   return sql`coalesce(${task}.status, '') = 'pending'`;
 }
 
-const events = table("step_event");
+const events = table("task_event");
 
 /** The number of a task's next event. */
 export function nextSeq(taskId: Statement): Statement {
@@ -89,8 +89,8 @@ export function getEvents(taskId: string, { after = 0, limit }: EventPage = {}):
     order by seq`;
 }
 
-const tasks = table("step_tracker");
-const limits = table("step_limit");
+const tasks = table("task");
+const limits = table("task_limit");
 
 /** What a limit counts: the tasks of one key, those of one queue, or those of one tenant. */
 export function keyScope(name: string, key: string): string {
@@ -114,13 +114,13 @@ export function tenantOf(scope: string): string | undefined {
 /** How many of a key run, given the expression that names its scope. */
 export function heldOfKey(scope: Statement): Statement {
   return sql`(select count(*) from ${tasks} held
-    where held.status = 'claimed' and ${isAbout(sql`held.group_key`, scope)})`;
+    where held.status = 'claimed' and ${isAbout(sql`held.concurrency_key`, scope)})`;
 }
 
 /** How many of a tenant run. Those that go through no gate aren't counted: they are nobody's. */
 export function heldOfTenant(tenant: Statement): Statement {
   return sql`(select count(*) from ${tasks} held
-    where held.status = 'claimed' and held.gated = 1 and ${isAbout(sql`held.tenant`, tenant)})`;
+    where held.status = 'claimed' and held.limited = 1 and ${isAbout(sql`held.tenant`, tenant)})`;
 }
 
 /**
@@ -148,7 +148,7 @@ export function withRooms(scopes: readonly string[]): Statement {
 
 /** Whether neither limit of a `task` is reached, as far as this statement can see. */
 export const hasRoom = sql`not exists (select 1 from ${limits} given
-    where given.scope = task.group_key and given.max_running <= ${heldOfKey(sql`given.scope`)})
+    where given.scope = task.concurrency_key and given.max_running <= ${heldOfKey(sql`given.scope`)})
   and not exists (select 1 from ${limits} given
     where given.scope = 'tenant/' || task.tenant
       and given.max_running <= ${heldOfTenant(sql`task.tenant`)})`;

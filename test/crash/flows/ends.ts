@@ -51,11 +51,11 @@ export async function storedRuns(
   const rows = await fleet.sql(
     `select task_id, name, payload, parent_id, unique_key, status, parked, result, error, flow_version, cursor, state, intent,
       waiting, stopped_at, retry_count, deaths
-    from flotilla_step_tracker where flow_version is not null order by task_id`,
+    from flotilla_task where flow_version is not null order by task_id`,
   );
   const events = new Map<string, EventRow[]>();
   const noted = await fleet.sql(
-    "select task_id, type, attempt, detail from flotilla_step_event order by task_id, seq",
+    "select task_id, type, attempt, detail from flotilla_task_event order by task_id, seq",
   );
   for (const { task_id: runId, type, attempt, detail } of noted) {
     const known = events.get(runId) ?? [];

@@ -44,7 +44,7 @@ export async function createFlowFleet(
   const open = async () => {
     await pauseFor(50);
     const rows = await fleet.sql(
-      `select task_id, status, parked from flotilla_step_tracker
+      `select task_id, status, parked from flotilla_task
       where status in ('pending', 'claimed')`,
     );
     return rows.map((row) => ({

@@ -20,7 +20,7 @@ describe("a pod", () => {
     const stuck = await connectedAs(fleet, inject("postgresUrl"));
     await stuck.query("begin");
     // Reads go on, and beats; whatever would change a task waits.
-    await stuck.query("lock table flotilla.step_tracker in exclusive mode");
+    await stuck.query("lock table flotilla.task in exclusive mode");
     for (const each of fleet.pods) each.open("door");
     await until("a finish waits", () => isWaiting(fleet));
     const before = await beatOf(fleet, pod.podId);

@@ -30,7 +30,7 @@ test("a disk that is full refuses new tasks, and keeps results waiting until the
   disk.fill();
   const refused = { code: "store_full" };
   await expect(enqueueUntilRefused(fleet)).rejects.toMatchObject(refused);
-  const stored = await fleet.sql("select count(*) as tasks from flotilla_step_tracker");
+  const stored = await fleet.sql("select count(*) as tasks from flotilla_task");
   pod.open("door");
   await pauseFor(2 * config.deadAfterMs);
   const left = await openTasks(fleet);
@@ -42,7 +42,7 @@ test("a disk that is full refuses new tasks, and keeps results waiting until the
   expect(startsIn(fleet.ledger()).filter(({ name }) => name === "held")).toHaveLength(count);
   expect(recoveriesIn(await fleet.transitions())).toEqual([]);
   // What was refused isn't there.
-  expect(await fleet.sql("select count(*) as tasks from flotilla_step_tracker")).toEqual(stored);
+  expect(await fleet.sql("select count(*) as tasks from flotilla_task")).toEqual(stored);
   expect(await judge(fleet, config)).toEqual([]);
 });
 
@@ -93,8 +93,8 @@ async function tablespaceOn(folder: string): Promise<string> {
 
 /** Puts the tasks there, and keeps the space of old versions of rows from being used again. */
 async function moveTasksTo(fleet: Fleet, space: string): Promise<void> {
-  await fleet.sql("alter table flotilla_step_tracker set (fillfactor = 100)");
-  await fleet.sql(`alter table flotilla_step_tracker set tablespace ${space}`);
+  await fleet.sql("alter table flotilla_task set (fillfactor = 100)");
+  await fleet.sql(`alter table flotilla_task set tablespace ${space}`);
   const reader = new pg.Client(fleet.store);
   reader.on("error", () => {});
   await reader.connect();

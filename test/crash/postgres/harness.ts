@@ -51,7 +51,7 @@ export async function createScene(options?: SceneOptions): Promise<Scene> {
 
 export async function openTasks(fleet: Fleet): Promise<number> {
   const [row] = await fleet.sql(
-    "select count(*) as tasks from flotilla_step_tracker where status in ('pending', 'claimed')",
+    "select count(*) as tasks from flotilla_task where status in ('pending', 'claimed')",
   );
   return row!["tasks"];
 }

@@ -18,7 +18,7 @@ describe("a transaction that idles", () => {
       "work",
       Array.from({ length: 20 }, () => ({ ms: 0 })),
     );
-    const holder = await idleOver(fleet, "step_tracker", "task_id", first!.taskId);
+    const holder = await idleOver(fleet, "task", "task_id", first!.taskId);
     await fleet.start({ names, config, store: impatient(fleet) });
 
     await Promise.all(others.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
@@ -36,7 +36,7 @@ describe("a transaction that idles", () => {
       Array.from({ length: 5 }, () => ({ gate: "door" })),
     );
     await until("all run", () => startsIn(fleet.ledger()).length === 5);
-    const holder = await idleOver(fleet, "step_tracker", "task_id", first!.taskId);
+    const holder = await idleOver(fleet, "task", "task_id", first!.taskId);
     pod.open("door");
 
     await Promise.all(others.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
@@ -58,8 +58,8 @@ describe("a transaction that idles", () => {
     const next = await fleet.start({ names, config, store: impatient(fleet) });
     next.open("door");
     const holders = [
-      await idleOver(fleet, "pod_health", "pod_id", dead.podId),
-      await idleOver(fleet, "step_tracker", "task_id", first!.taskId),
+      await idleOver(fleet, "pod", "pod_id", dead.podId),
+      await idleOver(fleet, "task", "task_id", first!.taskId),
     ];
     await dead.kill();
 
@@ -76,7 +76,7 @@ describe("a transaction that idles", () => {
     const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
     await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
     const other = await fleet.start({ names, config });
-    const holder = await idleOver(fleet, "pod_health", "pod_id", silenced.podId);
+    const holder = await idleOver(fleet, "pod", "pod_id", silenced.podId);
     await until("it was taken for dead", async () => {
       return (await fleet.flotilla.get(taskId))!.deaths === 1;
     });

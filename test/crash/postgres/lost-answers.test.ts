@@ -7,7 +7,7 @@ import { createScene } from "./harness.ts";
 // A statement's text is sent when it is first prepared on a connection, and these are such firsts.
 const isClaim = (sent: string) => sent.includes("set status = 'claimed'");
 const isFinish = (sent: string) => sent.includes("done.task_id");
-const isEnqueue = (sent: string) => /insert into \S+step_tracker/.test(sent);
+const isEnqueue = (sent: string) => /insert into \S+task/.test(sent);
 
 test("a claim whose answer was lost after its commit is given back, and its task runs once", async () => {
   const { fleet, proxy, start } = await createScene();
@@ -52,7 +52,7 @@ test("an enqueue whose answer was lost after its commit makes one task, and says
   await lost;
 
   expect(told.created).toBe(true);
-  const rows = await fleet.sql("select task_id from flotilla_step_tracker");
+  const rows = await fleet.sql("select task_id from flotilla_task");
   expect(rows).toEqual([{ task_id: told.taskId }]);
   expect(await producer.enqueue("work", { ms: 0 }, { key: "once" })).toEqual({
     taskId: told.taskId,

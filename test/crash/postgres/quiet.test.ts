@@ -66,7 +66,7 @@ test("the leader's statements don't grow with the number of tasks that pods hold
   const statements: number[] = [];
   for (const held of [100, 10_000]) {
     await fleet.sql(
-      `insert into flotilla_step_tracker (name, status, claimed_by, claim_token)
+      `insert into flotilla_task (name, status, claimed_by, claim_token)
        select 'elsewhere', 'claimed', ?, 1 from generate_series(1, ?::int)`,
       holder.podId,
       held - (statements.length > 0 ? 100 : 0),
@@ -100,19 +100,14 @@ async function proxyFor(fleet: Fleet): Promise<ChaosProxy> {
 }
 
 async function beatsOf(fleet: Fleet): Promise<number> {
-  const [row] = await fleet.sql(
-    "select cast(sum(beat) as bigint) as beats from flotilla_pod_health",
-  );
+  const [row] = await fleet.sql("select cast(sum(beat) as bigint) as beats from flotilla_pod");
   return row!["beats"];
 }
 
 /** What the leader asks from one of its passes to the next, over enough of them to even out. */
 async function statementsPerPass(fleet: Fleet, proxy: ChaosProxy, leader: Pod): Promise<number> {
   const look = async () => {
-    const [row] = await fleet.sql(
-      "select passes from flotilla_pod_health where pod_id = ?",
-      leader.podId,
-    );
+    const [row] = await fleet.sql("select passes from flotilla_pod where pod_id = ?", leader.podId);
     return { passes: row!["passes"] as number, statements: proxy.counts().statements };
   };
   const before = await look();

@@ -96,7 +96,7 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
   };
 
   const owners = async () => {
-    const heads = await fleet.sql("select owner from flotilla_log_head order by log_id");
+    const heads = await fleet.sql("select owner from flotilla_session_log order by log_id");
     return heads.map((row) => row["owner"] as string | null);
   };
 
@@ -168,7 +168,7 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
     owners,
     async ownerOf(session) {
       const [row] = await fleet.sql(
-        `select owner from flotilla_log_head head
+        `select owner from flotilla_session_log head
         join flotilla_session own on own.log_id = head.log_id where own.session_id = ?`,
         session,
       );

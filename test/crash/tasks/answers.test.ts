@@ -37,7 +37,7 @@ describe.each(storeKinds)("on %s, an answer that is lost after the commit", (on)
     });
     await leave(pod);
     const events = await fleet.sql(
-      "select type from flotilla_step_event where task_id = ?",
+      "select type from flotilla_task_event where task_id = ?",
       taskId,
     );
     expect(events.filter(({ type }) => type === "retry")).toHaveLength(1);

@@ -57,7 +57,7 @@ export async function gather(
   fleet: Fleet,
   { deadAfterMs }: { deadAfterMs: number } = usual,
 ): Promise<Evidence> {
-  const rows = await fleet.sql("select * from flotilla_step_tracker");
+  const rows = await fleet.sql("select * from flotilla_task");
   return {
     rows: rows.map(toTaskRow),
     transitions: await fleet.transitions(),

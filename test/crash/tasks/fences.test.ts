@@ -64,7 +64,7 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
       const first = await fleet.start(held);
       const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
       await startedOn(fleet, taskId, first.podId);
-      await fleet.sql("update flotilla_step_tracker set deaths = ?", before);
+      await fleet.sql("update flotilla_task set deaths = ?", before);
       // It leads once the first is silent, but has no handler for the task.
       await fleet.start({ names: ["work"] });
 
@@ -136,7 +136,7 @@ function lostOn(fleet: Fleet, podId: string): boolean {
 /** Whether a task that must run alone waits for this pod to be empty. */
 async function markedFor(fleet: Fleet, taskId: string, podId: string): Promise<boolean> {
   const [row] = await fleet.sql(
-    "select status, claimed_by from flotilla_step_tracker where task_id = ?",
+    "select status, claimed_by from flotilla_task where task_id = ?",
     taskId,
   );
   return row?.["status"] === "pending" && row["claimed_by"] === podId;
@@ -145,7 +145,7 @@ async function markedFor(fleet: Fleet, taskId: string, podId: string): Promise<b
 /** Often enough for what it saw with the first beat to have been acted on. */
 async function beatsAgain(fleet: Fleet, podId: string): Promise<void> {
   const beat = async () => {
-    const [row] = await fleet.sql("select beat from flotilla_pod_health where pod_id = ?", podId);
+    const [row] = await fleet.sql("select beat from flotilla_pod where pod_id = ?", podId);
     return row!["beat"] as number;
   };
   const before = await beat();

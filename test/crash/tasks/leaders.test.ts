@@ -41,12 +41,10 @@ describe.each(storeKinds)("on %s, two leaders at once", (on) => {
     expect(passes[0]!.recovered + passes[1]!.recovered).toBe(count);
     expect(recoveriesIn(await fleet.transitions())).toHaveLength(count);
     expect(
-      await fleet.sql(
-        "select status, deaths, count(*) as tasks from flotilla_step_tracker group by 1, 2",
-      ),
+      await fleet.sql("select status, deaths, count(*) as tasks from flotilla_task group by 1, 2"),
     ).toEqual([{ status: "pending", deaths: 1, tasks: count }]);
     expect(
-      await fleet.sql("select count(*) as events from flotilla_step_event where type = 'pod_died'"),
+      await fleet.sql("select count(*) as events from flotilla_task_event where type = 'pod_died'"),
     ).toEqual([{ events: count }]);
 
     const next = await fleet.start({ names: ["held"] });
@@ -172,7 +170,7 @@ describe.each(storeKinds)(
 );
 
 async function beatOf(fleet: Fleet, podId: string): Promise<number> {
-  const [row] = await fleet.sql("select beat from flotilla_pod_health where pod_id = ?", podId);
+  const [row] = await fleet.sql("select beat from flotilla_pod where pod_id = ?", podId);
   return row!["beat"];
 }
 
@@ -205,7 +203,7 @@ async function livenessOf(
   podId: string,
   silent: readonly string[],
 ): Promise<Liveness> {
-  const pods = (await fleet.sql("select * from flotilla_pod_health"))
+  const pods = (await fleet.sql("select * from flotilla_pod"))
     .map(toPodSeen)
     .filter((pod) => silent.includes(pod.podId));
   const self: PodSeen = { podId, birthMs: 0, status: "up", beat: 1, passes: 0 };

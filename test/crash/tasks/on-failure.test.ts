@@ -89,17 +89,14 @@ async function stoppedAt(on: StoreKind, gate: Gate) {
 
 async function followersOf(fleet: Fleet, taskId: string) {
   const rows = await fleet.sql(
-    "select task_id, name, unique_key from flotilla_step_tracker where parent_id = ?",
+    "select task_id, name, unique_key from flotilla_task where parent_id = ?",
     taskId,
   );
   return rows.map((row) => ({ taskId: String(row["task_id"]), key: String(row["unique_key"]) }));
 }
 
 async function statusOf(fleet: Fleet, taskId: string): Promise<unknown> {
-  const [row] = await fleet.sql(
-    "select status from flotilla_step_tracker where task_id = ?",
-    taskId,
-  );
+  const [row] = await fleet.sql("select status from flotilla_task where task_id = ?", taskId);
   return row?.["status"];
 }
 
@@ -107,8 +104,8 @@ async function statusOf(fleet: Fleet, taskId: string): Promise<unknown> {
 function halfDone(fleet: Fleet): Promise<unknown[]> {
   return fleet.sql(
     `select task.task_id, task.status, count(follower.task_id) as followers
-     from flotilla_step_tracker task
-     left join flotilla_step_tracker follower on follower.parent_id = task.task_id
+     from flotilla_task task
+     left join flotilla_task follower on follower.parent_id = task.task_id
      where task.name = 'tells'
      group by task.task_id, task.status
      having count(follower.task_id) <> case when task.status = 'failed' then 1 else 0 end`,

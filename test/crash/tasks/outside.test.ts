@@ -38,7 +38,7 @@ describe.each(storeKinds)("on %s, from outside the pod's process", (on) => {
     const fleet = await createFleet({ on });
     const pod = await fleet.start();
     const [row] = await fleet.sql(
-      `insert into flotilla_step_tracker (name, payload) values ('work', '{"ms": 1}') returning task_id`,
+      `insert into flotilla_task (name, payload) values ('work', '{"ms": 1}') returning task_id`,
     );
 
     expect(await fleet.flotilla.waitFor(row!["task_id"])).toEqual({ pod: pod.podId, token: 1 });
@@ -76,7 +76,7 @@ describe("on postgres, rows that somebody else has locked in an idle transaction
   test("are passed over, and what comes after them runs", async () => {
     const fleet = await createFleet({ on: "postgres" });
     const locked = await fleet.flotilla.enqueueMany("work", [{ ms: 0 }, { ms: 0 }]);
-    const unlock = await lockedBy(fleet, ["select 1 from flotilla.step_tracker for update"]);
+    const unlock = await lockedBy(fleet, ["select 1 from flotilla.task for update"]);
     const later = await fleet.flotilla.enqueueMany("work", [{ ms: 0 }, { ms: 0 }]);
     await fleet.start();
 

@@ -39,7 +39,7 @@ describe.each(storeKinds)("on %s, a redrive", (on) => {
       open: 0,
     });
     const events = await fleet.sql(
-      `select task_id, count(*) as times from flotilla_step_event
+      `select task_id, count(*) as times from flotilla_task_event
        where type = 'redriven' group by task_id`,
     );
     expect(events).toHaveLength(tasks);
@@ -47,7 +47,7 @@ describe.each(storeKinds)("on %s, a redrive", (on) => {
     expect(new Set(startsIn(fleet.ledger()).map((each) => each.task)).size).toBe(tasks);
 
     const steps = await fleet.sql(
-      `select redrive_step, count(*) as tasks from flotilla_step_tracker
+      `select redrive_step, count(*) as tasks from flotilla_task
        group by redrive_step order by redrive_step`,
     );
     const sizes = steps.map((each) => Number(each["tasks"]));
@@ -61,7 +61,7 @@ describe.each(storeKinds)("on %s, a redrive", (on) => {
 async function failedIn(fleet: Fleet): Promise<void> {
   for (let task = 0; task < tasks; task++) {
     await fleet.sql(
-      `insert into flotilla_step_tracker (task_id, name, payload, status, error)
+      `insert into flotilla_task (task_id, name, payload, status, error)
        values (?, 'work', '{"ms":5}', 'failed', ?)`,
       `failed-${String(task).padStart(3, "0")}`,
       error,

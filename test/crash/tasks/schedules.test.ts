@@ -36,7 +36,7 @@ test.each(storeKinds)(
     const [row] = await fleet.sql("select next_at from flotilla_schedule");
     expect(row!["next_at"]).toBe(times.at(-1)! + everyMs);
 
-    const open = "select 1 from flotilla_step_tracker where status in ('pending', 'claimed')";
+    const open = "select 1 from flotilla_task where status in ('pending', 'claimed')";
     await until("all of them have run", async () => (await fleet.sql(open)).length === 0);
     expect(await judge(fleet)).toEqual([]);
   },
@@ -50,7 +50,7 @@ async function firedMore(fleet: Fleet, count: number): Promise<void> {
 
 /** The times that have tasks, each as often as it has. */
 async function timesIn(fleet: Fleet): Promise<number[]> {
-  const rows = await fleet.sql("select unique_key from flotilla_step_tracker");
+  const rows = await fleet.sql("select unique_key from flotilla_task");
   const times = rows.map((row) => Date.parse((row["unique_key"] as string).split("/")[2]!));
   return times.toSorted((a, b) => a - b);
 }

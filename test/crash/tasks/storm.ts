@@ -160,7 +160,7 @@ const lookEveryMs = 100;
 async function allHaveEnded(fleet: Fleet): Promise<boolean> {
   await pauseFor(lookEveryMs);
   const open = await fleet.sql(
-    "select 1 from flotilla_step_tracker where status in ('pending', 'claimed') limit 1",
+    "select 1 from flotilla_task where status in ('pending', 'claimed') limit 1",
   );
   return open.length === 0;
 }
@@ -195,9 +195,7 @@ function sample(fleet: Fleet, history: History) {
 async function allFollowTheOldest(fleet: Fleet): Promise<boolean> {
   await pauseFor(lookEveryMs);
   const alive = new Set(fleet.pods.filter((pod) => pod.alive).map(({ podId }) => podId));
-  const rows = await fleet.sql(
-    "select pod_id from flotilla_pod_health order by birth_timestamp, pod_id",
-  );
+  const rows = await fleet.sql("select pod_id from flotilla_pod order by birth_timestamp, pod_id");
   const oldest = rows.find((row) => alive.has(row["pod_id"]));
   const followed = new Map<string, string | null>();
   for (const entry of fleet.ledger()) {

@@ -134,7 +134,7 @@ async function pauseOne(fleet: Fleet, random: Random): Promise<void> {
 async function allCanBear(fleet: Fleet): Promise<void> {
   await until("no task is close to its last death", async () => {
     const close = await fleet.sql(
-      "select 1 from flotilla_step_tracker where status in ('pending', 'claimed') and deaths > 1",
+      "select 1 from flotilla_task where status in ('pending', 'claimed') and deaths > 1",
     );
     return close.length === 0;
   });
@@ -193,7 +193,7 @@ async function halfDone(fleet: Fleet) {
   await pauseFor(50);
   return fleet.sql(
     `select task.task_id, task.status, coalesce(effect.times, 0) as effects
-     from flotilla_step_tracker task
+     from flotilla_task task
      left join (select task_id, count(*) as times from effects group by task_id) effect
        on effect.task_id = task.task_id
      where coalesce(effect.times, 0) <> case when task.status = 'completed' then 1 else 0 end`,
@@ -204,7 +204,7 @@ async function halfDone(fleet: Fleet) {
 async function foreignEffects(fleet: Fleet) {
   const rows = await fleet.sql(
     `select effect.task_id, effect.pod, effect.token, task.claim_token, task.result
-     from effects effect join flotilla_step_tracker task on task.task_id = effect.task_id`,
+     from effects effect join flotilla_task task on task.task_id = effect.task_id`,
   );
   return rows.filter(({ pod, token, claim_token, result }) => {
     const stored = JSON.parse(result);

@@ -231,7 +231,7 @@ export function createFlowChecker(
     if (attempt !== run.failures + 1) violate("F1", `${what}: attempt ${attempt}`);
     if (run.deaths >= deathLimit) violate("T6", `${what}: after ${run.deaths} deaths`);
     if (run.deaths !== columns.deaths) violate("T6", `${what}: nobody counts its deaths`);
-    if (!isFinalizer && row["waits"] === 3) violate("waits", `${what}: it mustn't run any more`);
+    if (!isFinalizer && row["depends"] === 3) violate("waits", `${what}: it mustn't run any more`);
     if (isFinalizer !== (run.intent !== null)) violate("F7", `${what}: intent ${columns.intent}`);
     if (!isFinalizer && toldOfCancel.get(claimOf(row)) === true) {
       violate("cancel", `${what}: began though the run was known to be cancelled`);
@@ -245,7 +245,7 @@ export type NewEvents = readonly HistoryEvent[];
 function movedRuns(noted: readonly Noted[]): Moved[] {
   const moved = new Map<string, Moved>();
   for (const { table, before, after } of noted) {
-    if (table !== "step_tracker" || !after || !flowNames.includes(after["name"])) continue;
+    if (table !== "task" || !after || !flowNames.includes(after["name"])) continue;
     const runId = after["task_id"] as string;
     moved.set(runId, { row: after, before: moved.has(runId) ? moved.get(runId)!.before : before });
   }

@@ -186,9 +186,9 @@ export function startFlowClients(
   /** Somebody always has a word for a run that would wait for ever, unless one is there already. */
   const care = async (): Promise<void> => {
     const waiting = await world.store.database.read(sql`
-      select task_id, awaits from ${table("step_tracker")} run
+      select task_id, awaits from ${table("task")} run
       where status = 'pending' and parked = 5 and not exists (
-        select 1 from ${table("step_signal")} signal
+        select 1 from ${table("task_signal")} signal
         where signal.task_id = run.task_id and signal.name = run.awaits and signal.taken = 0)`);
     for (const { task_id: runId, awaits } of waiting) {
       asked(signal(clients[0]!.runs, runId, awaits, true));

@@ -22,6 +22,6 @@ export function countRunFences(
     } else if (sent["wake"] != null && met["wake"] !== sent["wake"]) {
       world.count("fence: run, wake");
       if (waitsForChildren(met)) world.count("fence: run, wake at children");
-    } else if (Number(met["awaited"]) > 0) world.count("fence: run, awaited");
+    } else if (Number(met["dependents"]) > 0) world.count("fence: run, awaited");
   }
 }

@@ -94,7 +94,7 @@ export function createHistories(world: World) {
     /** Keeps what a write has noted until its runs are judged. */
     note(written: readonly Noted[]): void {
       for (const { table, after } of written) {
-        if (table !== "step_event" || !after) continue;
+        if (table !== "task_event" || !after) continue;
         const events = fresh.get(after["task_id"]) ?? [];
         events.push(after);
         fresh.set(after["task_id"], events);

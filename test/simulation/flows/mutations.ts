@@ -196,7 +196,10 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "set aside: no later version takes it up",
     edits: [
-      asking("parked = 6 and aside_version < ${version}", "parked = 6 and aside_version < 0"),
+      asking(
+        "parked = 6 and set_aside_version < ${version}",
+        "parked = 6 and set_aside_version < 0",
+      ),
     ],
   },
   {
@@ -280,7 +283,7 @@ export const flowMutations: readonly Mutation[] = [
     name: "gates: more of a queue than may run",
     edits: [
       of("tasks/sql/concurrency")(
-        "where group_key is null or in_group <= group_room) by_tenant",
+        "where concurrency_key is null or in_group <= group_room) by_tenant",
         "where true) by_tenant",
       ),
     ],

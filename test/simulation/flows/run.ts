@@ -116,7 +116,7 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
 /** A pod that stops while nothing is wrong gives back all that it has. */
 async function judgeLeft(world: World, podId: string): Promise<void> {
   const left = await world.store.database.read(
-    sql`select task_id, name from ${table("step_tracker")}
+    sql`select task_id, name from ${table("task")}
       where status = 'claimed' and claimed_by = ${podId}`,
   );
   for (const row of left) {
@@ -131,7 +131,7 @@ async function judgeEnd(
   clients: FlowClients,
 ): Promise<void> {
   const { violate } = world;
-  const rows = await world.store.database.read(sql`select * from ${table("step_tracker")}`);
+  const rows = await world.store.database.read(sql`select * from ${table("task")}`);
   for (const row of rows) {
     const what = `${row["name"]} ${row["task_id"].slice(-6)}`;
     if (row["status"] === "claimed")

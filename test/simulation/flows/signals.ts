@@ -12,7 +12,7 @@ export function createSignals(world: World) {
   const acked = new Set<string>();
 
   const allOf = (runId: string) =>
-    [...world.store.rows("step_signal")]
+    [...world.store.rows("task_signal")]
       .filter((each) => each["task_id"] === runId)
       .toSorted((one, other) => one["seq"] - other["seq"]);
 
@@ -46,7 +46,7 @@ export function createSignals(world: World) {
       }
     },
     async judgeEnd(): Promise<void> {
-      const rows = await world.store.database.read(sql`select * from ${table("step_signal")}`);
+      const rows = await world.store.database.read(sql`select * from ${table("task_signal")}`);
       const there = new Set(rows.map((row) => `${row["task_id"]}/${row["signal_id"]}`));
       for (const each of acked) {
         if (!there.has(each)) violate("signals", `${each} was stored for certain and isn't there`);

@@ -16,12 +16,12 @@ export function judgeStanding(
   families: Families,
 ): void {
   const untaken = new Set<string>();
-  for (const signal of world.store.rows("step_signal")) {
+  for (const signal of world.store.rows("task_signal")) {
     if (signal["taken"] === 0) untaken.add(`${signal["task_id"]}/${signal["name"]}`);
   }
   let underWay = 0;
   for (const [id, row] of rows) {
-    if (row["status"] === "claimed" && row["group_key"] === belt) underWay++;
+    if (row["status"] === "claimed" && row["concurrency_key"] === belt) underWay++;
     const parked = Number(row["parked"]);
     if (row["status"] !== "pending" || ![1, 2, 5].includes(parked)) continue;
     const wrong = (why: string) => {

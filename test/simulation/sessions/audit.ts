@@ -33,7 +33,7 @@ export type StoredHeader = {
   readonly metadata: string | null;
 };
 
-const kinds = { log_head: "head", message: "entry", session: "session" } as const;
+const kinds = { session_log: "head", message: "entry", session: "session" } as const;
 
 /** What a commit did to sessions and their logs. */
 export function saidOf(written: readonly Written[]): Noted[] {

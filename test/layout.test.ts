@@ -1,0 +1,108 @@
+import { posix } from "node:path";
+import { describe, expect, test } from "vitest";
+import { importsOf, shippedSources, type Source } from "./sources.ts";
+
+const maxFiles = 22;
+const maxLines = 500;
+const minLines = 40;
+const maxSharedPrefix = 3;
+
+/** Longer than others may be, each with the reason. */
+const long: Record<string, string> = {
+  "src/store/schema.ts": "grows by a step with each change of the schema",
+};
+
+/** Shorter than what only one file imports may be, each with the reason. */
+const short: Record<string, string> = {
+  "src/cli/commands/*.ts": "is one command",
+  "src/server/api/*.ts": "is one resource",
+  "src/client/lazy.ts": "is what a page loads later, as one chunk",
+  "src/cli/doctor/doctor.ts": "is loaded when it is asked for",
+  "src/throttles/learning/*.ts": "is one algorithm, or one estimate that algorithms share",
+};
+
+describe("the rooms", () => {
+  const sources = shippedSources();
+
+  test("hold no more files than a reader takes in", () => {
+    expect(crowded(sources)).toEqual([]);
+  });
+
+  test("hold no family of files that a folder of its own would name", () => {
+    expect(families(sources)).toEqual([]);
+  });
+
+  test("hold no scrap that belongs into the one file that imports it", () => {
+    expect(scraps(sources)).toEqual([]);
+  });
+
+  test("hold no file that has become several", () => {
+    expect(overlong(sources)).toEqual([]);
+  });
+
+  test("have no exception listed that is gone", () => {
+    const paths = sources.map(({ path }) => path);
+    const gone = Object.keys({ ...long, ...short }).filter(
+      (glob) => !paths.some((path) => posix.matchesGlob(path, glob)),
+    );
+    expect(gone).toEqual([]);
+  });
+
+  test("are looked at for each of these", () => {
+    const files = (count: number, name: (index: number) => string, lines = 50): Source[] =>
+      Array.from({ length: count }, (_, index) => ({
+        path: `src/room/${name(index)}.ts`,
+        text: "x\n".repeat(lines),
+      }));
+    expect(crowded(files(maxFiles + 1, (index) => `file${index}`))).toHaveLength(1);
+    expect(families(files(4, (index) => `part-${index}`))).toHaveLength(1);
+    expect(overlong(files(1, () => "long", maxLines + 1))).toHaveLength(1);
+    const user = { path: "src/room/user.ts", text: `import { x } from "./scrap.ts";\n` };
+    expect(scraps([user, ...files(1, () => "scrap", 10)])).toHaveLength(1);
+  });
+});
+
+function crowded(sources: readonly Source[]): string[] {
+  return Array.from(byFolder(sources))
+    .filter(([, files]) => files.length > maxFiles)
+    .map(([folder, files]) => `${folder} has ${files.length} files`);
+}
+
+function families(sources: readonly Source[]): string[] {
+  return Array.from(byFolder(sources)).flatMap(([folder, files]) => {
+    const names = files.map(({ path }) => posix.basename(path, ".ts"));
+    const prefixes = names.filter((name) => name.includes("-")).map((name) => name.split("-")[0]!);
+    return [...new Set(prefixes)]
+      .filter((prefix) => prefixes.filter((each) => each === prefix).length > maxSharedPrefix)
+      .map((prefix) => `${folder}/${prefix}-*`);
+  });
+}
+
+function scraps(sources: readonly Source[]): string[] {
+  const importers = new Map<string, Set<string>>();
+  for (const { path, text } of sources) {
+    for (const { from } of importsOf(text)) {
+      if (!from.startsWith(".")) continue;
+      const target = posix.join(posix.dirname(path), from);
+      importers.set(target, (importers.get(target) ?? new Set()).add(path));
+    }
+  }
+  return sources
+    .filter(({ path, text }) => linesOf(text) < minLines && importers.get(path)?.size === 1)
+    .filter(({ path }) => !Object.keys(short).some((glob) => posix.matchesGlob(path, glob)))
+    .map(({ path }) => `${path} is imported by ${[...importers.get(path)!].join()} alone`);
+}
+
+function overlong(sources: readonly Source[]): string[] {
+  return sources
+    .filter(({ path, text }) => linesOf(text) > maxLines && !Object.hasOwn(long, path))
+    .map(({ path, text }) => `${path} has ${linesOf(text)} lines`);
+}
+
+function byFolder(sources: readonly Source[]): Map<string, Source[]> {
+  return Map.groupBy(sources, ({ path }) => posix.dirname(path));
+}
+
+function linesOf(text: string): number {
+  return text.split("\n").length - 1;
+}

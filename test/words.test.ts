@@ -1,0 +1,107 @@
+import { posix } from "node:path";
+import { describe, expect, test } from "vitest";
+import { shippedSources, type Source } from "./sources.ts";
+
+/** Words that the source had for things that the field has a word for, with that word. */
+const retired: Record<string, string> = {
+  letter: "envelope, or dead letter",
+  letters: "envelopes, or dead letters",
+  mail: "envelope",
+  desk: "endpoint",
+  courier: "router",
+  telling: "report",
+  told: "reported",
+  said: "reported",
+  asked: "request",
+  looked: "read",
+  apart: "individually",
+  scene: "scope, or harness",
+  room: "slots",
+  stir: "notify",
+  mended: "recovered",
+  most: "max",
+};
+
+/**
+ * What two files may export under one name: for a program and over HTTP it is the same thing, of which a
+ * client knows less.
+ */
+const twice = new Set([
+  "AgentPage",
+  "AgentView",
+  "EnqueueOptions",
+  "Enqueued",
+  "Fetch",
+  "Inbox",
+  "RunPage",
+  "RunView",
+  "SendOptions",
+  "SessionEvent",
+  "SessionPage",
+  "StartedRun",
+  "TaskPage",
+]);
+const maxTwice = 15;
+
+describe("the words of the source", () => {
+  const sources = shippedSources();
+
+  test("are none that are retired, in names of files and of what they export", () => {
+    expect(sources.flatMap(retiredIn)).toEqual([]);
+  });
+
+  test("are each exported from one file", () => {
+    expect(exportedTwice(sources).filter((name) => !twice.has(name))).toEqual([]);
+  });
+
+  test("have few exceptions, and none that isn't needed", () => {
+    const found = exportedTwice(sources);
+    expect([...twice].filter((name) => !found.includes(name))).toEqual([]);
+    expect(twice.size).toBeLessThanOrEqual(maxTwice);
+  });
+
+  test("are seen in names of every kind", () => {
+    const of = (path: string, text: string) => retiredIn({ path, text });
+    expect(of("src/bus/love-letter.ts", "")).toHaveLength(1);
+    expect(of("src/bus/x.ts", "export const queueMost = 1;\n")).toHaveLength(1);
+    expect(of("src/bus/x.ts", "export type MailBox = {};\n")).toHaveLength(1);
+    expect(of("src/bus/x.ts", "export async function lookedAt() {}\n")).toHaveLength(1);
+    expect(of("src/dead-letters/dead-letter.ts", "export type DeadLetters = {};\n")).toEqual([]);
+    expect(of("src/bus/x.ts", "export const almost = 1;\nconst most = 2;\n")).toEqual([]);
+    const file = (path: string) => ({ path, text: "export type Same = {};\n" });
+    expect(exportedTwice([file("src/a.ts"), file("src/b.ts")])).toEqual(["Same"]);
+  });
+});
+
+function retiredIn({ path, text }: Source): string[] {
+  const names = [posix.basename(path, ".ts"), ...exportsOf(text)];
+  return names.flatMap((name) => {
+    const words = wordsOf(name);
+    const found = words.filter(
+      (word, at) =>
+        Object.hasOwn(retired, word) && !(word.startsWith("letter") && words[at - 1] === "dead"),
+    );
+    return found.map((word) => `${path}: ${name} (${word}: say ${retired[word]})`);
+  });
+}
+
+function exportedTwice(sources: readonly Source[]): string[] {
+  const files = new Map<string, number>();
+  for (const { text } of sources) {
+    for (const name of new Set(exportsOf(text))) files.set(name, (files.get(name) ?? 0) + 1);
+  }
+  return [...files].filter(([, count]) => count > 1).map(([name]) => name);
+}
+
+/** Names that are declared and exported at once; those in lists are declared elsewhere. */
+function exportsOf(text: string): string[] {
+  const declared =
+    /^export (?:async )?(?:const|let|function\*?|type|interface|class|enum) ([\w$]+)/gm;
+  return Array.from(text.matchAll(declared), ([, name]) => name!);
+}
+
+function wordsOf(name: string): string[] {
+  return name
+    .split(/[-._]|(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/)
+    .map((word) => word.toLowerCase());
+}
